@@ -1,0 +1,40 @@
+# Two commands do all the set-up: `make train` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: help train test test-slow test-gpu lint mutants clean
+
+help:  ## Show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+train: $(INSTALLED)  ## Install everything, then train SAC on Pendulum
+	$(BIN)/rl-training train --config sac/pendulum $(ARGS)
+
+test: $(INSTALLED) lint  ## Lint, types, import contracts and the test suite (under ten minutes)
+	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+lint: $(INSTALLED)  ## ruff, mypy --strict, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+test-slow: $(INSTALLED)  ## The long fault and learning suites
+	$(BIN)/python -m pytest -m slow --timeout 3600 $(ARGS)
+
+test-gpu: $(INSTALLED)  ## What needs a CUDA device
+	$(BIN)/python -m pytest -m gpu $(ARGS)
+
+mutants: $(INSTALLED)  ## Show that a test kills each trap's mutant
+	$(BIN)/python -m tests.mutants
+
+clean:  ## Remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build

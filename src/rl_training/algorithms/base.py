@@ -1,0 +1,162 @@
+"""What every learner is: a module with `act`, `noise` and `update`, and all its state in tensors."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.optim.adam import adam
+from typing_extensions import Self
+
+from rl_training.algorithms.config import AlgorithmConfig
+from rl_training.errors import ConfigError
+from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseSpec
+
+
+class FlatAdam(nn.Module):
+    """Adam (arXiv 1412.6980) over one flat vector.
+
+    Moments, step and learning rate are buffers: they are saved and restored in place like any other
+    tensor, and a captured graph sees a new learning rate without being captured again.
+    """
+
+    moment1: Tensor
+    moment2: Tensor
+    steps: Tensor
+    learning_rate: Tensor
+
+    def __init__(self, parameter: Tensor, learning_rate: float, weight_decay: float = 0.0) -> None:
+        super().__init__()
+        self.base_learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.register_buffer("moment1", torch.zeros_like(parameter, requires_grad=False))
+        self.register_buffer("moment2", torch.zeros_like(parameter, requires_grad=False))
+        self.register_buffer("steps", torch.zeros((), dtype=torch.float32))
+        self.register_buffer("learning_rate", torch.tensor(learning_rate, dtype=torch.float32))
+
+    def minimise(self, loss: Tensor, parameter: Tensor) -> None:
+        """One step on ``parameter`` down the gradient of ``loss``."""
+        (gradient,) = torch.autograd.grad(loss, parameter)
+        with torch.no_grad():
+            adam(
+                [parameter],
+                [gradient],
+                [self.moment1],
+                [self.moment2],
+                [],
+                [self.steps],
+                fused=True,
+                amsgrad=False,
+                beta1=0.9,
+                beta2=0.999,
+                lr=self.learning_rate,
+                weight_decay=self.weight_decay,
+                eps=1e-8,
+                maximize=False,
+            )
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Move or cast like any module, but keep the counters in float32, as the kernels need."""
+        super()._apply(fn, recurse)
+        self.steps = self.steps.float()
+        self.learning_rate = self.learning_rate.float()
+        return self
+
+    def scale_learning_rate(self, factor: float) -> None:
+        """Set the learning rate to a fraction of its base value, in place."""
+        self.learning_rate.fill_(self.base_learning_rate * factor)
+
+
+@torch.no_grad()
+def polyak_update(target: Tensor, online: Tensor, tau: float) -> None:
+    """target ← (1 − τ) target + τ online."""
+    target.lerp_(online, tau)
+
+
+class Algorithm(nn.Module, ABC):
+    """A learner. Subclasses define the networks, the losses and one `update`.
+
+    All that must survive a restart is a parameter or a buffer: `state_dict` is the one flat mapping
+    of named tensors, and `load_state_dict` restores it in place.
+    """
+
+    name: ClassVar[str]
+    config_class: ClassVar[type[AlgorithmConfig]]
+    period: ClassVar[int] = 1
+    """Updates after which the pattern of stages repeats (a policy delay); see `update`."""
+
+    def __init__(self, spec: EnvSpec, config: AlgorithmConfig) -> None:
+        super().__init__()
+        self.spec = spec
+        self.config = config
+        self.optimizers = nn.ModuleDict()
+
+    @classmethod
+    def build(cls, spec: EnvSpec, config: Any = None, *, seed: int = 0) -> Self:
+        """Make a learner for an environment; ``seed`` fixes the initial weights."""
+        cls.check_spec(spec)
+        generator = torch.Generator().manual_seed(seed)
+        return cls(spec, config or cls.config_class(), generator)  # type: ignore[arg-type]
+
+    @classmethod
+    def check_spec(cls, spec: EnvSpec) -> None:
+        """Refuse an environment that the algorithm cannot act in."""
+        if spec.discrete:
+            raise ConfigError(
+                f"{cls.name} needs a bounded Box action space, but this one is "
+                f"Discrete({spec.action_dim}): choose an algorithm for discrete actions."
+            )
+
+    @abstractmethod
+    def act(self, obs: Tensor, *, deterministic: bool, noise: Noise | None = None) -> Tensor:
+        """Actions in model space for observations ``[B, obs_dim]``; the whole inference contract.
+
+        ``noise`` holds what `act_noise` declares and is needed unless ``deterministic``.
+        """
+
+    @abstractmethod
+    def act_noise(self, batch_size: int) -> NoiseSpec:
+        """The random inputs of an exploring `act`."""
+
+    @abstractmethod
+    def noise(self, batch_size: int) -> NoiseSpec:
+        """The random inputs of one `update`: it draws nothing itself."""
+
+    @abstractmethod
+    def update(self, batch: Batch, noise: Noise, *, phase: int = 0) -> Metrics:
+        """One gradient update; metrics stay on the device.
+
+        ``phase`` is the number of updates made so far modulo `period`, a plain integer that a
+        captured graph may be specialised on.
+        """
+
+    def add_optimizer(self, key: str, parameter: Tensor, *, weight_decay: float = 0.0) -> None:
+        """Give ``parameter`` an Adam of its own at the config's learning rate."""
+        self.optimizers[key] = FlatAdam(parameter, self.config.learning_rate, weight_decay)
+
+    def minimise(self, key: str, loss: Tensor, parameter: Tensor) -> None:
+        """One optimizer step of ``parameter`` down ``loss``."""
+        optimizer = self.optimizers[key]
+        assert isinstance(optimizer, FlatAdam)
+        optimizer.minimise(loss, parameter)
+
+    def scale_learning_rates(self, factor: float) -> None:
+        """Apply a schedule's factor to every optimizer."""
+        for optimizer in self.optimizers.values():
+            assert isinstance(optimizer, FlatAdam)
+            optimizer.scale_learning_rate(factor)
+
+
+def draw_noise(
+    spec: NoiseSpec, generator: torch.Generator, dtype: torch.dtype = torch.float32
+) -> dict[str, Tensor]:
+    """Draw what a noise spec declares, in its order, from one generator."""
+    device = generator.device
+    drawn: dict[str, Tensor] = {}
+    for key, field in spec.items():
+        draw = torch.randn if field.kind == "normal" else torch.rand
+        drawn[key] = draw(field.shape, generator=generator, device=device, dtype=dtype)
+    return drawn

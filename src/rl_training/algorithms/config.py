@@ -1,0 +1,36 @@
+"""Hyper-parameters that algorithms share; each algorithm's file extends them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+PositiveInt = Annotated[int, Field(gt=0)]
+
+
+class AlgorithmConfig(BaseModel):
+    """Base of every algorithm's config: frozen, and an unknown key is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    batch_size: int = Field(256, gt=0, description="Transitions in one gradient update.")
+    learning_rate: float = Field(3e-4, gt=0, description="Adam's step size, for every network.")
+    hidden_sizes: tuple[PositiveInt, ...] = Field(
+        (256, 256), min_length=1, description="Widths of the hidden layers."
+    )
+
+
+class OffPolicyConfig(AlgorithmConfig):
+    """What every off-policy actor-critic has."""
+
+    gamma: float = Field(0.99, ge=0, le=1, description="Discount factor γ.")
+    tau: float = Field(0.005, gt=0, le=1, description="Polyak rate τ of the target networks.")
+    buffer_capacity: int = Field(1_000_000, gt=0, description="Transitions the replay keeps.")
+    learning_starts: int = Field(
+        5_000, ge=0, description="Environment steps of uniform random play before the first update."
+    )
+    train_frequency: int = Field(1, gt=0, description="Collected transitions between updates.")
+    gradient_updates_per_step: int = Field(
+        1, gt=0, description="Updates made for every `train_frequency` transitions."
+    )

@@ -1,0 +1,5 @@
+"""Where batches come from."""
+
+from rl_training.data.replay_buffer import ReplayBuffer
+
+__all__ = ["ReplayBuffer"]

@@ -1,0 +1,123 @@
+"""Replay of online experience: packed rows on the learner's device, one gather a batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from rl_training.errors import CheckpointError
+from rl_training.types import Batch, BoolArray, FloatArray
+
+SEGMENT_ROWS = 4096
+"""Rows that a checkpoint saves as one immutable file."""
+
+
+class ReplayBuffer:
+    """A ring of transitions, each one packed row: obs | action | reward | next_obs | ended | cut.
+
+    A batch is one gather. The rows are divided into fixed segments; `dirty` names those written
+    since it was last cleared, so that a checkpoint writes only what is new.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        obs_dim: int,
+        action_dim: int,
+        *,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.capacity = capacity
+        self.obs_dim = obs_dim
+        self.action_dim = action_dim
+        self._widths = [obs_dim, action_dim, 1, obs_dim, 1, 1]
+        self.rows = torch.empty(capacity, sum(self._widths), device=device)
+        self.total = 0
+        """Transitions ever added; the ring's position follows from it."""
+        # The fill count lives on the device: an integer bound would be frozen into a graph.
+        self._size = torch.zeros((), dtype=torch.float64, device=device)
+        self.dirty: set[int] = set()
+
+    def __len__(self) -> int:
+        return min(self.total, self.capacity)
+
+    def add(
+        self,
+        obs: FloatArray,
+        actions: FloatArray,
+        rewards: FloatArray,
+        next_obs: FloatArray,
+        terminations: BoolArray,
+        truncations: BoolArray,
+    ) -> None:
+        """Add one transition of each of ``n`` environments; every array has ``n`` first."""
+        count = len(obs)
+        packed = np.empty((count, self.rows.shape[1]), dtype=np.float32)
+        o, a = self.obs_dim, self.action_dim
+        packed[:, :o] = obs
+        packed[:, o : o + a] = actions
+        packed[:, o + a] = rewards
+        packed[:, o + a + 1 : 2 * o + a + 1] = next_obs
+        packed[:, -2] = terminations
+        packed[:, -1] = truncations
+        fresh = torch.from_numpy(packed)
+        position = self.total % self.capacity
+        head = min(count, self.capacity - position)
+        self.rows[position : position + head] = fresh[:head]
+        if head < count:  # wrap around the ring's end
+            self.rows[: count - head] = fresh[head:]
+        last = (position + count - 1) % self.capacity
+        self.dirty.update((position // SEGMENT_ROWS, last // SEGMENT_ROWS))
+        self.total += count
+        self._size.fill_(len(self))
+
+    def sample(self, batch_size: int, generator: torch.Generator) -> Batch:
+        """A batch drawn uniformly with replacement from what is stored."""
+        if self.total == 0:
+            raise ValueError("The replay buffer is empty: collect transitions before sampling.")
+        # float64: float32 has too few digits to reach every row of a large buffer evenly.
+        uniform = torch.rand(
+            batch_size, dtype=torch.float64, device=self.rows.device, generator=generator
+        )
+        rows = self.rows.index_select(0, (uniform * self._size).long())
+        obs, actions, rewards, next_obs, terminations, _ = rows.split(self._widths, dim=-1)
+        return Batch(obs, actions, rewards.squeeze(-1), next_obs, terminations.squeeze(-1))
+
+    # --- Saving ------------------------------------------------------------------------------------
+
+    def num_segments(self) -> int:
+        """Segments that hold rows."""
+        return -(-len(self) // SEGMENT_ROWS)
+
+    def segment(self, index: int) -> FloatArray:
+        """The filled rows of one segment, a view where the device is the CPU."""
+        start = index * SEGMENT_ROWS
+        rows = self.rows[start : min(start + SEGMENT_ROWS, len(self))].cpu().numpy()
+        return rows  # type: ignore[no-any-return]
+
+    def load_segment(self, index: int, rows: FloatArray) -> None:
+        """Put a segment back; its size must be what the counters say."""
+        start = index * SEGMENT_ROWS
+        stop = min(start + SEGMENT_ROWS, len(self))
+        if rows.dtype != np.float32 or rows.shape != (stop - start, self.rows.shape[1]):
+            raise CheckpointError(
+                f"replay segment {index} holds {rows.dtype}{list(rows.shape)}, but "
+                f"float32[{stop - start}, {self.rows.shape[1]}] belongs there"
+            )
+        self.rows[start:stop] = torch.from_numpy(rows)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The counters, as plain data."""
+        return {"total": self.total, "capacity": self.capacity}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore the counters; the rows come by `load_segment`."""
+        if int(state["capacity"]) != self.capacity:
+            raise CheckpointError(
+                f"the replay holds {state['capacity']} rows, but buffer_capacity is {self.capacity}"
+            )
+        self.total = int(state["total"])
+        self._size.fill_(len(self))
+        self.dirty.clear()

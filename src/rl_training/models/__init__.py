@@ -1,0 +1,17 @@
+"""Networks: flat parameters, stacked ensembles, policies."""
+
+from rl_training.models.actors import ActionSample, SquashedGaussianActor
+from rl_training.models.critics import EnsembleCritic
+from rl_training.models.mlp import MLP, FlatModule
+from rl_training.models.mlp_redq import MLPREDQModel
+from rl_training.models.mlp_sac import MLPSACModel
+
+__all__ = [
+    "MLP",
+    "ActionSample",
+    "EnsembleCritic",
+    "FlatModule",
+    "MLPREDQModel",
+    "MLPSACModel",
+    "SquashedGaussianActor",
+]

@@ -1,0 +1,106 @@
+"""The few types that everything shares. Importing this module loads neither torch nor gymnasium."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+FloatArray = npt.NDArray[np.floating[Any]]
+BoolArray = npt.NDArray[np.bool_]
+Metrics = dict[str, "Tensor"]
+Noise = Mapping[str, "Tensor"]
+
+
+class NoiseField(NamedTuple):
+    """One random input of an update: how it is distributed and its shape."""
+
+    kind: Literal["normal", "uniform"]
+    shape: tuple[int, ...]
+
+
+NoiseSpec = Mapping[str, NoiseField]
+
+
+class Batch(NamedTuple):
+    """Transitions on the learner's device, the batch axis first.
+
+    ``terminations`` is 1.0 where the episode ended for a reason inside the task. A time limit is
+    not a termination: its value is bootstrapped.
+    """
+
+    obs: Tensor  # [B, obs_dim]
+    actions: Tensor  # [B, action_dim], in [-1, 1]
+    rewards: Tensor  # [B]
+    next_obs: Tensor  # [B, obs_dim]
+    terminations: Tensor  # [B]
+
+
+class Sampler(Protocol):
+    """Where updates get their data: a replay buffer, a dataset, a mixture. All the same to a loop."""
+
+    def sample(self, batch_size: int, generator: torch.Generator) -> Batch:
+        """Draw a batch; every random number comes from ``generator``."""
+        ...
+
+    def __len__(self) -> int: ...
+
+
+class SegmentedStorage(Protocol):
+    """Row storage that a checkpoint saves piece by piece, writing only the pieces that changed."""
+
+    dirty: set[int]
+
+    def segment(self, index: int) -> FloatArray:
+        """The filled rows of one segment."""
+        ...
+
+    def num_segments(self) -> int:
+        """How many segments hold rows."""
+        ...
+
+    def load_segment(self, index: int, rows: FloatArray) -> None:
+        """Put a segment's rows back in place."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Counters, as plain data."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore the counters; the rows come by `load_segment`."""
+        ...
+
+
+@dataclass(frozen=True)
+class EnvSpec:
+    """What a learner needs to know of an environment or a dataset."""
+
+    obs_dim: int
+    action_dim: int
+    """Size of a continuous action, or the number of discrete ones."""
+    action_low: tuple[float, ...] = ()
+    action_high: tuple[float, ...] = ()
+    discrete: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for a manifest."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> EnvSpec:
+        """Read what `to_dict` wrote."""
+        return cls(
+            obs_dim=int(data["obs_dim"]),
+            action_dim=int(data["action_dim"]),
+            action_low=tuple(float(x) for x in data["action_low"]),
+            action_high=tuple(float(x) for x in data["action_high"]),
+            discrete=bool(data["discrete"]),
+        )
