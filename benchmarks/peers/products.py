@@ -13,6 +13,7 @@ import statistics
 import time
 from collections.abc import Callable
 from functools import cache
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -22,28 +23,28 @@ OBS, ACT, BATCH, HIDDEN, CRITICS = 17, 6, 256, 256, 2
 
 
 class Product(NamedTuple):
-    """``count`` products [m, k] x [k, n]; ``layout`` names the operand that is transposed."""
+    """``copies`` products [m, k] x [k, n]; ``layout`` names the operand that is transposed."""
 
-    count: int
+    copies: int
     m: int
     k: int
     n: int
     layout: str = "nn"
 
 
-def forward(count: int, sizes: list[int]) -> list[Product]:
+def forward(copies: int, sizes: list[int]) -> list[Product]:
     """The products of a network's forward pass: x w."""
-    return [Product(count, BATCH, k, n) for k, n in zip(sizes, sizes[1:], strict=False)]
+    return [Product(copies, BATCH, k, n) for k, n in pairwise(sizes)]
 
 
-def weight_gradients(count: int, sizes: list[int]) -> list[Product]:
+def weight_gradients(copies: int, sizes: list[int]) -> list[Product]:
     """The gradients of all weights: x^T g."""
-    return [Product(count, k, BATCH, n, "tn") for k, n in zip(sizes, sizes[1:], strict=False)]
+    return [Product(copies, k, BATCH, n, "tn") for k, n in pairwise(sizes)]
 
 
-def input_gradients(count: int, sizes: list[int]) -> list[Product]:
+def input_gradients(copies: int, sizes: list[int]) -> list[Product]:
     """The gradients of every layer's input: g w^T."""
-    return [Product(count, BATCH, n, k, "nt") for k, n in zip(sizes, sizes[1:], strict=False)]
+    return [Product(copies, BATCH, n, k, "nt") for k, n in pairwise(sizes)]
 
 
 def update_products() -> list[Product]:
@@ -68,22 +69,22 @@ def update_products() -> list[Product]:
 
 def flops(products: list[Product]) -> int:
     """Floating-point operations, a multiply and an add counted as two."""
-    return sum(2 * p.count * p.m * p.k * p.n for p in products)
+    return sum(2 * p.copies * p.m * p.k * p.n for p in products)
 
 
 @cache
-def operand(count: int, rows: int, columns: int, role: str) -> torch.Tensor:
+def operand(copies: int, rows: int, columns: int, role: str) -> torch.Tensor:
     """A random operand; products of one shape share it, so the caches are as warm as can be."""
     del role
-    return torch.randn(count, rows, columns)
+    return torch.randn(copies, rows, columns)
 
 
 def prepare(product: Product) -> Call:
     """The faster of the two ways to run the product: one ``bmm``, or one ``mm`` per matrix."""
-    count, m, k, n, layout = product
-    a = operand(count, k, m, "a").mT if layout == "tn" else operand(count, m, k, "a")
-    b = operand(count, n, k, "b").mT if layout == "nt" else operand(count, k, n, "b")
-    out = operand(count, m, n, "out")
+    copies, m, k, n, layout = product
+    a = operand(copies, k, m, "a").mT if layout == "tn" else operand(copies, m, k, "a")
+    b = operand(copies, n, k, "b").mT if layout == "nt" else operand(copies, k, n, "b")
+    out = operand(copies, m, n, "out")
     triples = list(zip(a, b, out, strict=True))
 
     def batched() -> None:
@@ -111,7 +112,7 @@ def rate(calls: list[Call], passes: int, chunks: int) -> float:
 def main() -> None:
     """Time at one thread and at torch's default; print the faster beside both."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--passes", type=int, default=40, help="updates in one timing")
+    parser.add_argument("--passes", type=int, default=20, help="updates in one timing")
     parser.add_argument("--chunks", type=int, default=9, help="timings (the median counts)")
     args = parser.parse_args()
     products = update_products()

@@ -92,7 +92,8 @@ class EnvSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for a manifest."""
-        return asdict(self)
+        data = asdict(self)
+        return data | {key: list(data[key]) for key in ("action_low", "action_high")}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> EnvSpec:

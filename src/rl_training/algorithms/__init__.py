@@ -5,26 +5,16 @@ The learners themselves are imported on first use, so that listing algorithms ne
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rl_training.algorithms.registry import REGISTRY, AlgorithmEntry, get_algorithm
+from rl_training.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from rl_training.algorithms.base import Algorithm, FlatAdam, draw_noise, polyak_update
     from rl_training.algorithms.sac import SACAlgorithm, SACConfig, sac_loss
 
     SAC = SACAlgorithm
-
-_HOMES = {
-    "Algorithm": "base",
-    "FlatAdam": "base",
-    "draw_noise": "base",
-    "polyak_update": "base",
-    "SACAlgorithm": "sac",
-    "SACConfig": "sac",
-    "sac_loss": "sac",
-}
-_SHORT_NAMES = {"SAC": "SACAlgorithm"}
 
 __all__ = [
     "REGISTRY",
@@ -41,10 +31,16 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    from importlib import import_module
-
-    target = _SHORT_NAMES.get(name, name)
-    if target not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[target]}"), target)
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "Algorithm": "base",
+        "FlatAdam": "base",
+        "SAC": "sac:SACAlgorithm",
+        "SACAlgorithm": "sac",
+        "SACConfig": "sac",
+        "draw_noise": "base",
+        "polyak_update": "base",
+        "sac_loss": "sac",
+    },
+)

@@ -1,0 +1,229 @@
+"""SAC's training speed on the CPU beside Stable-Baselines3 and SBX, measured in one run.
+
+Every measurement is a process of its own. The measurements take turns, in rounds of rotated
+order, so that whatever else the machine does falls on all of them alike. ``products`` times
+nothing but the matrix products that an update needs: the limit that this machine sets.
+
+On first use a virtual environment for the peers is made beside this file.
+
+    python benchmarks/sac_cpu.py --rounds 5 --out result.json
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import platform
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+HERE = Path(__file__).resolve().parent
+PEERS = HERE / "peers"
+VENV = HERE / ".venv-peers"
+CONSTRAINTS = PEERS / "constraints.txt"
+FIRST = ["torch==2.13.0"]  # on its own: an open requirement may bring another build
+THEN = [
+    "stable-baselines3==2.9.*",
+    "sbx-rl==0.28.*",
+    "gymnasium[mujoco]==1.4.*",
+    "mujoco==4.0.*",
+]
+NAMES = ["ours", "sb3", "sb3_1thread", "sbx", "products"]
+LABELS = {
+    "ours": "rl-training",
+    "sb3": "SB3, default threads",
+    "sb3_1thread": "SB3, 1 thread",
+    "sbx": "SBX",
+    "products": "matrix products only",
+}
+CPU_ONLY = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+
+Result = dict[str, Any]
+
+
+def run(command: list[str]) -> str:
+    """Run a command on the CPU and return what it printed; its errors end the benchmark."""
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | CPU_ONLY)
+    if done.returncode:
+        said = done.stdout[-2000:] + done.stderr[-4000:]
+        raise SystemExit(f"{shlex.join(command)} failed:\n{said}")
+    return done.stdout
+
+
+def run_json(command: list[str]) -> Result:
+    """Run a command and return the JSON object that it printed."""
+    text = run(command)
+    result: Result = json.JSONDecoder().raw_decode(text[text.index("{") :])[0]
+    return result
+
+
+def peer_python(console: Console) -> str:
+    """The interpreter of the peers' environment, which is made or renewed where needed."""
+    python = str(VENV / "bin" / "python")
+    wanted = hashlib.sha256(CONSTRAINTS.read_bytes() + repr(FIRST + THEN).encode()).hexdigest()
+    ready = VENV / "ready"
+    if not ready.exists() or ready.read_text() != wanted:
+        console.print("Making the peers' environment (once, some minutes) ...")
+        run([sys.executable, "-m", "venv", "--clear", str(VENV)])
+        for packages in (FIRST, FIRST + THEN):
+            run([python, "-m", "pip", "install", "-c", str(CONSTRAINTS), *packages])
+        ready.write_text(wanted)
+    return python
+
+
+def measure_ours(steps: int, warmup: int) -> Result:
+    """Train with the library's own command line; read the speed from the run's metrics."""
+    with tempfile.TemporaryDirectory() as folder:
+        overrides = ["learning_starts=100", "log_interval=200", "checkpoint_interval=1000"]
+        command = [sys.executable, "-m", "rl_training", "train", "--config", "sac/halfcheetah"]
+        command += [f"total_timesteps={steps}", "--json", f"output_dir={folder}", *overrides]
+        result = run_json(command)
+        lines = (Path(result["run_dir"]) / "metrics.jsonl").read_text().splitlines()
+    return {"steps_per_second": logged_speed(lines, warmup), "threads": result.get("threads")}
+
+
+def logged_speed(lines: list[str], warmup: int) -> float:
+    """Steps per second between the first timed line after the warm-up and the last one."""
+    records = [json.loads(line) for line in lines]
+    timed = [r for r in records if "time/seconds" in r and r["step"] >= warmup]
+    first, last = timed[0], timed[-1]
+    speed: float = (last["step"] - first["step"]) / (last["time/seconds"] - first["time/seconds"])
+    return speed
+
+
+def measure(name: str, python: str, steps: int, warmup: int) -> Result:
+    """One measurement; its speed is under ``speed``, in steps (one update each) per second."""
+    if name == "ours":
+        result = measure_ours(steps, warmup)
+    elif name == "products":
+        result = run_json([sys.executable, str(PEERS / "products.py")])
+    else:
+        command = [python, str(PEERS / "sac_peer.py"), name.split("_")[0]]
+        command += ["--steps", str(steps), "--warmup", str(warmup)]
+        result = run_json(command + (["--threads", "1"] if name == "sb3_1thread" else []))
+    speed = result.pop("updates_per_second" if name == "products" else "steps_per_second")
+    return {"speed": speed, "load": os.getloadavg()[0], **result}
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    """Median, least and greatest."""
+    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
+
+
+def summarise(rounds: list[dict[str, Result]]) -> Result:
+    """Speeds over the rounds, and ours divided by each of the others round by round."""
+    summary: Result = {}
+    for name in rounds[0]:
+        summary[name] = {"speed": spread([r[name]["speed"] for r in rounds])}
+        if "ours" in rounds[0] and name != "ours":
+            ratios = [r["ours"]["speed"] / r[name]["speed"] for r in rounds]
+            summary[name]["ours_ratio"] = spread(ratios)
+    return summary
+
+
+def installed(name: str) -> str | None:
+    """The version of a package in this interpreter's environment."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def cpu_model() -> str:
+    """The processor's name."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+def describe(rounds: list[dict[str, Result]]) -> Result:
+    """What was measured where: versions, machine, threads, date, commit and command."""
+    git = ["git", "--no-optional-locks", "-C", str(HERE), "describe", "--always", "--dirty"]
+    commit = subprocess.run([*git, "--abbrev=40", "--exclude=*"], capture_output=True, text=True)
+    packages = ["rl-training", "torch", "gymnasium", "mujoco", "numpy"]
+    peers = [r["versions"] for r in rounds[0].values() if "versions" in r]
+    return {
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "command": shlex.join([Path(sys.executable).name, *sys.argv]),
+        "commit": commit.stdout.strip(),
+        "python": platform.python_version(),
+        "versions": {name: installed(name) for name in packages},
+        "peer_versions": peers[0] if peers else {},
+        "cpu": cpu_model(),
+        "cores": os.cpu_count(),
+        "threads": {name: result["threads"] for name, result in rounds[0].items()},
+    }
+
+
+def cell(values: dict[str, float], form: str) -> str:
+    """A spread as text."""
+    return f"{values['median']:{form}} ({values['min']:{form}} - {values['max']:{form}})"
+
+
+def show(report: Result, console: Console) -> None:
+    """Print the table and the machine's limit."""
+    table = Table(title="SAC, HalfCheetah-v5, CPU: median (least - greatest)")
+    for heading in ("", "steps = updates / s", "ours / it, per round"):
+        table.add_column(heading, justify="left" if not heading else "right")
+    for name, entry in report["summary"].items():
+        ratio = cell(entry["ours_ratio"], ".2f") if "ours_ratio" in entry else ""
+        table.add_row(LABELS[name], cell(entry["speed"], ".1f"), ratio)
+    console.print(table)
+    limits = [r["products"] for r in report["rounds"] if "products" in r]
+    if limits:
+        used = cell(spread([r["gflops"] for r in limits]), ".0f")
+        large = cell(spread([r["large_gflops"] for r in limits]), ".0f")
+        console.print(f"Products of one update: {limits[0]['mflop_per_update']:.0f} MFLOP")
+        console.print(f"GFLOP/s in them: {used}; in a 2048 x 2048 x 2048 product: {large}")
+    if "ours_ratio" in report["summary"].get("products", {}):
+        share = cell(report["summary"]["products"]["ours_ratio"], ".0%")
+        console.print(f"Share of the products-only speed that training reaches: {share}")
+
+
+def parse() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=2600, help="environment steps of each run")
+    parser.add_argument("--warmup", type=int, default=600, help="steps before the clock starts")
+    parser.add_argument("--out", type=Path, metavar="FILE.json", help="where to write the result")
+    parser.add_argument("--only", default=",".join(NAMES), help="some of %(default)s")
+    args = parser.parse_args()
+    args.only = args.only.split(",")
+    if unknown := set(args.only) - set(NAMES):
+        parser.error(f"--only does not know {', '.join(sorted(unknown))}; it takes {NAMES}")
+    return args
+
+
+def main() -> None:
+    """Measure in rounds, print the table, write the JSON."""
+    args = parse()
+    console = Console()
+    python = peer_python(console)
+    rounds: list[dict[str, Result]] = []
+    for number in range(args.rounds):
+        turn = number % len(args.only)
+        results = {}
+        for name in args.only[turn:] + args.only[:turn]:
+            results[name] = measure(name, python, args.steps, args.warmup)
+            console.print(f"round {number + 1}  {LABELS[name]:22} {results[name]['speed']:8.1f} /s")
+        rounds.append({name: results[name] for name in args.only})
+    report = {**describe(rounds), "summary": summarise(rounds), "rounds": rounds}
+    show(report, console)
+    if args.out:
+        args.out.write_text(json.dumps(report, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""The managed Python API: classes and functions that look after runs and checkpoints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rl_training.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from rl_training.api.managed import SAC, ManagedAlgorithm, train_sac
+    from rl_training.api.progress import ProgressCallback
+    from rl_training.api.training import evaluate_checkpoint, predict_checkpoint, resume, train
+
+__all__ = [
+    "SAC",
+    "ManagedAlgorithm",
+    "ProgressCallback",
+    "evaluate_checkpoint",
+    "predict_checkpoint",
+    "resume",
+    "train",
+    "train_sac",
+]
+
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "ManagedAlgorithm": "managed",
+        "ProgressCallback": "progress",
+        "SAC": "managed",
+        "evaluate_checkpoint": "training",
+        "predict_checkpoint": "training",
+        "resume": "training",
+        "train": "training",
+        "train_sac": "managed",
+    },
+)

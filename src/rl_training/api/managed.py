@@ -1,0 +1,194 @@
+"""Managed classes: `SAC(env_id=...).learn(20_000)`, and everything after it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal, TypedDict
+
+from typing_extensions import Self, Unpack
+
+from rl_training.api.progress import ProgressCallback
+from rl_training.api.training import (
+    check_obs,
+    evaluate_checkpoint,
+    resume,
+    train,
+)
+from rl_training.errors import ConfigError, RLTrainingError
+from rl_training.experiment.build import checkpoint_config, load_policy
+from rl_training.experiment.config import TrainConfig, make_config
+from rl_training.experiment.manager import locate
+from rl_training.runtime.callbacks import Callback
+from rl_training.runtime.checkpointing import Checkpoint, copy_checkpoint, open_checkpoint
+from rl_training.runtime.evaluation import Policy
+from rl_training.runtime.workflows import TrainResult
+from rl_training.types import FloatArray
+
+
+class RunOptions(TypedDict, total=False):
+    """A run's keys, and the controls that every algorithm has."""
+
+    seed: int
+    output_dir: str
+    device: str
+    num_envs: int
+    eval_episodes: int
+    checkpoint_interval: int
+    log_interval: int
+    tags: Sequence[str]
+    env_kwargs: dict[str, Any]
+    eval_interval: int
+    early_stopping: dict[str, Any] | None
+    learning_rate_schedule: Literal["constant", "linear", "cosine"]
+    learning_rate_warmup: int
+    learning_rate_final: float
+    schedule_horizon: int | None
+    keep_checkpoints: int
+    tensorboard: bool
+    num_threads: int | None
+
+
+class OffPolicyOptions(RunOptions, total=False):
+    """Hyper-parameters of every off-policy actor-critic."""
+
+    batch_size: int
+    learning_rate: float
+    hidden_sizes: Sequence[int]
+    gamma: float
+    tau: float
+    buffer_capacity: int
+    learning_starts: int
+    train_frequency: int
+    gradient_updates_per_step: int
+
+
+class SACOptions(OffPolicyOptions, total=False):
+    """SAC's hyper-parameters."""
+
+    alpha: float | Literal["auto"]
+    initial_alpha: float
+    target_entropy: float | Literal["auto"]
+
+
+class ManagedAlgorithm:
+    """A learner with its environment, run folder and checkpoints looked after."""
+
+    algo: ClassVar[str]
+
+    def __init__(self, env_id: str, **options: Any) -> None:
+        top = {key: options.pop(key) for key in tuple(options) if key in TrainConfig.model_fields}
+        # The budget is `learn`'s; 1 stands in so that everything else is checked here and now.
+        self._data = {"algo": self.algo, "env_id": env_id, **top, "algo_kwargs": options}
+        make_config(self._data | {"total_timesteps": 1})
+        self.result: TrainResult | None = None
+        """What the latest `learn` gave."""
+        self._checkpoint: Path | None = None
+        self._policy: Policy | None = None
+
+    def learn(
+        self,
+        total_timesteps: int,
+        *,
+        callbacks: Sequence[Callback] = (),
+        progress: bool | None = None,
+    ) -> Self:
+        """Train for ``total_timesteps`` more steps, in a new run or on with the present one.
+
+        ``progress`` shows a live display; by default where standard error is a terminal.
+        """
+        show = sys.stderr.isatty() if progress is None else progress
+        display = [ProgressCallback()] if show else []
+        try:
+            if self._checkpoint is None:
+                config = make_config(self._data | {"total_timesteps": total_timesteps})
+                self.result = train(config, callbacks=[*display, *callbacks])
+            else:
+                goal = open_checkpoint(self._checkpoint).step + total_timesteps
+                self.result = resume(
+                    self._checkpoint,
+                    [f"total_timesteps={goal}"],
+                    callbacks=[*display, *callbacks],
+                )
+        finally:
+            for callback in display:
+                callback.close()
+        self._checkpoint = self.result.checkpoint_path
+        self._policy = None
+        return self
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """The present checkpoint, verified."""
+        if self._checkpoint is None:
+            raise RLTrainingError(f"This {type(self).__name__} has not learned yet: call learn().")
+        return open_checkpoint(self._checkpoint)
+
+    @property
+    def run_dir(self) -> Path | None:
+        """The run's folder, once there is one."""
+        return self._checkpoint and Checkpoint(self._checkpoint, {}).run_dir
+
+    @property
+    def policy(self) -> Policy:
+        """The present policy: a function from observations to actions."""
+        if self._policy is None:
+            self._policy = load_policy(self.checkpoint)
+        return self._policy
+
+    def predict(self, obs: FloatArray) -> FloatArray:
+        """Deterministic actions in the environment's scale, for one observation or a batch."""
+        return self.policy(check_obs(obs, self.policy.spec))
+
+    def evaluate(self, episodes: int = 10, *, seed: int = 0) -> dict[str, Any]:
+        """Play seeded episodes without exploration."""
+        return evaluate_checkpoint(self.checkpoint.path, episodes=episodes, seed=seed)
+
+    def save(self, path: str | Path) -> Path:
+        """A self-contained copy of the present checkpoint, replay included."""
+        return copy_checkpoint(self.checkpoint, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path, *, best: bool = False) -> Self:
+        """From a run or a checkpoint; `learn` then continues it."""
+        checkpoint = open_checkpoint(locate(Path(path), best=best))
+        config = checkpoint_config(checkpoint).to_dict()
+        if config["algo"] != cls.algo:
+            raise ConfigError(
+                f"{path} holds a checkpoint of {config['algo']!r}, not of {cls.algo!r}."
+            )
+        kwargs = config.pop("algo_kwargs")
+        learner = cls.__new__(cls)
+        del config["algo"], config["total_timesteps"]
+        ManagedAlgorithm.__init__(learner, config.pop("env_id"), **config, **kwargs)
+        learner._checkpoint = checkpoint.path
+        return learner
+
+
+class SAC(ManagedAlgorithm):
+    """Soft Actor-Critic, managed.
+
+    >>> SAC(env_id="Pendulum-v1", seed=0, learning_rate=3e-4).learn(20_000).evaluate()
+    """
+
+    algo: ClassVar[str] = "sac"
+
+    def __init__(self, env_id: str, **options: Unpack[SACOptions]) -> None:
+        super().__init__(env_id, **options)
+
+
+def train_sac(
+    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+) -> TrainResult:
+    """Train SAC from a config; one of another algorithm is refused."""
+    return _train_as("sac", config, callbacks)
+
+
+def _train_as(algo: str, config: Any, callbacks: Sequence[Callback]) -> TrainResult:
+    from rl_training.api.training import as_config
+
+    checked = as_config(config)
+    if checked.algo != algo:
+        raise ConfigError(f"train_{algo} was given a config of {checked.algo!r}: use train().")
+    return train(checked, callbacks=callbacks)

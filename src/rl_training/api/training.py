@@ -1,0 +1,329 @@
+"""Train, resume, evaluate, predict: each one function, the same for every algorithm."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from rl_training.errors import ConfigError, RLTrainingError
+from rl_training.experiment.build import (
+    build_session,
+    check_config,
+    checkpoint_config,
+    load_policy,
+    versions,
+)
+from rl_training.experiment.config import TrainConfig, apply_override, make_config, split
+from rl_training.experiment.manager import (
+    create_run,
+    is_run,
+    locate,
+    lock_run,
+    newest_sound_checkpoint,
+    read_config_file,
+    write_config,
+    write_run_info,
+)
+from rl_training.runtime.callbacks import Callback
+from rl_training.runtime.checkpointing import Checkpoint, list_steps, open_checkpoint
+from rl_training.runtime.evaluation import Evaluator
+from rl_training.runtime.logging import cut_metrics
+from rl_training.runtime.trainer import COMPLETED, EARLY_STOPPING, SIGNAL, Session
+from rl_training.runtime.workflows import TrainResult, run_session
+from rl_training.types import EnvSpec, FloatArray
+
+ConfigLike = TrainConfig | Mapping[str, Any] | str | Path
+
+RESUMABLE_KEYS = frozenset(
+    {"total_timesteps", "output_dir", "tags", "eval_episodes", "checkpoint_interval"}
+    | {"log_interval", "device", "eval_interval", "early_stopping", "keep_checkpoints"}
+    | {"tensorboard", "num_threads", "schedule_horizon"}
+)
+"""What a resume may change; all else would contradict the checkpoint."""
+
+
+def warn(message: str) -> None:
+    """Tell the user on standard error."""
+    print(f"Warning: {message}", file=sys.stderr)
+
+
+def train(config: ConfigLike, *, callbacks: Sequence[Callback] = ()) -> TrainResult:
+    """Train from a config, a mapping, a file or a packaged config's name."""
+    resolved = as_config(config).resolved()
+    spec = check_config(resolved)
+    run_dir = create_run(resolved)
+    with lock_run(run_dir):
+        return _run(resolved, spec, run_dir, None, callbacks)
+
+
+def as_config(config: ConfigLike) -> TrainConfig:
+    """Whatever describes a run, as a validated config."""
+    if isinstance(config, TrainConfig):
+        return config
+    return make_config(config) if isinstance(config, Mapping) else TrainConfig.load(config)
+
+
+def resume(
+    path: str | Path,
+    overrides: Sequence[str] = (),
+    *,
+    callbacks: Sequence[Callback] = (),
+    on_warning: Callable[[str], None] = warn,
+) -> TrainResult:
+    """Continue a run from its newest whole checkpoint, in place.
+
+    An older checkpoint of a run, or a self-contained copy, is continued in a new run folder: what
+    came after it stays as it is.
+    """
+    source = Path(path)
+    run_dir = _run_to_continue(source)
+    if run_dir is None:
+        return _branch(
+            open_checkpoint(locate(source), replay=True), overrides, callbacks, on_warning
+        )
+    with lock_run(run_dir):
+        checkpoint = newest_sound_checkpoint(run_dir, on_warning)
+        config = _changed(read_config_file(run_dir), overrides)
+        if checkpoint is not None:
+            _check_resumable(checkpoint, config)
+            _warn_of_differences(checkpoint, config, on_warning)
+        spec = check_config(config)
+        write_config(run_dir, config)
+        cut_metrics(run_dir, checkpoint.step if checkpoint else -1)
+        return _run(config, spec, run_dir, checkpoint, callbacks, on_warning)
+
+
+def _run_to_continue(source: Path) -> Path | None:
+    """The run to go on with in place; None where the source must branch off."""
+    if source.exists() and is_run(source):
+        return source
+    checkpoint = locate(source)
+    run_dir = Checkpoint(checkpoint, {}).run_dir
+    steps = list_steps(run_dir) if run_dir else []
+    newest = run_dir is not None and is_run(run_dir) and steps[-1].name == checkpoint.name
+    return run_dir if newest else None
+
+
+def _branch(
+    checkpoint: Checkpoint,
+    overrides: Sequence[str],
+    callbacks: Sequence[Callback],
+    on_warning: Callable[[str], None],
+) -> TrainResult:
+    origin = checkpoint.run_dir
+    base = checkpoint_config(checkpoint, str(origin.parent) if origin else "runs")
+    config = _changed(base, overrides)
+    _check_resumable(checkpoint, config)
+    _warn_of_differences(checkpoint, config, on_warning)
+    spec = check_config(config)
+    run_dir = create_run(config)
+    with lock_run(run_dir):
+        if origin is not None:
+            cut_metrics(origin, checkpoint.step, run_dir)
+        write_run_info(run_dir, {"branched_from_step": checkpoint.step})
+        return _run(config, spec, run_dir, checkpoint, callbacks, on_warning)
+
+
+def _changed(base: TrainConfig, overrides: Sequence[str]) -> TrainConfig:
+    data = base.to_dict()
+    for override in overrides:
+        apply_override(data, override)
+    return make_config(data).resolved()
+
+
+def _flat(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A config's keys on one level, `algo_kwargs` among them."""
+    return {**{k: v for k, v in data.items() if k != "algo_kwargs"}, **data["algo_kwargs"]}
+
+
+def _check_resumable(checkpoint: Checkpoint, config: TrainConfig) -> None:
+    """Refuse what would contradict the checkpoint, and what has nothing left to do."""
+    old, new = _flat(checkpoint_config(checkpoint).to_dict()), _flat(config.to_dict())
+    for key in sorted(old.keys() | new.keys()):
+        if key not in RESUMABLE_KEYS and old.get(key) != new.get(key):
+            raise ConfigError(
+                f"{key} = {new.get(key)!r} contradicts the checkpoint, which was trained with "
+                f"{old.get(key)!r}: start a new run to change it."
+            )
+    state = checkpoint.state().get("trainer", {})
+    reason = str(state.get("stop_reason") or "")
+    if reason.startswith(EARLY_STOPPING) and old["early_stopping"] == new["early_stopping"]:
+        raise ConfigError(
+            f"This run stopped early at step {checkpoint.step} ({reason}): to go on, change "
+            "early_stopping (early_stopping.patience=N) or switch it off (early_stopping=null)."
+        )
+    if checkpoint.step >= config.total_timesteps:
+        raise ConfigError(
+            f"This run is finished at step {checkpoint.step}: to go on, give a larger "
+            "total_timesteps=N."
+        )
+
+
+def _warn_of_differences(
+    checkpoint: Checkpoint, config: TrainConfig, on_warning: Callable[[str], None]
+) -> None:
+    """Say what keeps the continuation from being exact."""
+    from rl_training.experiment.build import choose_device, choose_threads
+
+    manifest = checkpoint.manifest
+    threads = choose_threads(split(config).controls.num_threads)
+    if threads != manifest.get("num_threads"):
+        on_warning(
+            f"the checkpoint was written with {manifest.get('num_threads')} threads, this run uses "
+            f"{threads}: the last bits of products may differ."
+        )
+    device = choose_device(config.device).type
+    if device != manifest.get("device"):
+        on_warning(f"the checkpoint is from {manifest.get('device')}, this run uses {device}.")
+    for name, version in versions().items():
+        saved = manifest.get("versions", {}).get(name)
+        if saved != version:
+            on_warning(f"the checkpoint was written with {name} {saved}, this is {version}.")
+
+
+class _RunInfo(Callback):
+    """Keeps ``run.json`` up to date for listings."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
+
+    def on_log(self, session: Session, metrics: Mapping[str, float]) -> None:
+        self.write(session)
+
+    def on_evaluation(self, session: Session, metrics: Mapping[str, float]) -> None:
+        self.write(session)
+
+    def write(self, session: Session, **extra: Any) -> None:
+        state = session.state
+        facts = {"step": state.step, "updates": state.updates, "best_return": state.best_return}
+        last = state.evaluation.get("eval_return_mean")
+        write_run_info(self._run_dir, facts | {"last_return": last} | extra)
+
+
+def _run(
+    config: TrainConfig,
+    spec: EnvSpec,
+    run_dir: Path,
+    checkpoint: Checkpoint | None,
+    callbacks: Sequence[Callback],
+    on_warning: Callable[[str], None] = warn,
+) -> TrainResult:
+    info = _RunInfo(run_dir)
+    start = checkpoint.step if checkpoint else 0
+    session = build_session(config, spec, run_dir, callbacks=[info, *callbacks], start_step=start)
+    try:
+        if checkpoint is not None:
+            session.restore(checkpoint)
+            session.state.clear_stop()
+            if session.collector.exact_restore:
+                on_warning(
+                    f"{config.env_id} begins a new episode here: {session.collector.exact_restore}."
+                )
+        info.write(
+            session,
+            state="running",
+            fingerprint=config.fingerprint(),
+            versions=versions(),
+            device=str(session.policy.device),
+            num_threads=torch.get_num_threads(),
+        )
+        result = run_session(session)
+        info.write(session, state=_state_name(result.stop_reason), stop_reason=result.stop_reason)
+        return result
+    except Exception as error:
+        _note_failure(run_dir, error)
+        raise
+    finally:
+        session.close()
+
+
+def _state_name(reason: str) -> str:
+    if reason == COMPLETED:
+        return "completed"
+    return "interrupted" if reason.startswith(SIGNAL) else "stopped"
+
+
+def _note_failure(run_dir: Path, error: Exception) -> None:
+    try:
+        write_run_info(run_dir, {"state": "failed", "error": str(error)})
+    except OSError as second:  # a full disk fails here too; the first error is the one that counts
+        warn(f"run.json could not be updated: {second}")
+
+
+# --- Using a checkpoint ----------------------------------------------------------------------------
+
+
+def evaluate_checkpoint(
+    path: str | Path,
+    *,
+    episodes: int = 10,
+    seed: int = 0,
+    best: bool = False,
+    device: str = "cpu",
+    video: str | Path | None = None,
+) -> dict[str, Any]:
+    """Play seeded episodes with a run's or checkpoint's policy, without exploration."""
+    if episodes < 1:
+        raise ConfigError(f"episodes = {episodes}: at least 1 is needed.")
+    checkpoint = open_checkpoint(locate(Path(path), best=best))
+    config = checkpoint_config(checkpoint)
+    policy = load_policy(checkpoint, device)
+    evaluator = Evaluator(
+        config.env_id, split(config).env.make_kwargs, seed=seed, render=video is not None
+    )
+    try:
+        if video is not None:
+            from rl_training.api.video import record
+
+            with record(evaluator, Path(video)):
+                result = evaluator.evaluate(policy, episodes)
+        else:
+            result = evaluator.evaluate(policy, episodes)
+    finally:
+        evaluator.close()
+    return {
+        "checkpoint_path": str(checkpoint.path),
+        "step": checkpoint.step,
+        "env_id": config.env_id,
+        "seed": seed,
+        **result.summary(),
+    }
+
+
+def predict_checkpoint(
+    path: str | Path, obs: FloatArray, *, best: bool = False, device: str = "cpu"
+) -> FloatArray:
+    """Actions in the environment's scale for one observation or a batch."""
+    checkpoint = open_checkpoint(locate(Path(path), best=best))
+    policy = load_policy(checkpoint, device)
+    return policy(check_obs(obs, policy.spec))
+
+
+def check_obs(obs: FloatArray, spec: EnvSpec) -> FloatArray:
+    """Observations of the right shape and finite, or an error that says which."""
+    array = np.asarray(obs)
+    if array.dtype.kind not in "biuf":
+        raise ConfigError(f"Observations must be numbers, but these are {array.dtype}.")
+    if array.ndim not in (1, 2) or array.shape[-1] != spec.obs_dim:
+        raise ConfigError(
+            f"Observations have shape {array.shape}, but [{spec.obs_dim}] or "
+            f"[batch, {spec.obs_dim}] is needed."
+        )
+    if not np.isfinite(array).all():
+        raise ConfigError("Observations hold values that are not finite.")
+    return array
+
+
+__all__ = [
+    "RLTrainingError",
+    "TrainResult",
+    "evaluate_checkpoint",
+    "predict_checkpoint",
+    "resume",
+    "train",
+]

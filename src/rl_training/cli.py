@@ -1,0 +1,327 @@
+"""The command line: parse, call the API, print."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from rl_training.errors import ConfigError, RLTrainingError
+
+if TYPE_CHECKING:
+    from rl_training.runtime.workflows import TrainResult
+
+SIGNAL_EXITS = {"SIGINT": 130, "SIGTERM": 143}
+_debug = False
+
+
+class _Group(TyperGroup):
+    """Turns a user's error into one line; usage errors are typer's."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; its exit code is 2 for bad input, 1 for other failures."""
+        try:
+            return super().invoke(ctx)
+        except RLTrainingError as error:
+            if _debug:
+                raise
+            typer.echo(f"Error: {error}", err=True)
+            sys.exit(error.exit_code)
+        except KeyboardInterrupt:
+            typer.echo("Interrupted.", err=True)
+            sys.exit(SIGNAL_EXITS["SIGINT"])
+
+
+app = typer.Typer(
+    name="rl-training",
+    cls=_Group,
+    help="Reinforcement learning: online, offline and offline-to-online in one workflow.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    epilog="Start with: rl-training train --config sac/pendulum",
+)
+configs_app = typer.Typer(help="List the packaged configs, or show one.", add_completion=False)
+app.add_typer(configs_app, name="configs", epilog="Example: rl-training configs show sac/pendulum")
+
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object on standard output, nothing else.")
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]...", help="Config keys to set, such as seed=1."),
+]
+Best = Annotated[bool, typer.Option("--best", help="The run's best checkpoint, not its last.")]
+RunPath = Annotated[Path, typer.Argument(metavar="RUN_OR_CHECKPOINT", help="A folder.")]
+
+
+def _version(show: bool) -> None:
+    if show:
+        from rl_training import __version__
+
+        typer.echo(f"rl-training {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    global _debug
+    _debug = debug
+
+
+@app.command(epilog="Example: rl-training train --config sac/pendulum seed=1 batch_size=512")
+def train(
+    config: Annotated[
+        str, typer.Option("--config", "-c", help="A packaged name (sac/pendulum) or a YAML file.")
+    ],
+    overrides: Overrides = None,
+    as_json: Json = False,
+) -> None:
+    """Train from a config; writes a new run folder."""
+    from rl_training.api.training import train as run
+    from rl_training.experiment.config import TrainConfig
+
+    resolved = TrainConfig.load(config, overrides or ()).resolved()
+    with _display(None if as_json else resolved.to_dict()) as display:
+        result = run(resolved, callbacks=[display])
+    _finish(result, as_json)
+
+
+@app.command(epilog="Example: rl-training resume runs/sac_Pendulum-v1_seed0 total_timesteps=40000")
+def resume(run: RunPath, overrides: Overrides = None, as_json: Json = False) -> None:
+    """Continue a run exactly where its newest checkpoint stands."""
+    from rl_training.api.training import resume as continue_run
+
+    with _display() as display:
+        result = continue_run(run, overrides or (), callbacks=[display])
+    _finish(result, as_json)
+
+
+@app.command(epilog="Example: rl-training evaluate runs/sac_Pendulum-v1_seed0 --best --episodes 20")
+def evaluate(
+    run: RunPath,
+    best: Best = False,
+    episodes: Annotated[int, typer.Option(help="Episodes to play.")] = 10,
+    seed: Annotated[int, typer.Option(help="Episode i starts from seed + i.")] = 0,
+    video: Annotated[
+        Path | None, typer.Option(help="Record the episodes to a .mp4 or .gif file.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="Where the policy runs.")] = "cpu",
+    as_json: Json = False,
+) -> None:
+    """Play episodes without exploration and report the environment's own returns."""
+    from rl_training.api.training import evaluate_checkpoint
+
+    result = evaluate_checkpoint(
+        run, episodes=episodes, seed=seed, best=best, device=device, video=video
+    )
+    if as_json:
+        _print_json(result)
+        return
+    low, high = result["eval_return_ci95"]
+    _print(
+        f"{result['env_id']}, step {result['step']:,}, {result['eval_episodes']} episodes: "
+        f"return {result['eval_return_mean']:.2f} ± {result['eval_return_std']:.2f} "
+        f"(95 % interval of the mean {low:.2f} to {high:.2f}), "
+        f"length {result['eval_length_mean']:.1f}"
+    )
+
+
+@app.command(epilog="Example: rl-training predict runs/sac_Pendulum-v1_seed0 --obs obs.npy")
+def predict(
+    run: RunPath,
+    obs: Annotated[Path, typer.Option(help="A .npy file: one observation or a batch.")],
+    out: Annotated[Path | None, typer.Option(help="Write the actions to this .npy file.")] = None,
+    best: Best = False,
+    device: Annotated[str, typer.Option(help="Where the policy runs.")] = "cpu",
+    as_json: Json = False,
+) -> None:
+    """Actions in the environment's own scale for observations in a file."""
+    import numpy as np
+
+    from rl_training.api.training import predict_checkpoint
+
+    if not obs.is_file():
+        raise ConfigError(f"There is no file {str(obs)!r}.")
+    try:
+        loaded = np.load(obs, allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise ConfigError(f"{obs} is not a plain .npy file: {error}") from None
+    if not isinstance(loaded, np.ndarray):
+        raise ConfigError(f"{obs} holds several arrays: a .npy file with one is needed.")
+    actions = predict_checkpoint(run, loaded, best=best, device=device)
+    if out is not None:
+        try:
+            with out.open("wb") as stream:
+                np.save(stream, actions, allow_pickle=False)
+        except OSError as error:
+            raise ConfigError(f"{out} cannot be written: {error.strerror}.") from None
+    if as_json:
+        _print_json({"actions": actions.tolist(), "out": str(out) if out else None})
+    elif out is not None:
+        _print(f"Wrote actions of shape {actions.shape} to {out}")
+    else:
+        _print(np.array2string(actions, separator=", ", threshold=200))
+
+
+@app.command(epilog="Example: rl-training algorithms --json")
+def algorithms(as_json: Json = False) -> None:
+    """List the algorithms."""
+    from dataclasses import asdict
+
+    from rl_training.algorithms.registry import REGISTRY
+
+    if as_json:
+        _print_json({"algorithms": [asdict(entry) for entry in REGISTRY.values()]})
+        return
+    rows = [[e.name, e.title, e.mode, e.actions, e.summary] for e in REGISTRY.values()]
+    _print_table(["name", "algorithm", "mode", "actions", "what it is"], rows)
+
+
+@configs_app.callback(invoke_without_command=True)
+def configs(context: typer.Context, as_json: Json = False) -> None:
+    """List the packaged configs."""
+    if context.invoked_subcommand is not None:
+        return
+    from rl_training.experiment.config import config_names, read_config
+
+    names = config_names()
+    if as_json:
+        _print_json({"configs": names})
+        return
+    data = [(name, read_config(name)) for name in names]
+    rows = [[n, str(d["algo"]), str(d["env_id"]), f"{d['total_timesteps']:,}"] for n, d in data]
+    _print_table(["name", "algorithm", "environment", "steps"], rows)
+
+
+@configs_app.command("show", epilog="Example: rl-training configs show sac/pendulum")
+def configs_show(
+    name: Annotated[str, typer.Argument(help="A packaged config's name.")], as_json: Json = False
+) -> None:
+    """Print a packaged config."""
+    from rl_training.experiment.config import config_text, read_config
+
+    if as_json:
+        config_text(name)
+        _print_json(read_config(name))
+    else:
+        typer.echo(config_text(name), nl=False)
+
+
+@app.command(epilog="Example: rl-training runs runs")
+def runs(
+    folder: Annotated[Path, typer.Argument(help="Where to look for runs.")] = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """List runs: algorithm, environment, seed, steps, returns, state."""
+    from dataclasses import asdict
+
+    from rl_training.experiment.manager import list_runs
+
+    found = list_runs(folder)
+    if as_json:
+        _print_json({"runs": [asdict(row) | {"path": str(row.path)} for row in found]})
+        return
+    if not found:
+        _print(f"No runs in {folder}. Make one: rl-training train --config sac/pendulum")
+        return
+    rows = [
+        [
+            str(row.path.relative_to(folder)) if row.path != folder else str(folder),
+            row.algo,
+            row.env_id,
+            str(row.seed),
+            f"{row.step:,}/{row.total_timesteps:,}",
+            _number(row.best_return),
+            _number(row.last_return),
+            row.state,
+        ]
+        for row in found
+    ]
+    heads = ["run", "algorithm", "environment", "seed", "steps", "best", "last", "state"]
+    _print_table(heads, rows)
+
+
+# --- Printing --------------------------------------------------------------------------------------
+
+
+def _print(text: str) -> None:
+    typer.echo(text)
+
+
+def _print_json(data: dict[str, Any]) -> None:
+    typer.echo(json.dumps(data))
+
+
+def _print_table(heads: list[str], rows: list[list[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*heads)
+    for row in rows:
+        table.add_row(*row)
+    console = Console()
+    if not console.is_terminal:  # a pipe has no width: do not cut what it reads
+        console = Console(width=200)
+    console.print(table)
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f}"
+
+
+def _display(config: dict[str, Any] | None = None) -> Any:
+    """The live display; it prints the resolved config once all checks have passed."""
+    from contextlib import closing
+
+    from rl_training.api.progress import ProgressCallback
+
+    return closing(ProgressCallback(config=config))
+
+
+def _finish(result: TrainResult, as_json: bool) -> None:
+    """Print how a training ended and what to do next, and exit as a signal would."""
+    if as_json:
+        _print_json(result.to_json())
+    else:
+        _print_result(result)
+    if result.interrupted_by is not None:
+        raise typer.Exit(SIGNAL_EXITS[result.interrupted_by])
+
+
+def _print_result(result: TrainResult) -> None:
+    metrics = result.metrics
+    if result.interrupted_by is not None:
+        _print(f"Interrupted at step {metrics['step']:,}; the checkpoint is saved.")
+        _print(f"Continue with: rl-training resume {result.run_dir}")
+        return
+    _print(f"Stopped at step {metrics['step']:,}: {result.stop_reason}")
+    if "eval_return_mean" in metrics:
+        _print(
+            f"Evaluation return: {metrics['eval_return_mean']:.2f} ± "
+            f"{metrics['eval_return_std']:.2f}; best {metrics['best_return']:.2f} "
+            f"at step {metrics['best_step']:,}"
+        )
+    _print(f"Run folder: {result.run_dir}")
+    _print("Next:")
+    for line in (
+        f"evaluate {result.run_dir} --episodes 20",
+        f"resume {result.run_dir} total_timesteps={2 * metrics['step']}",
+        f"runs {result.run_dir.parent}",
+    ):
+        _print(f"  rl-training {line}")
+
+
+def main() -> None:
+    """Run the command line."""
+    app()

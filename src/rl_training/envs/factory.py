@@ -1,0 +1,136 @@
+"""Training and evaluation environments from `env_id`, `env_kwargs` and `num_envs`."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Literal
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+from pydantic import BaseModel, ConfigDict, Field
+
+from rl_training.envs.state import CapturableEnv
+from rl_training.errors import ConfigError, nearest
+from rl_training.types import EnvSpec
+
+
+class EnvConfig(BaseModel):
+    """What `env_kwargs` may hold: our own keys, and whatever `gymnasium.make` takes."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    vectorization: Literal["sync", "async"] = Field(
+        "sync", description="Step several environments in turn, or each in a process of its own."
+    )
+
+    @property
+    def make_kwargs(self) -> dict[str, Any]:
+        """The keys that go to `gymnasium.make`."""
+        return dict(self.model_extra or {})
+
+
+def find_spec(env_id: str) -> gym.envs.registration.EnvSpec:
+    """The registered environment, or an error with the nearest names."""
+    try:
+        return gym.spec(env_id)
+    except gym.error.NameNotFound:
+        names = {spec.name for spec in gym.registry.values()} | set(gym.registry)
+        raise ConfigError(f"Unknown environment {env_id!r}{nearest(env_id, names)}") from None
+    except (gym.error.Error, ModuleNotFoundError) as error:
+        raise ConfigError(f"env_id {env_id!r} cannot be used: {_one_line(error)}") from None
+
+
+def make_env(
+    env_id: str, kwargs: Mapping[str, Any] | None = None, *, render: bool = False
+) -> gym.Env[Any, Any]:
+    """One environment, with a clear error where it cannot be made."""
+    options = dict(kwargs or {})
+    if render:
+        options["render_mode"] = "rgb_array"
+    spec = find_spec(env_id)
+    try:
+        return gym.make(spec, disable_env_checker=True, **options)
+    except (gym.error.DependencyNotInstalled, ImportError) as error:
+        raise ConfigError(
+            f"{env_id} needs a package that is not installed ({_one_line(error)}): for MuJoCo's "
+            "environments, pip install 'rl-training[mujoco]'"
+        ) from error
+    except (TypeError, ValueError, gym.error.Error) as error:
+        raise ConfigError(f"{env_id} with env_kwargs {options}: {_one_line(error)}") from error
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())
+
+
+def read_env_spec(env: gym.Env[Any, Any], env_id: str) -> EnvSpec:
+    """Sizes and bounds, or an error that names the space and the way out."""
+    obs_space, action_space = env.observation_space, env.action_space
+    if not isinstance(obs_space, gym.spaces.Box):
+        raise ConfigError(
+            f"{env_id} has the observation space {_name(obs_space)}, but a flat Box is needed: "
+            "wrap it with gymnasium.wrappers.FlattenObservation and register the result."
+        )
+    if len(obs_space.shape) != 1:
+        raise ConfigError(
+            f"{env_id} has observations of shape {obs_space.shape}, but a flat Box is needed: "
+            "images are not supported; wrap it with gymnasium.wrappers.FlattenObservation."
+        )
+    obs_dim = int(obs_space.shape[0])
+    if isinstance(action_space, gym.spaces.Discrete):
+        return EnvSpec(obs_dim, int(action_space.n), discrete=True)
+    if not isinstance(action_space, gym.spaces.Box) or len(action_space.shape) != 1:
+        raise ConfigError(
+            f"{env_id} has the action space {_name(action_space)}, but a flat bounded Box or a "
+            "Discrete space is needed: wrap it with an ActionWrapper that gives one."
+        )
+    if not (np.isfinite(action_space.low).all() and np.isfinite(action_space.high).all()):
+        raise ConfigError(
+            f"{env_id} has unbounded actions {_name(action_space)}, but finite bounds are needed: "
+            "wrap it with gymnasium.wrappers.RescaleAction or ClipAction to bound them."
+        )
+    return EnvSpec(
+        obs_dim,
+        int(action_space.shape[0]),
+        tuple(action_space.low.tolist()),
+        tuple(action_space.high.tolist()),
+    )
+
+
+def _name(space: gym.Space[Any]) -> str:
+    text = repr(space)
+    return text if len(text) <= 80 else f"{type(space).__name__}{space.shape or ''}"
+
+
+def describe_env(env_id: str, config: EnvConfig) -> EnvSpec:
+    """Check an environment's spaces without keeping it."""
+    env = make_env(env_id, config.make_kwargs)
+    try:
+        return read_env_spec(env, env_id)
+    finally:
+        env.close()
+
+
+def _make_worker(env_id: Any, kwargs: dict[str, Any], index: int) -> CapturableEnv:
+    if multiprocessing.parent_process() is not None:
+        # Ctrl-C reaches the whole process group; the trainer alone decides when to stop.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return CapturableEnv(gym.make(env_id, disable_env_checker=True, **kwargs), index)
+
+
+def make_training_envs(env_id: str, config: EnvConfig, num_envs: int) -> VectorEnv[Any, Any, Any]:
+    """A vector environment with SAME_STEP resets, in this process or in one process each."""
+    spec = find_spec(env_id)  # the spec, not the id: a worker may not have it registered
+    makers: list[Callable[[], gym.Env[Any, Any]]] = [
+        partial(_make_worker, spec, config.make_kwargs, index) for index in range(num_envs)
+    ]
+    if config.vectorization == "sync":
+        return SyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP)
+    # Not fork: the parent runs threads, and forked siblings would keep a killed parent's pipes.
+    methods = multiprocessing.get_all_start_methods()
+    context = "forkserver" if "forkserver" in methods else "spawn"
+    return AsyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP, context=context)

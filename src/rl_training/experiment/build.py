@@ -1,0 +1,172 @@
+"""From a config to the parts of a session."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+
+import rl_training
+from rl_training.algorithms.base import Algorithm
+from rl_training.algorithms.config import OffPolicyConfig
+from rl_training.algorithms.registry import get_algorithm
+from rl_training.data import ReplayBuffer
+from rl_training.envs import describe_env, make_training_envs
+from rl_training.errors import ConfigError
+from rl_training.experiment.config import TrainConfig, make_config, split
+from rl_training.runtime.callbacks import Callback
+from rl_training.runtime.checkpointing import MODEL, Checkpoint, CheckpointWriter, load_tensors
+from rl_training.runtime.collector import Collector
+from rl_training.runtime.controls import build_control_callbacks
+from rl_training.runtime.engine import Engine
+from rl_training.runtime.evaluation import Evaluator, Policy
+from rl_training.runtime.logging import MetricsLogger
+from rl_training.runtime.seeding import Stream, derive_seed
+from rl_training.runtime.trainer import LoopSettings, Session
+from rl_training.types import EnvSpec
+
+MAX_THREADS = 4
+"""More threads than this do not help products of 256 rows; they only wait for each other."""
+
+
+def choose_device(name: str) -> torch.device:
+    """The device by its name; `auto` is the GPU where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ConfigError(f"device = {name!r}: use auto, cpu, cuda or cuda:N.") from None
+    if device.type not in ("cpu", "cuda"):
+        raise ConfigError(f"device = {name!r}: use auto, cpu, cuda or cuda:N.")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ConfigError(
+            f"device = {name!r} is not there: this machine has {torch.cuda.device_count()} CUDA "
+            "devices; use device=auto or device=cpu."
+        )
+    return device
+
+
+def choose_threads(requested: int | None) -> int:
+    """Threads for products on the CPU: as asked, or the cores this process may use, to a limit."""
+    if requested is not None:
+        return requested
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(MAX_THREADS, cores or 1)
+
+
+def check_config(config: TrainConfig) -> EnvSpec:
+    """All that can be wrong with a config and shows before anything is written."""
+    choose_device(config.device)
+    parts = split(config)
+    spec = describe_env(config.env_id, parts.env)
+    get_algorithm(config.algo).learner_class().check_spec(spec)
+    return spec
+
+
+def build_session(
+    config: TrainConfig,
+    spec: EnvSpec,
+    run_dir: Path,
+    *,
+    callbacks: Sequence[Callback] = (),
+    start_step: int = 0,
+) -> Session:
+    """Put a run's parts together; the environments begin their first episodes."""
+    parts = split(config)
+    assert isinstance(parts.algorithm, OffPolicyConfig)
+    device = choose_device(config.device)
+    torch.set_num_threads(choose_threads(parts.controls.num_threads))
+    algorithm = build_algorithm(config, spec, device)
+    buffer = ReplayBuffer(
+        parts.algorithm.buffer_capacity, spec.obs_dim, spec.action_dim, device=device
+    )
+    collector = Collector(
+        make_training_envs(config.env_id, parts.env, config.num_envs),
+        algorithm,
+        buffer,
+        spec,
+        seed=config.seed,
+        device=device,
+    )
+    collector.reset()
+    return Session(
+        algorithm=algorithm,
+        engine=Engine(
+            algorithm, buffer, seed=derive_seed(config.seed, Stream.SAMPLING), device=device
+        ),
+        collector=collector,
+        storage=buffer,
+        evaluator=Evaluator(
+            config.env_id,
+            parts.env.make_kwargs,
+            seed=derive_seed(config.seed, Stream.EVALUATION),
+        ),
+        policy=Policy(algorithm, spec, device),
+        checkpoints=CheckpointWriter(run_dir, keep=parts.controls.keep_checkpoints),
+        logger=MetricsLogger(
+            run_dir, tensorboard=parts.controls.tensorboard, start_step=start_step
+        ),
+        schedule=parts.controls.schedule(config.total_timesteps),
+        settings=LoopSettings(
+            total_timesteps=config.total_timesteps,
+            log_interval=config.log_interval,
+            checkpoint_interval=config.checkpoint_interval,
+            eval_interval=parts.controls.eval_interval if config.eval_episodes else 0,
+            eval_episodes=config.eval_episodes,
+            eager_checks=device.type == "cpu",
+        ),
+        manifest=describe_run(config, spec, device),
+        callbacks=[*build_control_callbacks(parts.controls), *callbacks],
+    )
+
+
+def build_algorithm(config: TrainConfig, spec: EnvSpec, device: torch.device) -> Algorithm:
+    """The learner with its first weights."""
+    learner = get_algorithm(config.algo).learner_class()
+    seed = derive_seed(config.seed, Stream.NETWORKS)
+    return learner.build(spec, split(config).algorithm, seed=seed).to(device)
+
+
+def describe_run(config: TrainConfig, spec: EnvSpec, device: torch.device) -> dict[str, Any]:
+    """What a manifest says besides its files: nothing that differs between equal runs."""
+    kept = {key: value for key, value in config.to_dict().items() if key != "output_dir"}
+    return {
+        "algorithm": config.algo,
+        "config": kept,
+        "env_spec": spec.to_dict(),
+        "device": device.type,
+        "num_threads": torch.get_num_threads(),
+        "versions": versions(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """The versions that decide a run's numbers."""
+    return {
+        "rl_training": rl_training.__version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "gymnasium": gymnasium.__version__,
+    }
+
+
+def checkpoint_config(checkpoint: Checkpoint, output_dir: str = "runs") -> TrainConfig:
+    """The config inside a checkpoint."""
+    return make_config(checkpoint.manifest["config"] | {"output_dir": output_dir})
+
+
+def load_policy(checkpoint: Checkpoint, device: str = "cpu") -> Policy:
+    """A checkpoint's policy, for evaluation and prediction."""
+    spec = EnvSpec.from_dict(checkpoint.manifest["env_spec"])
+    where = choose_device(device)
+    algorithm = build_algorithm(checkpoint_config(checkpoint), spec, where)
+    load_tensors(algorithm, checkpoint, MODEL)
+    return Policy(algorithm, spec, where)

@@ -1,0 +1,257 @@
+"""The one config: a YAML file, overrides, and their split into typed parts."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from typing_extensions import Self
+
+from rl_training.algorithms.config import AlgorithmConfig
+from rl_training.algorithms.registry import get_algorithm
+from rl_training.envs.factory import EnvConfig
+from rl_training.errors import ConfigError, nearest
+from rl_training.runtime import plain
+from rl_training.runtime.controls import ControlsConfig
+
+
+class TrainConfig(BaseModel):
+    """A whole run. `algo_kwargs` holds the algorithm's keys and the controls."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    algo: str = Field(description="The algorithm's name.")
+    env_id: str = Field(description="A registered Gymnasium environment.")
+    seed: int = Field(0, ge=0, description="All random streams derive from it.")
+    total_timesteps: int = Field(
+        gt=0, description="Environment steps online, gradient updates offline."
+    )
+    output_dir: str = Field("runs", min_length=1, description="Where run folders are made.")
+    device: str = Field("auto", description="auto, cpu, cuda or cuda:N.")
+    num_envs: int = Field(1, gt=0, description="Training environments stepped together.")
+    eval_episodes: int = Field(10, ge=0, description="Episodes of each evaluation.")
+    checkpoint_interval: int = Field(
+        10_000, ge=0, description="Steps between checkpoints; 0 for the last alone."
+    )
+    log_interval: int = Field(1_000, gt=0, description="Steps between lines of metrics.")
+    tags: tuple[str, ...] = Field((), description="Words to find the run by.")
+    algo_kwargs: dict[str, Any] = Field(
+        default_factory=dict, description="The algorithm's hyper-parameters and the controls."
+    )
+    env_kwargs: dict[str, Any] = Field(
+        default_factory=dict, description="`vectorization`, and what gymnasium.make takes."
+    )
+
+    @model_validator(mode="after")
+    def _parts_are_valid(self) -> Self:
+        split(self)
+        return self
+
+    @classmethod
+    def load(cls, source: str | Path, overrides: Sequence[str] = ()) -> TrainConfig:
+        """A packaged config's name or a file, with ``key=value`` overrides."""
+        data = read_config(source)
+        for override in overrides:
+            apply_override(data, override)
+        return make_config(data)
+
+    def resolved(self) -> TrainConfig:
+        """The same config with every default written out."""
+        parts = split(self)
+        kwargs = parts.algorithm.model_dump() | parts.controls.model_dump()
+        if kwargs["schedule_horizon"] is None:
+            kwargs["schedule_horizon"] = self.total_timesteps
+        return self.model_copy(update={"algo_kwargs": plain.encode(_listed(kwargs))})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as it stands in ``config.yaml``."""
+        return _listed(self.model_dump())  # type: ignore[no-any-return]
+
+    def fingerprint(self) -> str:
+        """A short hash of everything that decides the result, `output_dir` and `tags` left out."""
+        data = {k: v for k, v in self.to_dict().items() if k not in ("output_dir", "tags")}
+        return hashlib.sha256(plain.dumps(data)).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class ConfigParts:
+    """A config's typed parts."""
+
+    algorithm: AlgorithmConfig
+    controls: ControlsConfig
+    env: EnvConfig
+
+
+def split(config: TrainConfig) -> ConfigParts:
+    """Divide `algo_kwargs` by field name; an unknown key fails with the nearest valid one."""
+    algorithm_class = get_algorithm(config.algo).config_class()
+    algorithm_fields, control_fields = algorithm_class.model_fields, ControlsConfig.model_fields
+    for key in config.algo_kwargs:
+        if key not in algorithm_fields and key not in control_fields:
+            known = [*algorithm_fields, *control_fields]
+            raise ConfigError(f"Unknown key {key!r} in algo_kwargs{nearest(key, known)}")
+
+    def pick(names: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in config.algo_kwargs.items() if key in names}
+
+    return ConfigParts(
+        algorithm=_validated(algorithm_class, pick(algorithm_fields)),
+        controls=_validated(ControlsConfig, pick(control_fields)),
+        env=_validated(EnvConfig, config.env_kwargs),
+    )
+
+
+def make_config(data: Mapping[str, Any]) -> TrainConfig:
+    """Validate a mapping; errors are one sentence."""
+    return _validated(TrainConfig, data)
+
+
+def _validated(model: type[Any], data: Mapping[str, Any]) -> Any:
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise ConfigError(_sentence(error, model)) from None
+
+
+def _sentence(error: ValidationError, model: type[BaseModel]) -> str:
+    """The first problem, with field, value and what is allowed; the number of further ones."""
+    problems = error.errors()
+    first = problems[0]
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, ConfigError):
+        return str(cause)
+    where = ".".join(str(part) for part in first["loc"] if not _is_branch(part))
+    if first["type"] == "extra_forbidden":
+        key = str(first["loc"][-1])
+        known = model.model_fields if len(first["loc"]) == 1 else _nested_fields(model, where)
+        text = f"Unknown key {key!r}{nearest(key, known)}"
+    elif first["type"] == "missing":
+        text = f"The key {where!r} is missing."
+    else:
+        message = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
+        value = "" if not where else f"{where} = {first['input']!r}: "
+        text = f"{value}{message}."
+    more = len({problem["loc"][:1] for problem in problems}) - 1
+    return text + (f" ({more} more)" if more else "")
+
+
+def _is_branch(part: Any) -> bool:
+    """Whether a location's part names a branch of a union rather than a field."""
+    return isinstance(part, str) and ("[" in part or part in ("float", "constrained-float"))
+
+
+def _nested_fields(model: type[BaseModel], where: str) -> list[str]:
+    field = model.model_fields.get(where.split(".")[0])
+    for option in getattr(field.annotation, "__args__", ()) if field else ():
+        if isinstance(option, type) and issubclass(option, BaseModel):
+            return list(option.model_fields)
+    return []
+
+
+def _listed(value: Any) -> Any:
+    """Tuples as lists, for YAML and JSON."""
+    if isinstance(value, dict):
+        return {key: _listed(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_listed(item) for item in value]
+    return value
+
+
+# --- Files and overrides ---------------------------------------------------------------------------
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe YAML in which 1e-3 is a number and a key that stands twice is an error."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key!r} stands twice", node.start_mark
+                )
+        return super().construct_mapping(node, deep)
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(\d[\d_]*)(\.\d*)?[eE][-+]?\d+$"),
+    list("-+0123456789"),
+)
+
+
+def parse_yaml(text: str, source: str) -> Any:
+    """YAML without tags that build objects."""
+    try:
+        return _Loader(text).get_single_data()
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{source} is not plain YAML: {' '.join(str(error).split())}") from None
+
+
+def config_names() -> list[str]:
+    """The packaged configs, such as ``sac/pendulum``."""
+    root = resources.files("rl_training") / "assets" / "configs"
+    return sorted(
+        f"{folder.name}/{file.name.removesuffix('.yaml')}"
+        for folder in root.iterdir()
+        if folder.is_dir()
+        for file in folder.iterdir()
+        if file.name.endswith(".yaml")
+    )
+
+
+def config_text(name: str) -> str:
+    """A packaged config's text."""
+    if name not in config_names():
+        raise ConfigError(f"No packaged config {name!r}{nearest(name, config_names())}")
+    file = resources.files("rl_training") / "assets" / "configs" / f"{name}.yaml"
+    return file.read_text(encoding="utf-8")
+
+
+def read_config(source: str | Path) -> dict[str, Any]:
+    """The mapping in a packaged config or a file."""
+    path = Path(source)
+    if str(source) in config_names():
+        text = config_text(str(source))
+    elif path.is_file():
+        text = path.read_text(encoding="utf-8", errors="replace")
+    elif path.suffix in (".yaml", ".yml") or path.is_absolute():
+        raise ConfigError(f"There is no config file {str(source)!r}.")
+    else:
+        raise ConfigError(
+            f"{str(source)!r} is neither a file nor a packaged config"
+            f"{nearest(str(source), config_names())}"
+        )
+    data = parse_yaml(text, str(source))
+    if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
+        raise ConfigError(f"{source} must hold a mapping of keys to values.")
+    return data
+
+
+def apply_override(data: dict[str, Any], override: str) -> None:
+    """Set one ``key=value`` in a config's mapping; a short key finds its place."""
+    key, equals, text = override.partition("=")
+    if not equals or not key:
+        raise ConfigError(f"{override!r} is not an override: write key=value.")
+    path = key.split(".")
+    if path[0] not in TrainConfig.model_fields:
+        algorithm = get_algorithm(str(data.get("algo", ""))).config_class().model_fields
+        if path[0] not in algorithm and path[0] not in ControlsConfig.model_fields:
+            known = [*TrainConfig.model_fields, *algorithm, *ControlsConfig.model_fields]
+            raise ConfigError(f"Unknown key {path[0]!r}{nearest(path[0], known)}")
+        path = ["algo_kwargs", *path]
+    target: Any = data
+    for part in path[:-1]:
+        if target.get(part) is None:
+            target[part] = {}
+        target = target[part]
+        if not isinstance(target, dict):
+            raise ConfigError(f"{key!r} cannot be set: {part!r} holds a single value.")
+    target[path[-1]] = parse_yaml(text, override)

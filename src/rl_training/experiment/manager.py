@@ -1,0 +1,210 @@
+"""Run folders: making them, locking them, listing them, finding their checkpoints."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rl_training.errors import CheckpointError, ConfigError, RLTrainingError
+from rl_training.experiment.config import TrainConfig, make_config, parse_yaml
+from rl_training.runtime.checkpointing import (
+    Checkpoint,
+    list_steps,
+    open_checkpoint,
+    read_pointer,
+    write_atomically,
+)
+
+CONFIG_FILE = "config.yaml"
+RUN_FILE = "run.json"
+LOCK_FILE = ".lock"
+
+
+def now() -> str:
+    """The time in UTC, to the second."""
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def create_run(config: TrainConfig) -> Path:
+    """A new folder under `output_dir`, whole from its first instant; never an existing one."""
+    parent = Path(config.output_dir)
+    environment = re.sub(r"[^A-Za-z0-9.-]+", "-", config.env_id)
+    base = f"{config.algo}_{environment}_seed{config.seed}"
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        temporary = parent / f".tmp-{base}-{secrets.token_hex(4)}"
+        temporary.mkdir()
+        write_config(temporary, config)
+        write_run_info(temporary, {"state": "created", "created": now()})
+        number = 1
+        while True:
+            path = parent / (base if number == 1 else f"{base}_{number}")
+            try:
+                # A folder with files in it is never replaced by rename.
+                os.rename(temporary, path)
+                return path
+            except OSError:
+                if not path.exists():
+                    raise
+                number += 1
+    except OSError as error:
+        raise ConfigError(
+            f"output_dir {config.output_dir!r} cannot be written ({error.strerror or error}): "
+            "choose another with output_dir=PATH."
+        ) from None
+
+
+def write_config(run_dir: Path, config: TrainConfig) -> None:
+    """Save the resolved config."""
+    text = yaml.safe_dump(config.to_dict(), sort_keys=False, allow_unicode=True)
+    write_atomically(run_dir / CONFIG_FILE, text.encode())
+
+
+def read_config_file(run_dir: Path) -> TrainConfig:
+    """The resolved config of a run."""
+    file = run_dir / CONFIG_FILE
+    data = parse_yaml(file.read_text(encoding="utf-8"), str(file))
+    if not isinstance(data, dict):
+        raise ConfigError(f"{file} must hold a mapping of keys to values.")
+    return make_config(data)
+
+
+def write_run_info(run_dir: Path, changes: dict[str, Any]) -> None:
+    """Update ``run.json``: state, times, counters, versions."""
+    info = read_run_info(run_dir) | changes | {"updated": now()}
+    write_atomically(run_dir / RUN_FILE, (json.dumps(info, indent=1) + "\n").encode())
+
+
+def read_run_info(run_dir: Path) -> dict[str, Any]:
+    """What ``run.json`` says; empty if it is not there or damaged."""
+    try:
+        info = json.loads((run_dir / RUN_FILE).read_text())
+    except (OSError, ValueError):
+        return {}
+    return info if isinstance(info, dict) else {}
+
+
+@contextmanager
+def lock_run(run_dir: Path) -> Iterator[None]:
+    """Hold the run for this process; a kill releases it."""
+    import fcntl
+
+    with (run_dir / LOCK_FILE).open("a") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ConfigError(f"{run_dir} is being trained by another process.") from None
+        yield
+
+
+def is_locked(run_dir: Path) -> bool:
+    """Whether a process is training this run now."""
+    if not (run_dir / LOCK_FILE).exists():
+        return False
+    try:
+        with lock_run(run_dir):
+            return False
+    except (ConfigError, OSError):
+        return True
+
+
+# --- Finding ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """One run in a listing."""
+
+    path: Path
+    algo: str
+    env_id: str
+    seed: int
+    step: int
+    total_timesteps: int
+    best_return: float | None
+    last_return: float | None
+    state: str
+
+
+def is_run(path: Path) -> bool:
+    """Whether a folder is a run's."""
+    return (path / CONFIG_FILE).is_file() and (path / RUN_FILE).is_file()
+
+
+def list_runs(folder: Path) -> list[RunRow]:
+    """The runs below a folder, by name; folders that are not runs are passed over."""
+    if not folder.is_dir():
+        raise ConfigError(f"There is no folder {str(folder)!r}.")
+    rows = []
+    for path in sorted(p.parent for p in folder.rglob(RUN_FILE)):
+        if path.name.startswith(".tmp-") or not is_run(path):
+            continue
+        info = read_run_info(path)
+        try:
+            config = read_config_file(path)
+        except (RLTrainingError, OSError):
+            continue
+        state = str(info.get("state", "unknown"))
+        if state in ("created", "running") and not is_locked(path):
+            state = "killed"
+        rows.append(
+            RunRow(
+                path=path,
+                algo=config.algo,
+                env_id=config.env_id,
+                seed=config.seed,
+                step=int(info.get("step") or 0),
+                total_timesteps=config.total_timesteps,
+                best_return=info.get("best_return"),
+                last_return=info.get("last_return"),
+                state=state,
+            )
+        )
+    return rows
+
+
+def locate(path: Path, *, best: bool = False) -> Path:
+    """The checkpoint folder that a run (its last, or its best) or a checkpoint means."""
+    if not path.exists():
+        raise ConfigError(f"There is no run or checkpoint {str(path)!r}.")
+    if is_run(path):
+        found = read_pointer(path, "best" if best else "last")
+        if best and found is None:
+            raise ConfigError(f"{path} has no best checkpoint: it was never evaluated.")
+        steps = list_steps(path)
+        found = found or (steps[-1] if steps else None)
+        if found is None:
+            raise ConfigError(f"{path} has no checkpoint yet.")
+        return found
+    if best:
+        raise ConfigError(f"--best needs a run, but {path} is not one.")
+    if not (path / "manifest.json").exists():
+        raise ConfigError(f"{str(path)!r} is neither a run nor a checkpoint.")
+    return path
+
+
+def newest_sound_checkpoint(run_dir: Path, warn: Callable[[str], None]) -> Checkpoint | None:
+    """The newest checkpoint whose every file is whole; None for a run that has none yet."""
+    steps = list_steps(run_dir)
+    problem = ""
+    for path in reversed(steps):
+        try:
+            checkpoint = open_checkpoint(path, replay=True)
+        except CheckpointError as error:
+            problem = str(error)
+            warn(f"{problem}; falling back to the checkpoint before it.")
+            continue
+        return checkpoint
+    if steps:
+        raise CheckpointError(f"No checkpoint of {run_dir} is whole: {problem}.")
+    return None

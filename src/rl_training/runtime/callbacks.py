@@ -1,0 +1,97 @@
+"""Callbacks: what watches a run and may ask it to stop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+if TYPE_CHECKING:
+    from rl_training.runtime.trainer import Session
+
+
+class Callback:
+    """Override what you need. State that must survive a resume goes through `state_dict`."""
+
+    def on_start(self, session: Session) -> None:
+        """Before the first step."""
+
+    def on_step(self, session: Session) -> None:
+        """After each step of the loop and its updates."""
+
+    def on_log(self, session: Session, metrics: Mapping[str, float]) -> None:
+        """After metrics were written."""
+
+    def on_evaluation(self, session: Session, metrics: Mapping[str, float]) -> None:
+        """After an evaluation inside the loop."""
+
+    def on_end(self, session: Session) -> None:
+        """After the last checkpoint."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain data to save in checkpoints."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` gave."""
+
+
+class EarlyStoppingConfig(BaseModel):
+    """When to stop before the budget is spent."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    metric: str = Field("eval_return_mean", description="The evaluation metric to watch.")
+    mode: Literal["max", "min"] = Field("max", description="Whether larger or smaller is better.")
+    patience: int | None = Field(
+        None, gt=0, description="Evaluations without improvement after which to stop."
+    )
+    min_delta: float = Field(0.0, ge=0, description="The least change that counts as improvement.")
+    min_steps: int = Field(0, ge=0, description="Never stop before this step.")
+    target_value: float | None = Field(None, description="Stop once the metric is this good.")
+
+
+class EarlyStoppingCallback(Callback):
+    """Stops when the metric no longer improves, or is good enough."""
+
+    def __init__(self, config: EarlyStoppingConfig) -> None:
+        self.config = config
+        self.best: float | None = None
+        self.evaluations_without_improvement = 0
+
+    def on_evaluation(self, session: Session, metrics: Mapping[str, float]) -> None:
+        """Compare with the best so far."""
+        config = self.config
+        if config.metric not in metrics:
+            known = ", ".join(sorted(metrics))
+            raise KeyError(f"early_stopping.metric {config.metric!r} is not among: {known}")
+        value = metrics[config.metric]
+        sign = 1.0 if config.mode == "max" else -1.0
+        if self.best is None or sign * (value - self.best) > config.min_delta:
+            self.best = value
+            self.evaluations_without_improvement = 0
+        else:
+            self.evaluations_without_improvement += 1
+        if session.state.step < config.min_steps:
+            return
+        target = config.target_value
+        if target is not None and sign * (value - target) >= 0:
+            session.state.request_stop(
+                f"early_stopping: {config.metric} {value:.6g} reached {target:.6g}"
+            )
+        elif config.patience and self.evaluations_without_improvement >= config.patience:
+            session.state.request_stop(
+                f"early_stopping: {config.metric} did not improve for {config.patience} evaluations"
+            )
+
+    def state_dict(self) -> dict[str, Any]:
+        """The best value and how long it has stood."""
+        return {"best": self.best, "waited": self.evaluations_without_improvement}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue waiting where the run stopped."""
+        best = state["best"]
+        self.best = None if best is None or math.isnan(best) else float(best)
+        self.evaluations_without_improvement = int(state["waited"])

@@ -1,0 +1,427 @@
+"""What is in a checkpoint, how it is written so that no instant is unsafe, and how it is trusted.
+
+``checkpoints/step_000010000/`` holds ``manifest.json``, ``model.safetensors``,
+``optimizers.safetensors`` and ``state.json``; replay rows are immutable files in ``replay/``, named
+by their content and shared by the run's checkpoints. ``checkpoints/last`` and ``best`` are one-line
+pointers. Everything is written under a temporary name, synced, then renamed. Nothing is pickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.torch
+from torch import Tensor, nn
+
+from rl_training.errors import CheckpointError
+from rl_training.runtime import plain
+from rl_training.types import FloatArray, SegmentedStorage
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+MODEL = "model.safetensors"
+OPTIMIZERS = "optimizers.safetensors"
+STATE = "state.json"
+FILES = (MODEL, OPTIMIZERS, STATE)
+OPTIMIZER_PREFIX = "optimizers."
+_STEP_NAME = re.compile(r"step_\d{9,}")
+_SHA = re.compile(r"[0-9a-f]{64}")
+_MAX_MANIFEST = 64 << 20
+
+
+def step_name(step: int) -> str:
+    """The folder's name for a step."""
+    return f"step_{step:09d}"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A verified checkpoint on disk."""
+
+    path: Path
+    manifest: dict[str, Any]
+
+    @property
+    def step(self) -> int:
+        """The step at which it was written."""
+        return int(self.manifest["step"])
+
+    @property
+    def run_dir(self) -> Path | None:
+        """The run that it belongs to; None for a self-contained copy."""
+        parent = self.path.parent
+        inside = parent.name == "checkpoints" and _STEP_NAME.fullmatch(self.path.name)
+        return parent.parent if inside else None
+
+    def replay_dir(self) -> Path:
+        """Where its replay rows are: in the run, or beside the manifest in a copy."""
+        return (self.run_dir or self.path) / "replay"
+
+    def tensors(self, *names: str) -> dict[str, Tensor]:
+        """The tensors of the named files, in one mapping."""
+        tensors: dict[str, Tensor] = {}
+        for name in names:
+            try:
+                tensors |= safetensors.torch.load((self.path / name).read_bytes())
+            except (safetensors.SafetensorError, ValueError, OSError) as error:
+                raise CheckpointError(f"{self.path / name} cannot be read: {error}") from None
+        return tensors
+
+    def state(self) -> dict[str, Any]:
+        """The counters, generators and running episodes of ``state.json``."""
+        try:
+            state: dict[str, Any] = plain.loads((self.path / STATE).read_bytes())
+        except (ValueError, TypeError, OSError, RecursionError) as error:
+            raise CheckpointError(f"{self.path / STATE} cannot be read: {error}") from None
+        return state
+
+    def restore_storage(self, storage: SegmentedStorage, state: dict[str, Any]) -> None:
+        """Put counters and rows back into a replay buffer."""
+        storage.load_state_dict(state)
+        names = self.manifest["replay"]
+        if len(names) != storage.num_segments():
+            raise CheckpointError(
+                f"{self.path} lists {len(names)} replay segments, but its counters need "
+                f"{storage.num_segments()}"
+            )
+        for index, name in enumerate(names):
+            storage.load_segment(index, _read_segment(self.replay_dir() / f"{name}.npy"))
+
+
+# --- Reading ---------------------------------------------------------------------------------------
+
+
+def open_checkpoint(path: Path, *, replay: bool = False) -> Checkpoint:
+    """Verify a checkpoint's files against its manifest, and its replay rows if asked.
+
+    Raises:
+        CheckpointError: A file is missing, altered, a link, or of another format; named.
+    """
+    manifest = _read_manifest(path)
+    for name in FILES:
+        entry = manifest["files"][name]
+        _verify(path / name, str(entry["sha256"]), int(entry["bytes"]))
+    checkpoint = Checkpoint(path, manifest)
+    if replay:
+        folder = checkpoint.replay_dir()
+        if folder.is_symlink():
+            raise CheckpointError(f"{folder} is a link, and links are not followed")
+        for name in manifest["replay"]:
+            _verify(folder / f"{name}.npy", name)
+    return checkpoint
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    if path.is_symlink() or not path.is_dir():
+        raise CheckpointError(f"{path} is not a checkpoint folder")
+    file = path / MANIFEST
+    if file.is_symlink():
+        raise CheckpointError(f"{file} is a link, and links are not followed")
+    try:
+        if file.stat().st_size > _MAX_MANIFEST:
+            raise CheckpointError(f"{file} is too large to be a manifest")
+        manifest = json.loads(file.read_bytes())
+        digest = manifest.pop("digest")
+    except FileNotFoundError:
+        raise CheckpointError(f"{file} is missing") from None
+    except (ValueError, KeyError, AttributeError, TypeError, OSError, RecursionError) as error:
+        raise CheckpointError(f"{file} is damaged ({type(error).__name__})") from None
+    if manifest.get("format") != FORMAT:
+        raise CheckpointError(
+            f"{file} has checkpoint format {manifest.get('format')!r}; this version reads {FORMAT}"
+        )
+    if digest != hashlib.sha256(plain.dumps(manifest)).hexdigest():
+        raise CheckpointError(f"{file} was altered: its digest does not match")
+    _check_manifest(file, manifest)
+    return manifest  # type: ignore[no-any-return]
+
+
+def _check_manifest(file: Path, manifest: dict[str, Any]) -> None:
+    """Check that the names inside cannot lead out of the folder and the fields are what we read."""
+    replay = manifest.get("replay")
+    sound = (
+        isinstance(manifest.get("step"), int)
+        and isinstance(manifest.get("config"), dict)
+        and isinstance(manifest.get("env_spec"), dict)
+        and isinstance(manifest.get("files"), dict)
+        and set(manifest["files"]) == set(FILES)
+        and isinstance(replay, list)
+        and all(isinstance(name, str) and _SHA.fullmatch(name) for name in replay)
+    )
+    if not sound:
+        raise CheckpointError(f"{file} does not have the fields of a checkpoint's manifest")
+
+
+def _verify(file: Path, sha256: str, size: int | None = None) -> None:
+    if file.is_symlink():
+        raise CheckpointError(f"{file} is a link, and links are not followed")
+    if not file.is_file():
+        raise CheckpointError(f"{file} is missing")
+    if size is not None and file.stat().st_size != size:
+        raise CheckpointError(f"{file} has {file.stat().st_size} bytes instead of {size}")
+    with file.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256") if _HAS_FILE_DIGEST else _digest(stream)
+    if digest.hexdigest() != sha256:
+        raise CheckpointError(f"{file} was altered: its contents do not match the manifest")
+
+
+_HAS_FILE_DIGEST = hasattr(hashlib, "file_digest")  # Python 3.11
+
+
+def _digest(stream: Any) -> Any:
+    digest = hashlib.sha256()
+    while block := stream.read(1 << 20):
+        digest.update(block)
+    return digest
+
+
+def _read_segment(file: Path) -> FloatArray:
+    try:
+        rows: FloatArray = np.load(file, allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise CheckpointError(f"{file} cannot be read: {error}") from None
+    return rows
+
+
+def load_tensors(module: nn.Module, checkpoint: Checkpoint, *files: str) -> None:
+    """Copy a checkpoint's tensors into a module, in place; names and shapes must agree."""
+    saved = checkpoint.tensors(*files)
+    own = {
+        name: tensor
+        for name, tensor in module.state_dict().items()
+        if (OPTIMIZERS if name.startswith(OPTIMIZER_PREFIX) else MODEL) in files
+    }
+    for name in sorted(own.keys() | saved.keys()):
+        if name not in own or name not in saved or own[name].shape != saved[name].shape:
+            raise CheckpointError(f"{checkpoint.path} does not fit this learner: see tensor {name}")
+        own[name].copy_(saved[name])
+
+
+def list_steps(run_dir: Path) -> list[Path]:
+    """The run's checkpoint folders, oldest first."""
+    folder = run_dir / "checkpoints"
+    found = [p for p in folder.iterdir() if _STEP_NAME.fullmatch(p.name)] if folder.is_dir() else []
+    return sorted(found, key=lambda p: int(p.name.removeprefix("step_")))
+
+
+def read_pointer(run_dir: Path, name: str) -> Path | None:
+    """Where ``last`` or ``best`` points; None if it is absent or not a checkpoint's name."""
+    file = run_dir / "checkpoints" / name
+    if file.is_symlink() or not file.is_file() or file.stat().st_size > 100:
+        return None
+    target = file.read_text(errors="replace").strip()
+    return file.parent / target if _STEP_NAME.fullmatch(target) else None
+
+
+# --- Writing ---------------------------------------------------------------------------------------
+
+
+class CheckpointWriter:
+    """Writes a run's checkpoints; each costs what is new since the last."""
+
+    def __init__(self, run_dir: Path, *, keep: int) -> None:
+        self.run_dir = run_dir
+        self.last_step: int | None = None
+        self.bytes_written = 0
+        """Bytes that the latest `save` wrote."""
+        self._keep = keep
+        self._folder = run_dir / "checkpoints"
+        self._replay = run_dir / "replay"
+        self._segments: list[str] = []
+        self._references: dict[Path, set[str]] = {}
+        self._best: Path | None = None
+
+    def attach(self, checkpoint: Checkpoint) -> None:
+        """Continue from a checkpoint, of this run or of another that this one branches from."""
+        if checkpoint.run_dir != self.run_dir:
+            return
+        for folder in (self._folder, self._replay):
+            for leftover in folder.glob(".tmp-*"):  # what a kill left half-written
+                _remove(leftover)
+        for path in list_steps(self.run_dir):
+            if int(path.name.removeprefix("step_")) > checkpoint.step:  # found damaged
+                os.replace(path, self._folder / f"damaged-{path.name}")
+        self._segments = list(checkpoint.manifest["replay"])
+        self.last_step = checkpoint.step
+        self._best = read_pointer(self.run_dir, "best")
+
+    def save(
+        self,
+        *,
+        step: int,
+        tensors: dict[str, Tensor],
+        state: dict[str, Any],
+        storage: SegmentedStorage | None,
+        manifest: dict[str, Any],
+        best: bool = False,
+    ) -> Path:
+        """Write one checkpoint, then move the pointers to it.
+
+        Raises:
+            OSError: A write failed; the earlier checkpoints are untouched.
+        """
+        self.bytes_written = 0
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._replay.mkdir(parents=True, exist_ok=True)
+        segments = self._save_segments(storage) if storage is not None else []
+        contents = {
+            MODEL: _tensor_bytes(tensors, optimizers=False),
+            OPTIMIZERS: _tensor_bytes(tensors, optimizers=True),
+            STATE: plain.dumps(state),
+        }
+        body = manifest | {
+            "format": FORMAT,
+            "step": step,
+            "replay": segments,
+            "files": {
+                name: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+                for name, data in contents.items()
+            },
+        }
+        body = json.loads(plain.dumps(body))  # as it will be read back
+        body["digest"] = hashlib.sha256(plain.dumps(body)).hexdigest()
+        path = self._write_folder(step, contents | {MANIFEST: plain.dumps(body)})
+        self._point("last", path)
+        if best:
+            self._point("best", path)
+            self._best = path
+        self._segments = segments
+        if storage is not None:
+            storage.dirty.clear()
+        self.last_step = step
+        self._references[path] = set(segments)
+        self._retain()
+        return path
+
+    def _save_segments(self, storage: SegmentedStorage) -> list[str]:
+        names = list(self._segments)
+        for index in range(storage.num_segments()):
+            if index < len(names) and index not in storage.dirty:
+                continue
+            buffer = io.BytesIO()
+            np.lib.format.write_array(buffer, storage.segment(index), allow_pickle=False)
+            data = buffer.getvalue()
+            name = hashlib.sha256(data).hexdigest()
+            self._write_file(self._replay / f".tmp-{name}", data)
+            os.replace(self._replay / f".tmp-{name}", self._replay / f"{name}.npy")
+            names[index:] = [name, *names[index + 1 :]]
+        _sync_folder(self._replay)
+        return names
+
+    def _write_folder(self, step: int, contents: dict[str, bytes]) -> Path:
+        path = self._folder / step_name(step)
+        temporary = self._folder / f".tmp-{path.name}"
+        _remove(temporary)
+        temporary.mkdir()
+        try:
+            for name, data in contents.items():
+                self._write_file(temporary / name, data)
+            _sync_folder(temporary)
+            if path.exists():  # a damaged one that a resume fell back from
+                os.replace(path, self._folder / f".tmp-old-{path.name}")
+            os.rename(temporary, path)
+        except OSError:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+        _sync_folder(self._folder)
+        return path
+
+    def _write_file(self, file: Path, data: bytes) -> None:
+        with file.open("wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        self.bytes_written += len(data)
+
+    def _point(self, name: str, target: Path) -> None:
+        temporary = self._folder / f".tmp-{name}"
+        self._write_file(temporary, f"{target.name}\n".encode())
+        os.replace(temporary, self._folder / name)
+        _sync_folder(self._folder)
+
+    def _retain(self) -> None:
+        """Remove checkpoints beyond the newest few and the best, then rows that none refers to."""
+        steps = list_steps(self.run_dir)
+        keep = {*steps[-self._keep :], self._best}
+        for path in steps:
+            if path not in keep:
+                hidden = self._folder / f".tmp-old-{path.name}"
+                os.replace(path, hidden)
+                shutil.rmtree(hidden)
+                self._references.pop(path, None)
+            elif path not in self._references:
+                self._references[path] = _segments_of(path)
+        used = set().union(*self._references.values())
+        for file in self._replay.glob("*.npy"):
+            if file.stem not in used:
+                file.unlink()
+
+
+def _segments_of(path: Path) -> set[str]:
+    try:
+        return set(_read_manifest(path)["replay"])
+    except CheckpointError:  # a damaged one keeps no rows alive
+        return set()
+
+
+def copy_checkpoint(checkpoint: Checkpoint, destination: Path) -> Path:
+    """A self-contained copy, its replay rows beside the manifest."""
+    if destination.exists():
+        raise CheckpointError(f"{destination} exists already: choose another path")
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    temporary = destination.parent / f".tmp-{destination.name}"
+    _remove(temporary)
+    (temporary / "replay").mkdir(parents=True)
+    for name in (MANIFEST, *FILES):
+        shutil.copyfile(checkpoint.path / name, temporary / name)
+    for name in set(checkpoint.manifest["replay"]):
+        source = checkpoint.replay_dir() / f"{name}.npy"
+        shutil.copyfile(source, temporary / "replay" / source.name)
+    os.rename(temporary, destination)
+    return destination
+
+
+def write_atomically(file: Path, data: bytes) -> None:
+    """Replace a small file so that a reader sees the old one or the new one, never a part."""
+    temporary = file.parent / f".tmp-{file.name}"
+    with temporary.open("wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(temporary, file)
+
+
+def _tensor_bytes(tensors: dict[str, Tensor], *, optimizers: bool) -> bytes:
+    chosen = {
+        name: tensor.detach().cpu().contiguous()
+        for name, tensor in tensors.items()
+        if name.startswith(OPTIMIZER_PREFIX) == optimizers
+    }
+    return safetensors.torch.save(chosen)  # type: ignore[no-any-return]
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename durable; a folder cannot be synced on every system."""
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,61 @@
+"""The controls that every run has, whatever the algorithm: evaluation, stopping, schedules, keeping."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from typing_extensions import Self
+
+from rl_training.runtime.callbacks import Callback, EarlyStoppingCallback, EarlyStoppingConfig
+from rl_training.runtime.schedules import Schedule, ScheduleKind
+
+
+class ControlsConfig(BaseModel):
+    """The `algo_kwargs` that steer a run and mean the same for every algorithm."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    eval_interval: int = Field(
+        5_000, ge=0, description="Steps between evaluations inside training; 0 for none."
+    )
+    early_stopping: EarlyStoppingConfig | None = Field(
+        None, description="When to stop before the budget is spent; null for never."
+    )
+    learning_rate_schedule: ScheduleKind = Field(
+        "constant", description="How the learning rate goes: constant, linear or cosine."
+    )
+    learning_rate_warmup: int = Field(0, ge=0, description="Steps of linear warm-up from 0.")
+    learning_rate_final: float = Field(
+        0.0, ge=0, le=1, description="Fraction of the learning rate at the schedule's end."
+    )
+    schedule_horizon: int | None = Field(
+        None, gt=0, description="Step at which the schedule ends; the first budget by default."
+    )
+    keep_checkpoints: int = Field(
+        3, ge=2, description="Newest checkpoints to keep, beside the best."
+    )
+    tensorboard: bool = Field(True, description="Write TensorBoard files beside metrics.jsonl.")
+    num_threads: int | None = Field(
+        None, gt=0, description="Threads for products on the CPU; chosen by the machine if null."
+    )
+
+    @model_validator(mode="after")
+    def _early_stopping_needs_evaluations(self) -> Self:
+        if self.early_stopping is not None and self.eval_interval == 0:
+            raise ValueError("early_stopping needs evaluations: set eval_interval above 0")
+        return self
+
+    def schedule(self, total_timesteps: int) -> Schedule:
+        """The learning-rate schedule of a run of this length."""
+        return Schedule(
+            kind=self.learning_rate_schedule,
+            warmup=self.learning_rate_warmup,
+            final=self.learning_rate_final,
+            horizon=self.schedule_horizon or total_timesteps,
+        )
+
+
+def build_control_callbacks(config: ControlsConfig) -> list[Callback]:
+    """The callbacks that the config asks for."""
+    if config.early_stopping is None:
+        return []
+    return [EarlyStoppingCallback(config.early_stopping)]

@@ -1,0 +1,119 @@
+"""Evaluation: deterministic, on seeded environments of its own, with the environment's reward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+
+from rl_training.algorithms.base import Algorithm
+from rl_training.envs import ActionScaler, make_env
+from rl_training.errors import TrainingError
+from rl_training.types import EnvSpec, FloatArray
+
+BOOTSTRAP_SAMPLES = 10_000
+
+
+class Policy:
+    """A learner's deterministic actions in the environment's own scale."""
+
+    def __init__(
+        self, algorithm: Algorithm, spec: EnvSpec, device: torch.device | str = "cpu"
+    ) -> None:
+        self.algorithm = algorithm
+        self.spec = spec
+        self._scaler = ActionScaler(spec)
+        self.device = torch.device(device)
+
+    def __call__(self, obs: FloatArray) -> FloatArray:
+        """Actions for one observation ``[obs_dim]`` or a batch ``[B, obs_dim]``."""
+        batch = np.atleast_2d(np.asarray(obs, dtype=np.float32))
+        tensor = torch.from_numpy(batch).to(self.device)
+        actions = self.algorithm.act(tensor, deterministic=True).cpu().numpy()
+        scaled = self._scaler.to_env(actions)
+        return scaled if np.ndim(obs) > 1 else scaled[0]
+
+
+@dataclass(frozen=True)
+class EvaluationResult:
+    """Returns and lengths of the evaluation's episodes."""
+
+    returns: tuple[float, ...]
+    lengths: tuple[int, ...]
+
+    def metrics(self) -> dict[str, float]:
+        """The numbers that are logged and that early stopping reads."""
+        return {
+            "eval_return_mean": float(np.mean(self.returns)),
+            "eval_return_std": float(np.std(self.returns)),
+            "eval_length_mean": float(np.mean(self.lengths)),
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """The metrics with their bootstrap interval."""
+        return self.metrics() | {
+            "eval_return_ci95": list(bootstrap_interval(self.returns)),
+            "eval_episodes": len(self.returns),
+        }
+
+
+def bootstrap_interval(values: tuple[float, ...], seed: int = 0) -> tuple[float, float]:
+    """95 % percentile-bootstrap interval of the mean."""
+    array = np.asarray(values)
+    draws = np.random.default_rng(seed).integers(len(array), size=(BOOTSTRAP_SAMPLES, len(array)))
+    low, high = np.percentile(array[draws].mean(axis=1), [2.5, 97.5])
+    return float(low), float(high)
+
+
+class Evaluator:
+    """Plays whole episodes; episode ``i`` starts from seed ``seed + i``, whenever it is asked."""
+
+    def __init__(
+        self, env_id: str, env_kwargs: dict[str, Any], *, seed: int, render: bool = False
+    ) -> None:
+        self._make: Callable[[], gym.Env[Any, Any]] = lambda: make_env(
+            env_id, env_kwargs, render=render
+        )
+        self._env: gym.Env[Any, Any] | None = None
+        self._seed = seed
+        self.on_frame: Callable[[Any], None] | None = None
+
+    @property
+    def env(self) -> gym.Env[Any, Any]:
+        """The evaluation environment, made on first use."""
+        if self._env is None:
+            self._env = self._make()
+        return self._env
+
+    def evaluate(self, policy: Policy, episodes: int) -> EvaluationResult:
+        """Play ``episodes`` episodes."""
+        played = [self._play(policy, self._seed + index) for index in range(episodes)]
+        return EvaluationResult(tuple(r for r, _ in played), tuple(n for _, n in played))
+
+    def _play(self, policy: Policy, seed: int) -> tuple[float, int]:
+        env = self.env
+        obs, _ = env.reset(seed=seed)
+        total, length, ended = 0.0, 0, False
+        self._frame()
+        while not ended:
+            obs, reward, terminated, truncated, _ = env.step(policy(obs))
+            total += float(reward)
+            length += 1
+            ended = terminated or truncated  # an episode's end, not a bootstrap
+            self._frame()
+        if not np.isfinite(total):
+            raise TrainingError(f"an evaluation episode returned {total} after {length} steps")
+        return total, length
+
+    def _frame(self) -> None:
+        if self.on_frame is not None:
+            self.on_frame(self.env.render())
+
+    def close(self) -> None:
+        """Close the environment if it was made."""
+        if self._env is not None:
+            self._env.close()

@@ -1,0 +1,64 @@
+"""Plain data to JSON and back, exactly: arrays, tuples and NumPy scalars included. No pickle."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import numpy as np
+
+_KINDS = "biuf"
+
+
+def encode(value: Any) -> Any:
+    """Turn plain data into what `json` can write."""
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind not in _KINDS:
+            raise TypeError(f"an array of {value.dtype} is not plain data")
+        data = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
+        return {"@array": [value.dtype.str, list(value.shape), data]}
+    if isinstance(value, np.generic):
+        return {"@scalar": encode(np.asarray(value))["@array"]}
+    if isinstance(value, tuple):
+        return {"@tuple": [encode(item) for item in value]}
+    if isinstance(value, list):
+        return [encode(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): encode(item) for key, item in value.items()}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TypeError(f"a {type(value).__name__} is not plain data")
+
+
+def decode(value: Any) -> Any:
+    """Undo `encode`; nothing but numbers, strings and containers can come out."""
+    if isinstance(value, list):
+        return [decode(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1:
+        (tag, content), *_ = value.items()
+        if tag == "@tuple":
+            return tuple(decode(item) for item in content)
+        if tag in ("@array", "@scalar"):
+            array = _decode_array(*content)
+            return array if tag == "@array" else array[()]
+    return {key: decode(item) for key, item in value.items()}
+
+
+def _decode_array(dtype: str, shape: list[int], data: str) -> np.ndarray[Any, Any]:
+    kind = np.dtype(dtype)
+    if kind.kind not in _KINDS:
+        raise ValueError(f"an array of {kind} is not plain data")
+    return np.frombuffer(base64.b64decode(data), dtype=kind).reshape(shape).copy()
+
+
+def dumps(value: Any) -> bytes:
+    """Canonical JSON: sorted keys, so that equal data gives equal bytes."""
+    return (json.dumps(encode(value), sort_keys=True, indent=1) + "\n").encode()
+
+
+def loads(data: bytes) -> Any:
+    """Read what `dumps` wrote."""
+    return decode(json.loads(data))

@@ -1,0 +1,38 @@
+"""Learning-rate schedules: a factor on every optimizer's base rate."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+ScheduleKind = Literal["constant", "linear", "cosine"]
+
+
+class Schedule(BaseModel):
+    """Warm up linearly from 0, then hold, fall linearly or by a half cosine to ``final``."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: ScheduleKind = "constant"
+    warmup: int = 0
+    final: float = 0.0
+    horizon: int = 1
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether the factor is always 1."""
+        return self.kind == "constant" and self.warmup == 0
+
+    def factor(self, step: int) -> float:
+        """The factor at a step; past the horizon it stays where it ended."""
+        if step < self.warmup:
+            return (step + 1) / self.warmup
+        if self.kind == "constant":
+            return 1.0
+        progress = min(1.0, (step - self.warmup) / max(1, self.horizon - self.warmup))
+        shape = (
+            1.0 - progress if self.kind == "linear" else 0.5 * (1 + math.cos(math.pi * progress))
+        )
+        return self.final + (1.0 - self.final) * shape

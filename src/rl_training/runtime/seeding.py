@@ -1,0 +1,22 @@
+"""Independent random streams from one seed."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+
+
+class Stream(IntEnum):
+    """Every source of randomness has a stream of its own: none disturbs another."""
+
+    NETWORKS = 0
+    ENVIRONMENT = 1
+    EXPLORATION = 2
+    SAMPLING = 3
+    EVALUATION = 4
+
+
+def derive_seed(seed: int, stream: Stream, *extra: int) -> int:
+    """A 32-bit seed for one stream of one run."""
+    return int(np.random.SeedSequence([seed, int(stream), *extra]).generate_state(1)[0])

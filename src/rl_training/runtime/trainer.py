@@ -1,0 +1,230 @@
+"""The state of a run, and the session that logs, evaluates, saves and stops it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from rl_training.algorithms.base import Algorithm
+from rl_training.envs import CaptureError
+from rl_training.errors import CheckpointError, TrainingError
+from rl_training.runtime.callbacks import Callback
+from rl_training.runtime.checkpointing import (
+    MODEL,
+    OPTIMIZERS,
+    STATE,
+    Checkpoint,
+    CheckpointWriter,
+    load_tensors,
+)
+from rl_training.runtime.collector import Collector
+from rl_training.runtime.engine import Engine
+from rl_training.runtime.evaluation import Evaluator, Policy
+from rl_training.runtime.logging import MetricsLogger
+from rl_training.runtime.schedules import Schedule
+from rl_training.types import SegmentedStorage
+
+COMPLETED = "completed"
+SIGNAL = "signal: "
+EARLY_STOPPING = "early_stopping: "
+
+
+@dataclass
+class TrainerState:
+    """Counters and flags; saved in every checkpoint and restored from it."""
+
+    step: int = 0
+    """Environment steps online, gradient updates offline."""
+    updates: int = 0
+    should_stop: bool = False
+    stop_reason: str | None = None
+    best_return: float | None = None
+    best_step: int | None = None
+    evaluation: dict[str, float] = field(default_factory=dict)
+    evaluation_step: int | None = None
+
+    def request_stop(self, reason: str) -> None:
+        """Ask the loop to end after the present step; the first reason stands."""
+        if not self.should_stop:
+            self.should_stop = True
+            self.stop_reason = reason
+
+    def complete(self) -> None:
+        """The budget is spent; that outranks a signal that came in the last step."""
+        self.should_stop = True
+        self.stop_reason = COMPLETED
+
+    def clear_stop(self) -> None:
+        """Forget an earlier stop, to go on."""
+        self.should_stop = False
+        self.stop_reason = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return asdict(self)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore in place."""
+        for item in fields(self):
+            setattr(self, item.name, state[item.name])
+
+
+@dataclass(frozen=True)
+class LoopSettings:
+    """How long a run is and how often it does what."""
+
+    total_timesteps: int
+    log_interval: int
+    checkpoint_interval: int
+    eval_interval: int
+    eval_episodes: int
+    eager_checks: bool = True
+    """Look for values that are not finite after each step, not only at logs and saves."""
+
+
+@dataclass
+class Session:
+    """One run's parts, and what is done between its steps."""
+
+    algorithm: Algorithm
+    engine: Engine
+    collector: Collector
+    storage: SegmentedStorage
+    evaluator: Evaluator
+    policy: Policy
+    checkpoints: CheckpointWriter
+    logger: MetricsLogger
+    schedule: Schedule
+    settings: LoopSettings
+    manifest: dict[str, Any]
+    callbacks: Sequence[Callback] = ()
+    state: TrainerState = field(default_factory=TrainerState)
+    checkpoint_path: Path | None = None
+
+    def after_step(self, before: int) -> None:
+        """Callbacks, log, evaluation and checkpoint, each when its interval was crossed."""
+        state, settings = self.state, self.settings
+        state.updates = self.engine.updates
+        if settings.eager_checks:
+            self.check_finite()
+        for callback in self.callbacks:
+            callback.on_step(self)
+        if state.step >= settings.total_timesteps:
+            state.complete()
+        if _crossed(before, state.step, settings.log_interval):
+            self.log()
+        improved = False
+        finished = state.stop_reason == COMPLETED and settings.eval_episodes > 0
+        if finished or _crossed(before, state.step, settings.eval_interval):
+            improved = self.evaluate()
+        due = _crossed(before, state.step, settings.checkpoint_interval)
+        if improved or due or state.should_stop:
+            self.save(best=improved)
+
+    def check_finite(self) -> None:
+        """Stop on a value that is not finite, naming it and the step."""
+        try:
+            self.engine.check_finite()
+        except TrainingError as error:
+            raise TrainingError(f"{error} at step {self.state.step}") from None
+
+    def log(self) -> None:
+        """Write the means since the last log."""
+        self.check_finite()
+        metrics: dict[str, float] = {
+            "updates": self.state.updates,
+            "episodes": self.collector.episodes,
+            **self.collector.pop_metrics(),
+            **self.engine.pop_metrics(),
+        }
+        if not self.schedule.is_constant:
+            metrics["learning_rate_factor"] = self.schedule.factor(self.state.step)
+        self.logger.write(self.state.step, metrics)
+        for callback in self.callbacks:
+            callback.on_log(self, metrics)
+
+    def evaluate(self) -> bool:
+        """Evaluate the present policy; returns whether it is the best so far."""
+        state = self.state
+        metrics = self.evaluator.evaluate(self.policy, self.settings.eval_episodes).metrics()
+        state.evaluation, state.evaluation_step = metrics, state.step
+        self.logger.write(state.step, metrics)
+        improved = state.best_return is None or metrics["eval_return_mean"] > state.best_return
+        if improved:
+            state.best_return, state.best_step = metrics["eval_return_mean"], state.step
+        for callback in self.callbacks:
+            callback.on_evaluation(self, metrics)
+        return improved
+
+    def save(self, *, best: bool = False) -> None:
+        """Write a checkpoint of this instant; never one that holds values that are not finite."""
+        self.check_finite()
+        tensors = self.algorithm.state_dict()
+        for name, tensor in tensors.items():
+            if not tensor.isfinite().all():
+                raise TrainingError(f"{name} is not finite at step {self.state.step}")
+        collector = self.collector.state_dict()
+        environment = collector["environments_error"]
+        restores = {
+            "weights, optimizers, replay, generators": "exactly",
+            "environments": f"at an episode's start: {environment}" if environment else "exactly",
+        }
+        state = {
+            "trainer": self.state.state_dict(),
+            "engine": self.engine.state_dict(),
+            "collector": collector,
+            "storage": self.storage.state_dict(),
+            "callbacks": {
+                type(callback).__name__: saved
+                for callback in self.callbacks
+                if (saved := callback.state_dict())
+            },
+        }
+        try:
+            self.checkpoint_path = self.checkpoints.save(
+                step=self.state.step,
+                tensors=tensors,
+                state=state,
+                storage=self.storage,
+                manifest=self.manifest | {"restores": restores},
+                best=best,
+            )
+        except OSError as error:
+            kept = self.checkpoint_path
+            raise TrainingError(
+                f"the checkpoint at step {self.state.step} could not be written ({error}); "
+                f"the last complete one is {kept or 'none'}: make room, then resume"
+            ) from error
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Put every part into the state of a checkpoint, tensors in place."""
+        load_tensors(self.algorithm, checkpoint, MODEL, OPTIMIZERS)
+        state = checkpoint.state()
+        try:
+            self.state.load_state_dict(state["trainer"])
+            self.engine.load_state_dict(state["engine"])
+            checkpoint.restore_storage(self.storage, state["storage"])
+            for callback in self.callbacks:
+                saved = state["callbacks"].get(type(callback).__name__)
+                if saved is not None:
+                    callback.load_state_dict(saved)
+            self.collector.load_state_dict(state["collector"], self.state.step)
+        except (KeyError, TypeError, ValueError, RuntimeError, CaptureError) as error:
+            raise CheckpointError(
+                f"{checkpoint.path / STATE} does not fit this run: {type(error).__name__}: {error}"
+            ) from error
+        self.checkpoints.attach(checkpoint)
+        self.checkpoint_path = checkpoint.path
+
+    def close(self) -> None:
+        """Release environments and files."""
+        self.collector.close()
+        self.evaluator.close()
+        self.logger.close()
+
+
+def _crossed(before: int, after: int, interval: int) -> bool:
+    """Whether a multiple of ``interval`` lies in (before, after]; never for 0."""
+    return interval > 0 and before // interval != after // interval
