@@ -1,0 +1,162 @@
+"""Show that a packaged config learns: several seeds at once, beside Stable-Baselines3 if asked.
+
+The config is unchanged but for `seed` and `total_timesteps`; the figure is the last checkpoint's.
+
+    python benchmarks/learning.py --config sac/pendulum --steps 20000 --out result.json
+    python benchmarks/learning.py --config sac/halfcheetah --steps 100000 --peer-seeds 0 1 2 3
+"""
+
+import argparse
+import json
+import os
+import platform
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from rl_training import TrainConfig, evaluate_checkpoint
+from rl_training.experiment.build import versions
+from rl_training.runtime.logging import read_metrics
+
+HERE = Path(__file__).parent
+EVALUATION_SEED = 10_000
+PEER_KEYS = {
+    "learning_rate": "learning_rate",
+    "batch_size": "batch_size",
+    "gamma": "gamma",
+    "tau": "tau",
+    "buffer_capacity": "buffer_size",
+    "learning_starts": "learning_starts",
+    "train_frequency": "train_freq",
+    "gradient_updates_per_step": "gradient_steps",
+}
+"""Our names of the settings and Stable-Baselines3's."""
+
+
+def pinned(command: list[str], cores: list[int]) -> list[str]:
+    """Keep a process to some cores, which also sets its number of threads."""
+    taskset = shutil.which("taskset")
+    return [taskset, "-c", ",".join(map(str, cores)), *command] if taskset and cores else command
+
+
+def run(command: list[str], log: Path) -> str:
+    """Run a process; its progress goes to a file, its standard output comes back."""
+    with log.open("w") as stream:
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=stream, text=True, check=False
+        )
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{log.read_text()[-2000:]}")
+    return done.stdout
+
+
+def train_ours(args: argparse.Namespace, seed: int, cores: list[int]) -> dict[str, Any]:
+    """One seed through the command line, then its last checkpoint evaluated."""
+    command = [sys.executable, "-m", "rl_training", "train", "--config", args.config, "--json"]
+    command += [f"seed={seed}", f"total_timesteps={args.steps}", f"output_dir={args.runs}"]
+    result = json.loads(run(pinned(command, cores), args.runs / f"ours_{seed}.log"))
+    rows = read_metrics(Path(result["run_dir"]))
+    score = evaluate_checkpoint(
+        result["checkpoint_path"], episodes=args.episodes, seed=EVALUATION_SEED
+    )
+    return {
+        "seed": seed,
+        "return_mean": score["eval_return_mean"],
+        "return_std": score["eval_return_std"],
+        "curve": [[r["step"], r["eval_return_mean"]] for r in rows if "eval_return_mean" in r],
+        "seconds": rows[-1]["time/seconds"],
+        "threads": len(cores) or None,
+    }
+
+
+def train_peer(args: argparse.Namespace, seed: int, cores: list[int]) -> dict[str, Any]:
+    """One seed of Stable-Baselines3 with the settings of our config."""
+    config = TrainConfig.load(args.config).resolved()
+    kwargs = config.algo_kwargs
+    settings = {theirs: kwargs[ours] for ours, theirs in PEER_KEYS.items()}
+    settings["policy_kwargs"] = {"net_arch": list(kwargs["hidden_sizes"])}
+    command = [args.peer_python, str(HERE / "peers" / "sb3_learning.py"), "--env", config.env_id]
+    command += ["--steps", str(args.steps), "--seed", str(seed), "--settings", json.dumps(settings)]
+    command += ["--eval-interval", str(kwargs["eval_interval"]), "--episodes", str(args.episodes)]
+    output = run(pinned(command, cores), args.runs / f"sb3_{seed}.log")
+    result: dict[str, Any] = json.loads(output.splitlines()[-1])
+    mean = sum(result["returns"]) / len(result["returns"])
+    return {"seed": seed, "return_mean": mean, **result}
+
+
+def summary(runs: list[dict[str, Any]]) -> str:
+    """Mean over seeds, with each seed's."""
+    means = [run["return_mean"] for run in runs]
+    each = ", ".join(f"{run['seed']}: {run['return_mean']:.1f}" for run in runs)
+    return f"{sum(means) / len(means):10.1f}   ({each})"
+
+
+def describe() -> dict[str, Any]:
+    """Machine, versions, commit, date and command."""
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        capture_output=True,
+        text=True,
+        cwd=HERE,
+        check=False,
+    )
+    cpu = Path("/proc/cpuinfo")
+    names = [line for line in cpu.read_text().splitlines() if line.startswith("model name")]
+    return {
+        "command": " ".join(["python", *sys.argv]),
+        "commit": commit.stdout.strip() or os.environ.get("RL_TRAINING_COMMIT", "unknown"),
+        "date": datetime.now(timezone.utc).strftime("%Y-%m-%d"),
+        "cpu": f"{names[0].split(':')[1].strip() if names else platform.machine()}, {len(names)} cores",
+        "versions": versions(),
+    }
+
+
+def main() -> None:
+    """Train all seeds side by side, print a table, write JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--config", required=True)
+    parser.add_argument("--steps", type=int, required=True)
+    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
+    parser.add_argument("--drawn", type=int, default=1, help="seeds drawn at run time")
+    parser.add_argument("--episodes", type=int, default=10)
+    parser.add_argument("--peer-seeds", type=int, nargs="*", default=[])
+    parser.add_argument("--peer-python", default=sys.executable)
+    parser.add_argument("--cores", type=int, default=1, help="cores for each of our runs")
+    parser.add_argument("--peer-cores", type=int, default=1)
+    parser.add_argument("--first-core", type=int, default=0)
+    parser.add_argument("--at-once", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--runs", type=Path, default=None, help="where to keep the runs")
+    parser.add_argument("--out", type=Path, default=None)
+    args = parser.parse_args()
+    args.runs = args.runs or Path(tempfile.mkdtemp(prefix="learning-"))
+    args.runs.mkdir(parents=True, exist_ok=True)
+    seeds = args.seeds + [3 + secrets.randbelow(10**6) for _ in range(args.drawn)]
+    jobs = [(train_ours, seed, args.cores) for seed in seeds]
+    jobs += [(train_peer, seed, args.peer_cores) for seed in args.peer_seeds]
+    total = os.cpu_count() or 1
+    core = args.first_core
+    futures = []
+    with ThreadPoolExecutor(args.at_once) as pool:
+        for work, seed, count in jobs:
+            cores = [(core + offset) % total for offset in range(count)]
+            core += count
+            futures.append(pool.submit(work, args, seed, cores))
+    results = [future.result() for future in futures]
+    ours, peers = results[: len(seeds)], results[len(seeds) :]
+    print(f"{args.config}, {args.steps} steps, last checkpoint, {args.episodes} episodes a seed")
+    print(f"  ours {summary(ours)}")
+    if peers:
+        print(f"  SB3  {summary(peers)}")
+    if args.out:
+        record = {**describe(), "config": args.config, "steps": args.steps}
+        args.out.write_text(json.dumps(record | {"ours": ours, "sb3": peers}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

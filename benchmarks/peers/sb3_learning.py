@@ -1,0 +1,62 @@
+"""Train Stable-Baselines3's SAC at our settings and print its returns as one JSON object.
+
+Run by ``benchmarks/learning.py``.
+"""
+
+import argparse
+import json
+from importlib.metadata import version
+from typing import Any
+
+import torch
+from stable_baselines3 import SAC  # type: ignore[import-not-found]
+from stable_baselines3.common.callbacks import EvalCallback  # type: ignore[import-not-found]
+from stable_baselines3.common.env_util import make_vec_env  # type: ignore[import-not-found]
+from stable_baselines3.common.evaluation import (  # type: ignore[import-not-found]
+    evaluate_policy,
+)
+
+
+def main() -> None:
+    """Train, evaluate the last policy, print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--env", required=True)
+    parser.add_argument("--steps", type=int, required=True)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--eval-interval", type=int, required=True)
+    parser.add_argument("--episodes", type=int, required=True)
+    parser.add_argument("--settings", required=True, help="JSON: keyword arguments of SAC")
+    args = parser.parse_args()
+    settings: dict[str, Any] = json.loads(args.settings)
+    model = SAC("MlpPolicy", args.env, seed=args.seed, device="cpu", **settings)
+    watch = EvalCallback(
+        make_vec_env(args.env, seed=args.seed + 10_000),
+        eval_freq=args.eval_interval,
+        n_eval_episodes=args.episodes,
+        verbose=1,
+    )
+    model.learn(total_timesteps=args.steps, callback=watch)
+    final = make_vec_env(args.env, seed=args.seed + 20_000)
+    returns, _ = evaluate_policy(
+        model, final, n_eval_episodes=args.episodes, return_episode_rewards=True
+    )
+    versions = {name: version(name) for name in ("stable-baselines3", "gymnasium", "mujoco")}
+    print(
+        json.dumps(
+            {
+                "returns": returns,
+                "curve": [
+                    [step, sum(values) / len(values)]
+                    for step, values in zip(
+                        watch.evaluations_timesteps, watch.evaluations_results, strict=True
+                    )
+                ],
+                "threads": torch.get_num_threads(),
+                "versions": versions | {"torch": torch.__version__},
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
