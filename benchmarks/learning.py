@@ -108,11 +108,12 @@ def describe() -> dict[str, Any]:
     )
     cpu = Path("/proc/cpuinfo")
     names = [line for line in cpu.read_text().splitlines() if line.startswith("model name")]
+    name = names[0].split(":")[1].strip() if names else platform.machine()
     return {
         "command": " ".join(["python", *sys.argv]),
         "commit": commit.stdout.strip() or os.environ.get("RL_TRAINING_COMMIT", "unknown"),
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%d"),
-        "cpu": f"{names[0].split(':')[1].strip() if names else platform.machine()}, {len(names)} cores",
+        "cpu": f"{name}, {len(names)} cores",
         "versions": versions(),
     }
 

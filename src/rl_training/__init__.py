@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rl_training.errors import CheckpointError, ConfigError, RLTrainingError, TrainingError
 from rl_training.lazy import lazy_exports
+from rl_training.version import __version__
 
 if TYPE_CHECKING:
     from rl_training.algorithms.base import Algorithm
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from rl_training.runtime.trainer import TrainerState
     from rl_training.runtime.workflows import TrainResult
     from rl_training.types import Batch, EnvSpec
-
-__version__ = "0.1.0"
 
 __all__ = [
     "REGISTRY",
@@ -53,6 +52,7 @@ __all__ = [
     "TrainResult",
     "TrainerState",
     "TrainingError",
+    "__version__",
     "build_control_callbacks",
     "evaluate_checkpoint",
     "predict_checkpoint",

@@ -44,7 +44,7 @@ class Batch(NamedTuple):
 
 
 class Sampler(Protocol):
-    """Where updates get their data: a replay buffer, a dataset, a mixture. All the same to a loop."""
+    """Where updates get their data: a replay buffer, a dataset, a mixture; all alike to a loop."""
 
     def sample(self, batch_size: int, generator: torch.Generator) -> Batch:
         """Draw a batch; every random number comes from ``generator``."""

@@ -1,4 +1,4 @@
-"""What every learner is: a module with `act`, `noise` and `update`, and all its state in tensors."""
+"""What every learner is: a module with `act`, `noise` and `update`, its state all tensors."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class FlatAdam(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move or cast like any module, but keep the counters in float32, as the kernels need."""
-        super()._apply(fn, recurse)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         self.steps = self.steps.float()
         self.learning_rate = self.learning_rate.float()
         return self
@@ -72,7 +72,7 @@ class FlatAdam(nn.Module):
 
 @torch.no_grad()
 def polyak_update(target: Tensor, online: Tensor, tau: float) -> None:
-    """target ← (1 − τ) target + τ online."""
+    """Target ← (1 − τ) target + τ online."""
     target.lerp_(online, tau)
 
 
@@ -88,10 +88,11 @@ class Algorithm(nn.Module, ABC):
     period: ClassVar[int] = 1
     """Updates after which the pattern of stages repeats (a policy delay); see `update`."""
 
-    def __init__(self, spec: EnvSpec, config: AlgorithmConfig) -> None:
+    def __init__(self, spec: EnvSpec, config: Any, generator: torch.Generator) -> None:
+        """Make the networks; every first weight comes from ``generator``."""
         super().__init__()
         self.spec = spec
-        self.config = config
+        self.config: AlgorithmConfig = config
         self.optimizers = nn.ModuleDict()
 
     @classmethod
@@ -99,7 +100,7 @@ class Algorithm(nn.Module, ABC):
         """Make a learner for an environment; ``seed`` fixes the initial weights."""
         cls.check_spec(spec)
         generator = torch.Generator().manual_seed(seed)
-        return cls(spec, config or cls.config_class(), generator)  # type: ignore[arg-type]
+        return cls(spec, config or cls.config_class(), generator)
 
     @classmethod
     def check_spec(cls, spec: EnvSpec) -> None:

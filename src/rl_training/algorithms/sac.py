@@ -11,7 +11,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from rl_training.algorithms.base import Algorithm, FlatAdam, polyak_update
+from rl_training.algorithms.base import Algorithm, polyak_update
 from rl_training.algorithms.config import OffPolicyConfig
 from rl_training.models import MLPREDQModel, MLPSACModel
 from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseField, NoiseSpec
@@ -29,7 +29,7 @@ class SACConfig(OffPolicyConfig):
     )
 
 
-# --- Losses: pure functions of tensors ------------------------------------------------------------
+# --- Losses: pure functions of tensors ----------------------------------------
 
 
 def soft_target(
@@ -41,7 +41,7 @@ def soft_target(
     alpha: Tensor,
     gamma: float,
 ) -> Tensor:
-    """y = r + γ (1 − d) (min_i Q̄_i(s', a') − α log π(a'|s')), eq. 3 and 5; ``[B]``.
+    """Y = r + γ (1 − d) (min_i Q̄_i(s', a') − α log π(a'|s')), eq. 3 and 5; ``[B]``.
 
     ``next_q`` is ``[N, B]``. d is termination alone: a time limit bootstraps.
     """
@@ -104,7 +104,7 @@ def sac_loss(
     return losses
 
 
-# --- Learner --------------------------------------------------------------------------------------
+# --- Learner ------------------------------------------------------------------
 
 
 class SACAlgorithm(Algorithm):
@@ -116,7 +116,7 @@ class SACAlgorithm(Algorithm):
     fixed_alpha: Tensor
 
     def __init__(self, spec: EnvSpec, config: SACConfig, generator: torch.Generator) -> None:
-        super().__init__(spec, config)
+        super().__init__(spec, config, generator)
         self.model = self.build_model(generator)
         auto = config.alpha == "auto"
         # A fixed α is kept as it is: α = 0 has no logarithm.
@@ -150,7 +150,7 @@ class SACAlgorithm(Algorithm):
 
     @torch.no_grad()
     def act(self, obs: Tensor, *, deterministic: bool, noise: Noise | None = None) -> Tensor:
-        """tanh of the mean, or a sample of the policy."""
+        """Tanh of the mean, or a sample of the policy."""
         if deterministic:
             return self.model.actor.mode(obs)
         assert noise is not None, "an exploring act needs the noise that act_noise declares"

@@ -220,10 +220,9 @@ def _run(
         if checkpoint is not None:
             session.restore(checkpoint)
             session.state.clear_stop()
-            if session.collector.exact_restore:
-                on_warning(
-                    f"{config.env_id} begins a new episode here: {session.collector.exact_restore}."
-                )
+            if session.collector.inexact_restore:
+                reason = session.collector.inexact_restore
+                on_warning(f"{config.env_id} begins a new episode here: {reason}.")
         info.write(
             session,
             state="running",
@@ -255,7 +254,7 @@ def _note_failure(run_dir: Path, error: Exception) -> None:
         warn(f"run.json could not be updated: {second}")
 
 
-# --- Using a checkpoint ----------------------------------------------------------------------------
+# --- Using a checkpoint -------------------------------------------------------
 
 
 def evaluate_checkpoint(

@@ -35,7 +35,9 @@ def record(evaluator: Evaluator, file: Path) -> Iterator[None]:
             raise ConfigError(f"The environment cannot be drawn ({error}): {_INSTALL}") from error
         raise
     fps = float(evaluator.env.metadata.get("render_fps", 30))
-    options = {"duration": 1000.0 / fps, "loop": 0} if file.suffix == ".gif" else {"fps": fps}
+    options: dict[str, Any] = (
+        {"duration": 1000.0 / fps, "loop": 0} if file.suffix == ".gif" else {"fps": fps}
+    )
     try:
         imageio.imwrite(file, np.stack(frames), **options)
     except (OSError, ValueError, ImportError) as error:

@@ -82,10 +82,10 @@ class ReplayBuffer:
             batch_size, dtype=torch.float64, device=self.rows.device, generator=generator
         )
         rows = self.rows.index_select(0, (uniform * self._size).long())
-        obs, actions, rewards, next_obs, terminations, _ = rows.split(self._widths, dim=-1)
+        obs, actions, rewards, next_obs, terminations, _ = torch.split(rows, self._widths, dim=-1)
         return Batch(obs, actions, rewards.squeeze(-1), next_obs, terminations.squeeze(-1))
 
-    # --- Saving ------------------------------------------------------------------------------------
+    # --- Saving -------------------------------------------------------------------
 
     def num_segments(self) -> int:
         """Segments that hold rows."""
@@ -94,8 +94,7 @@ class ReplayBuffer:
     def segment(self, index: int) -> FloatArray:
         """The filled rows of one segment, a view where the device is the CPU."""
         start = index * SEGMENT_ROWS
-        rows = self.rows[start : min(start + SEGMENT_ROWS, len(self))].cpu().numpy()
-        return rows  # type: ignore[no-any-return]
+        return self.rows[start : min(start + SEGMENT_ROWS, len(self))].cpu().numpy()
 
     def load_segment(self, index: int, rows: FloatArray) -> None:
         """Put a segment back; its size must be what the counters say."""

@@ -3,6 +3,7 @@
 from rl_training.envs.actions import ActionScaler
 from rl_training.envs.factory import (
     EnvConfig,
+    TrainingEnvs,
     describe_env,
     find_spec,
     make_env,
@@ -16,6 +17,7 @@ __all__ = [
     "CapturableEnv",
     "CaptureError",
     "EnvConfig",
+    "TrainingEnvs",
     "capture_env",
     "describe_env",
     "find_spec",

@@ -10,12 +10,14 @@ from typing import Any, Literal
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from pydantic import BaseModel, ConfigDict, Field
 
 from rl_training.envs.state import CapturableEnv
 from rl_training.errors import ConfigError, nearest
 from rl_training.types import EnvSpec
+
+TrainingEnvs = SyncVectorEnv | AsyncVectorEnv
 
 
 class EnvConfig(BaseModel):
@@ -122,7 +124,7 @@ def _make_worker(env_id: Any, kwargs: dict[str, Any], index: int) -> CapturableE
     return CapturableEnv(gym.make(env_id, disable_env_checker=True, **kwargs), index)
 
 
-def make_training_envs(env_id: str, config: EnvConfig, num_envs: int) -> VectorEnv[Any, Any, Any]:
+def make_training_envs(env_id: str, config: EnvConfig, num_envs: int) -> TrainingEnvs:
     """A vector environment with SAME_STEP resets, in this process or in one process each."""
     spec = find_spec(env_id)  # the spec, not the id: a worker may not have it registered
     makers: list[Callable[[], gym.Env[Any, Any]]] = [

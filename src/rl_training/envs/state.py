@@ -1,6 +1,6 @@
 """Capture and restore of a running environment, wrappers, generators and simulator included.
 
-The state is plain data (numbers, strings, lists, arrays): restoring it sets values and runs nothing.
+The state is plain data (numbers, strings, lists, arrays): restoring sets values, runs nothing.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ import gymnasium
 import numpy as np
 import torch
 
-import rl_training
 from rl_training.algorithms.base import Algorithm
 from rl_training.algorithms.config import OffPolicyConfig
 from rl_training.algorithms.registry import get_algorithm
@@ -30,6 +29,7 @@ from rl_training.runtime.logging import MetricsLogger
 from rl_training.runtime.seeding import Stream, derive_seed
 from rl_training.runtime.trainer import LoopSettings, Session
 from rl_training.types import EnvSpec
+from rl_training.version import __version__
 
 MAX_THREADS = 4
 """More threads than this do not help products of 256 rows; they only wait for each other."""
@@ -150,7 +150,7 @@ def describe_run(config: TrainConfig, spec: EnvSpec, device: torch.device) -> di
 def versions() -> dict[str, str]:
     """The versions that decide a run's numbers."""
     return {
-        "rl_training": rl_training.__version__,
+        "rl_training": __version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,

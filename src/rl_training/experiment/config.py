@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -20,6 +20,8 @@ from rl_training.envs.factory import EnvConfig
 from rl_training.errors import ConfigError, nearest
 from rl_training.runtime import plain
 from rl_training.runtime.controls import ControlsConfig
+
+Model = TypeVar("Model", bound=BaseModel)
 
 
 class TrainConfig(BaseModel):
@@ -113,7 +115,7 @@ def make_config(data: Mapping[str, Any]) -> TrainConfig:
     return _validated(TrainConfig, data)
 
 
-def _validated(model: type[Any], data: Mapping[str, Any]) -> Any:
+def _validated(model: type[Model], data: Mapping[str, Any]) -> Model:
     try:
         return model.model_validate(data)
     except ValidationError as error:
@@ -164,7 +166,7 @@ def _listed(value: Any) -> Any:
     return value
 
 
-# --- Files and overrides ---------------------------------------------------------------------------
+# --- Files and overrides ------------------------------------------------------
 
 
 class _Loader(yaml.SafeLoader):

@@ -26,13 +26,13 @@ class ActionSample(NamedTuple):
 
 
 def gaussian_log_prob(standardised: Tensor, log_std: Tensor) -> Tensor:
-    """log N(u; μ, σ) summed over the action's axis, from (u − μ)/σ and log σ."""
+    """Log N(u; μ, σ) summed over the action's axis, from (u − μ)/σ and log σ."""
     per_dim = -0.5 * standardised.square() - log_std
     return per_dim.sum(-1) - 0.5 * math.log(2.0 * math.pi) * standardised.shape[-1]
 
 
 def tanh_log_det(pre_tanh: Tensor) -> Tensor:
-    """log |d tanh(u)/du| summed over the action's axis, stable for large |u|.
+    """Log |d tanh(u)/du| summed over the action's axis, stable for large |u|.
 
     Not log(1 − a² + ε): that loses the tails and biases the entropy.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +27,7 @@ class FlatModule(nn.Module):
     def views(self, flat: Tensor) -> list[Tensor]:
         """The layers' tensors inside ``flat``; leading axes (a population) are kept."""
         lead = flat.shape[:-1]
-        parts = flat.split(self.sizes, dim=-1)
+        parts = torch.split(flat, self.sizes, dim=-1)
         return [part.view(*lead, *shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
     def parameters_for(self, flat: Tensor | None) -> list[Tensor]:
@@ -74,7 +75,7 @@ class MLP(FlatModule):
         lead: tuple[int, ...] = () if ensemble is None else (ensemble,)
         bias_lead: tuple[int, ...] = () if ensemble is None else (ensemble, 1)
         shapes: list[tuple[int, ...]] = []
-        for fan_in, fan_out in zip(widths[:-1], widths[1:], strict=True):
+        for fan_in, fan_out in pairwise(widths):
             shapes += [(*lead, fan_in, fan_out), (*bias_lead, fan_out)]
         super().__init__(shapes)
         self.reset_parameters(generator)

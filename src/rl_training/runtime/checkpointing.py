@@ -98,7 +98,7 @@ class Checkpoint:
             storage.load_segment(index, _read_segment(self.replay_dir() / f"{name}.npy"))
 
 
-# --- Reading ---------------------------------------------------------------------------------------
+# --- Reading ------------------------------------------------------------------
 
 
 def open_checkpoint(path: Path, *, replay: bool = False) -> Checkpoint:
@@ -223,7 +223,7 @@ def read_pointer(run_dir: Path, name: str) -> Path | None:
     return file.parent / target if _STEP_NAME.fullmatch(target) else None
 
 
-# --- Writing ---------------------------------------------------------------------------------------
+# --- Writing ------------------------------------------------------------------
 
 
 class CheckpointWriter:
@@ -407,7 +407,7 @@ def _tensor_bytes(tensors: dict[str, Tensor], *, optimizers: bool) -> bytes:
         for name, tensor in tensors.items()
         if name.startswith(OPTIMIZER_PREFIX) == optimizers
     }
-    return safetensors.torch.save(chosen)  # type: ignore[no-any-return]
+    return safetensors.torch.save(chosen)
 
 
 def _remove(path: Path) -> None:

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from gymnasium.vector import VectorEnv
 
 from rl_training.algorithms.base import Algorithm, draw_noise
 from rl_training.data import ReplayBuffer
-from rl_training.envs import ActionScaler
+from rl_training.envs import ActionScaler, TrainingEnvs
 from rl_training.errors import TrainingError
 from rl_training.runtime.engine import generator_state, restore_generator
 from rl_training.runtime.seeding import Stream, derive_seed
@@ -22,7 +21,7 @@ class Collector:
 
     def __init__(
         self,
-        envs: VectorEnv[Any, Any, Any],
+        envs: TrainingEnvs,
         algorithm: Algorithm,
         buffer: ReplayBuffer,
         spec: EnvSpec,
@@ -33,8 +32,8 @@ class Collector:
         self.envs = envs
         self.num_envs = envs.num_envs
         self.episodes = 0
-        self.exact_restore: str | None = None
-        """Why the environments could not be restored exactly, after a resume where they could not."""
+        self.inexact_restore: str | None = None
+        """After a resume: why the environments could not be restored exactly, if so."""
         self._algorithm = algorithm
         self._buffer = buffer
         self._spec = spec
@@ -77,13 +76,13 @@ class Collector:
     def _random_actions(self) -> FloatArray:
         shape = (self.num_envs, self._spec.action_dim)
         uniform = torch.rand(shape, generator=self._generator, device=self._device)
-        return (uniform * 2.0 - 1.0).cpu().numpy()  # type: ignore[no-any-return]
+        return (uniform * 2.0 - 1.0).cpu().numpy()
 
     def _policy_actions(self) -> FloatArray:
         noise = draw_noise(self._noise_spec, self._generator)
         obs = torch.from_numpy(self._obs).to(self._device)
         actions = self._algorithm.act(obs, deterministic=False, noise=noise)
-        return actions.cpu().numpy()  # type: ignore[no-any-return]
+        return actions.cpu().numpy()
 
     @staticmethod
     def _true_next_obs(obs: FloatArray, ended: Any, infos: dict[str, Any]) -> FloatArray:
@@ -125,7 +124,7 @@ class Collector:
             "rollout/length_mean": float(np.mean(lengths)),
         }
 
-    # --- Saving ------------------------------------------------------------------------------------
+    # --- Saving -------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         """Everything a continued run needs, the environments' running state included."""
@@ -150,7 +149,7 @@ class Collector:
         self.episodes = int(state["episodes"])
         self.last_return = state["last_return"]
         if state["environments"] is None:
-            self.exact_restore = str(state["environments_error"])
+            self.inexact_restore = str(state["environments_error"])
             self.reset(step)
             return
         self.reset()

@@ -1,4 +1,4 @@
-"""The controls that every run has, whatever the algorithm: evaluation, stopping, schedules, keeping."""
+"""The controls that every run has: evaluation, stopping, schedules, keeping."""
 
 from __future__ import annotations
 

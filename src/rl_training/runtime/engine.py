@@ -16,7 +16,7 @@ from rl_training.types import Sampler
 
 def generator_state(generator: torch.Generator) -> np.ndarray[Any, Any]:
     """A generator's state as an array of bytes."""
-    return generator.get_state().numpy()  # type: ignore[no-any-return]
+    return generator.get_state().numpy()
 
 
 def restore_generator(generator: torch.Generator, state: np.ndarray[Any, Any]) -> None:

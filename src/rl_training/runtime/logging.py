@@ -48,7 +48,7 @@ class MetricsLogger:
         if tensorboard:
             from torch.utils.tensorboard.writer import SummaryWriter
 
-            self._writer = SummaryWriter(  # type: ignore[no-untyped-call]
+            self._writer = SummaryWriter(
                 str(run_dir / "tensorboard"), purge_step=start_step + 1 if start_step else None
             )
 
