@@ -54,6 +54,8 @@ class ReplayBuffer:
     ) -> None:
         """Add one transition of each of ``n`` environments; every array has ``n`` first."""
         count = len(obs)
+        if count > self.capacity:
+            raise ValueError(f"{count} transitions at once do not fit into {self.capacity} rows.")
         packed = np.empty((count, self.rows.shape[1]), dtype=np.float32)
         o, a = self.obs_dim, self.action_dim
         packed[:, :o] = obs
@@ -66,12 +68,15 @@ class ReplayBuffer:
         position = self.total % self.capacity
         head = min(count, self.capacity - position)
         self.rows[position : position + head] = fresh[:head]
+        self._mark(position, head)
         if head < count:  # wrap around the ring's end
             self.rows[: count - head] = fresh[head:]
-        last = (position + count - 1) % self.capacity
-        self.dirty.update((position // SEGMENT_ROWS, last // SEGMENT_ROWS))
+            self._mark(0, count - head)
         self.total += count
         self._size.fill_(len(self))
+
+    def _mark(self, start: int, count: int) -> None:
+        self.dirty.update(range(start // SEGMENT_ROWS, (start + count - 1) // SEGMENT_ROWS + 1))
 
     def sample(self, batch_size: int, generator: torch.Generator) -> Batch:
         """A batch drawn uniformly with replacement from what is stored."""

@@ -67,6 +67,12 @@ def check_config(config: TrainConfig) -> EnvSpec:
     parts = split(config)
     spec = describe_env(config.env_id, parts.env)
     get_algorithm(config.algo).learner_class().check_spec(spec)
+    capacity = getattr(parts.algorithm, "buffer_capacity", config.num_envs)
+    if capacity < config.num_envs:
+        raise ConfigError(
+            f"buffer_capacity = {capacity}: it must hold at least one transition of each of the "
+            f"{config.num_envs} environments."
+        )
     return spec
 
 

@@ -1,0 +1,49 @@
+"""The server that forks command lines, and one uninterrupted run that all others must equal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.faults.injection import Event
+from tests.faults.runs import RUN_NAME, write_config
+from tests.faults.zygote import Zygote
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A run that nothing disturbed."""
+
+    run_dir: Path
+    events: list[Event]
+    """Every change that it made on the disk, in order."""
+
+
+@pytest.fixture(scope="session")
+def zygote() -> Iterator[Zygote]:
+    server = Zygote()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def reference(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> Reference:
+    folder = tmp_path_factory.mktemp("reference")
+    outcome = zygote.run("train", "-c", write_config(folder), watch=folder)
+    assert outcome.status == 0, outcome.err
+    return Reference(folder / RUN_NAME, outcome.events)
+
+
+@pytest.fixture(scope="session")
+def interrupted(
+    zygote: Zygote, reference: Reference, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A run killed while its last checkpoint was being written: copy it, then damage the copy."""
+    folder = tmp_path_factory.mktemp("interrupted")
+    at = max(n for n, event in enumerate(reference.events) if event.path.endswith("state.json"))
+    outcome = zygote.run("train", "-c", write_config(folder), watch=folder, at=at, action="kill")
+    assert outcome.status == -9, outcome.err
+    return folder / RUN_NAME

@@ -1,0 +1,122 @@
+"""A disk that fails on command: every change to a run folder is an event, and one may be the last.
+
+Python's audit hooks report each file that is opened for writing, each rename, removal and new
+folder before it happens, whichever module asks for it; `os.fsync` is wrapped, for a write is not
+audited but is complete only once it is synced.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+from rl_training.runtime.checkpointing import CheckpointWriter
+
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+_GROWING = ("open", "mkdir", "sync")
+"""Events that need room on the disk."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """One change that a process was about to make."""
+
+    name: str
+    path: str
+    saving: bool
+    """Whether it happened inside `CheckpointWriter.save`."""
+
+    @classmethod
+    def parse(cls, line: str) -> Event:
+        """Read one line of a report."""
+        where, name, path = line.split(" ", 2)
+        return cls(name, path, where == "save")
+
+    @property
+    def needs_room(self) -> bool:
+        """Whether a full disk makes it fail."""
+        return self.name in _GROWING
+
+
+class Disk:
+    """Watches the folder ``root``; does ``action`` at event number ``at``.
+
+    Actions: ``kill`` dies before the change, ``tear`` leaves half of the file and dies, ``full``
+    lets this and every later write fail for want of room, ``SIGINT`` and ``SIGTERM`` send those.
+    """
+
+    def __init__(self, root: str, report: int, *, at: int = -1, action: str = "") -> None:
+        self._root = root
+        self._report = report
+        self._at = at
+        self._action = action
+        self._count = 0
+        self._full = False
+        self._saving = False
+
+    def install(self) -> None:
+        """Begin to watch; there is no way back, as there is none for an audit hook."""
+        sys.addaudithook(self._audit)
+        fsync, save = os.fsync, CheckpointWriter.save
+
+        def watched_fsync(descriptor: int) -> None:
+            self._event("sync", str(descriptor), descriptor)
+            fsync(descriptor)
+            self._event("synced", str(descriptor))
+
+        @functools.wraps(save)
+        def watched_save(*args: Any, **kwargs: Any) -> Any:
+            self._saving = True
+            try:
+                return save(*args, **kwargs)
+            finally:
+                self._saving = False
+
+        mock.patch.object(os, "fsync", watched_fsync).start()
+        mock.patch.object(CheckpointWriter, "save", watched_save).start()
+
+    def _audit(self, event: str, args: tuple[Any, ...]) -> None:
+        if event == "open":
+            path, mode, flags = args
+            reading = not flags & _WRITING if isinstance(flags, int) else "r" in str(mode)
+            if not isinstance(path, int) and not reading:
+                self._change("open", path)
+        elif event == "os.rename":
+            self._change("rename", args[1])
+        elif event == "os.mkdir":
+            self._change("mkdir", args[0])
+        elif event in ("os.remove", "os.rmdir"):
+            inside = len(args) > 1 and args[1] != -1  # relative to a folder that rmtree opened
+            self._change("remove", f"{self._root}/…/{args[0]}" if inside else args[0])
+
+    def _change(self, name: str, path: Any) -> None:
+        text = os.fsdecode(os.fspath(path))
+        if text.startswith(self._root):
+            self._event(name, text)
+
+    def _event(self, name: str, detail: str, descriptor: int | None = None) -> None:
+        number, self._count = self._count, self._count + 1
+        line = f"{'save' if self._saving else 'else'} {name} {detail}\n"
+        os.write(self._report, line.encode())
+        if number == self._at:
+            self._act(descriptor)
+        if self._full and name in _GROWING:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), detail)
+
+    def _act(self, descriptor: int | None) -> None:
+        if self._action == "full":
+            self._full = True
+        elif self._action in ("kill", "tear"):
+            if self._action == "tear" and descriptor is not None:
+                size = os.fstat(descriptor).st_size
+                if size and not os.path.isdir(f"/proc/self/fd/{descriptor}"):
+                    os.ftruncate(descriptor, size // 2)
+            os.kill(os.getpid(), signal.SIGKILL)
+        else:
+            os.kill(os.getpid(), signal.Signals[self._action])

@@ -1,0 +1,158 @@
+"""SIGKILL at any instant: `resume` goes on, and the end is that of a run that never stopped."""
+
+from __future__ import annotations
+
+import random
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.faults.conftest import Reference
+from tests.faults.injection import Event
+from tests.faults.runs import (
+    RUN_NAME,
+    assert_equal_runs,
+    assert_no_leftovers,
+    folder_names,
+    write_config,
+)
+from tests.faults.zygote import Outcome, Zygote
+
+
+def _is_run(path: Path) -> bool:
+    return (path / "config.yaml").is_file()
+
+
+def _continue(zygote: Zygote, folder: Path) -> Outcome:
+    """Resume what a kill left; begin anew where it left no run yet."""
+    if _is_run(folder / RUN_NAME):
+        return zygote.run("resume", folder / RUN_NAME)
+    return zygote.run("train", "-c", folder / "config.yaml")
+
+
+def _kill_and_continue(
+    zygote: Zygote, reference: Reference, folder: Path, at: int, action: str
+) -> Event:
+    """Kill a run at an event, continue it, compare; returns the event it was killed at."""
+    folder.mkdir()
+    killed = zygote.run("train", "-c", write_config(folder), watch=folder, at=at, action=action)
+    assert killed.status == -signal.SIGKILL, killed.err
+    assert len(killed.events) == at + 1
+    continued = _continue(zygote, folder)
+    assert continued.status == 0, f"after {killed.events[-1]}: {continued.err}"
+    assert_equal_runs(folder / RUN_NAME, reference.run_dir)
+    assert_no_leftovers(folder / RUN_NAME)
+    assert folder_names(folder / RUN_NAME) == folder_names(reference.run_dir)
+    return killed.events[-1]
+
+
+def _points(reference: Reference, rng: random.Random, count: int) -> list[tuple[int, str]]:
+    """Events to be killed at: at most a third of them outside of a checkpoint's write."""
+    first_run = next(n for n, e in enumerate(reference.events) if e.path.endswith(RUN_NAME))
+    numbers = range(first_run + 1, len(reference.events))
+    saving = [n for n in numbers if reference.events[n].saving]
+    other = [n for n in numbers if not reference.events[n].saving]
+    chosen = rng.sample(other, count // 3) + rng.sample(saving, count - count // 3)
+    tearable = {n for n in chosen if reference.events[n].name == "sync"}
+    return [(n, "tear" if n in tearable else "kill") for n in chosen]
+
+
+def _last(reference: Reference, name: str, ending: str) -> int:
+    return max(
+        n
+        for n, event in enumerate(reference.events)
+        if event.saving and event.name == name and event.path.endswith(ending)
+    )
+
+
+def _named_points(reference: Reference) -> dict[str, tuple[int, str]]:
+    """The instants at which a kill is most likely to hurt."""
+    final = "step_000000200"
+    return {
+        "before the folder gets its name": (_last(reference, "rename", final), "kill"),
+        "before the pointer to the last": (_last(reference, "rename", "last"), "kill"),
+        "before the pointer to the best": (_last(reference, "rename", "best"), "kill"),
+        "between a state's halves": (_last(reference, "open", "state.json") + 1, "tear"),
+        "between a segment's halves": (_last(reference, "open", "") - 1, "kill"),
+        "while old checkpoints go": (_last(reference, "remove", "state.json"), "kill"),
+        "before the very first save": (
+            next(n for n, event in enumerate(reference.events) if event.saving),
+            "kill",
+        ),
+        "amid the very first save": (
+            next(n for n, e in enumerate(reference.events) if e.path.endswith("manifest.json")),
+            "kill",
+        ),
+    }
+
+
+@pytest.mark.parametrize("instant", range(8))
+def test_a_kill_at_a_delicate_instant_changes_nothing(
+    zygote: Zygote, reference: Reference, tmp_path: Path, instant: int
+) -> None:
+    at, action = list(_named_points(reference).values())[instant]
+    _kill_and_continue(zygote, reference, tmp_path / "run", at, action)
+
+
+def test_a_kill_at_a_random_time_changes_nothing(
+    zygote: Zygote, reference: Reference, tmp_path: Path
+) -> None:
+    rng = random.Random(0)
+    _kill_by_the_clock(zygote, reference, tmp_path, rng.uniform(0.1, 0.6))
+
+
+def _kill_by_the_clock(zygote: Zygote, reference: Reference, folder: Path, seconds: float) -> bool:
+    """Kill whatever the process does after ``seconds``; whether it was writing a checkpoint."""
+    config = write_config(folder)
+    killed = zygote.start("train", "-c", config, watch=folder).wait(kill_after=seconds)
+    assert killed.status == -signal.SIGKILL, killed.err
+    assert _continue(zygote, folder).status == 0
+    assert_equal_runs(folder / RUN_NAME, reference.run_dir)
+    return bool(killed.events) and killed.events[-1].saving
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_kills_everywhere_change_nothing(
+    zygote: Zygote, reference: Reference, tmp_path: Path
+) -> None:
+    """90 kills, each in a run of its own, two thirds of them while a checkpoint is written."""
+    points = _points(reference, random.Random(1), 90)
+    events = [
+        _kill_and_continue(zygote, reference, tmp_path / str(n), at, action)
+        for n, (at, action) in enumerate(points)
+    ]
+    assert sum(event.saving for event in events) >= len(events) / 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_kills_by_the_clock_change_nothing(
+    zygote: Zygote, reference: Reference, tmp_path: Path
+) -> None:
+    rng = random.Random(2)
+    for number in range(30):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        _kill_by_the_clock(zygote, reference, folder, rng.uniform(0.02, 0.7))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_one_run_killed_again_and_again_changes_nothing(
+    zygote: Zygote, reference: Reference, tmp_path: Path
+) -> None:
+    rng = random.Random(3)
+    kills = 0
+    while True:
+        folder = tmp_path / RUN_NAME
+        command = ["resume", folder] if _is_run(folder) else ["train", "-c", write_config(tmp_path)]
+        outcome = zygote.run(*command, watch=tmp_path, at=rng.randrange(20, 120), action="kill")
+        if outcome.status == 0:
+            break
+        assert outcome.status == -signal.SIGKILL, outcome.err
+        kills += 1
+    assert kills >= 5
+    assert_equal_runs(tmp_path / RUN_NAME, reference.run_dir)
+    assert_no_leftovers(tmp_path / RUN_NAME)

@@ -1,0 +1,220 @@
+"""The command line in real processes, as a user meets it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+SMALL = [
+    "hidden_sizes=[16,16]",
+    "batch_size=16",
+    "learning_starts=30",
+    "buffer_capacity=5000",
+    "total_timesteps=120",
+    "checkpoint_interval=50",
+    "log_interval=20",
+    "eval_interval=60",
+    "eval_episodes=1",
+    "num_threads=1",
+]
+
+
+def cli(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "rl_training", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        timeout=120,
+        check=False,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100"},
+    )
+
+
+def ok(*arguments: str, cwd: Path) -> str:
+    done = cli(*arguments, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def only_json(*arguments: str, cwd: Path) -> Any:
+    """One machine-readable object on standard output and nothing else."""
+    return json.loads(ok(*arguments, "--json", cwd=cwd))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run, made by the command line."""
+    folder = tmp_path_factory.mktemp("cli")
+    result = only_json("train", "--config", "sac/pendulum", *SMALL, cwd=folder)
+    assert set(result) == {
+        "run_dir",
+        "checkpoint_path",
+        "best_checkpoint_path",
+        "stop_reason",
+        "metrics",
+    }
+    assert result["stop_reason"] == "completed"
+    return folder / result["run_dir"]
+
+
+def test_train_tells_the_result_and_what_to_do_next(tmp_path: Path) -> None:
+    done = cli("train", "-c", "sac/pendulum", *SMALL, "total_timesteps=60", cwd=tmp_path)
+    assert done.returncode == 0
+    for text in ("Evaluation return", "runs/sac_Pendulum-v1_seed0", "rl-training resume"):
+        assert text in done.stdout
+    for text in ("batch_size: 16", "1 threads", "steps/s"):
+        assert text in done.stderr
+    again = ok("train", "-c", "sac/pendulum", *SMALL, "total_timesteps=60", cwd=tmp_path)
+    assert "runs/sac_Pendulum-v1_seed0_2" in again
+
+
+def test_run_folder_holds_what_it_should(run: Path) -> None:
+    names = {path.name for path in run.iterdir()}
+    assert names >= {"config.yaml", "metrics.jsonl", "run.json", "tensorboard", "replay"}
+    assert list((run / "tensorboard").iterdir())
+    assert (run / "checkpoints" / "last").read_text() == "step_000000120\n"
+
+
+def test_evaluate(run: Path) -> None:
+    arguments = ("evaluate", str(run), "--episodes", "3", "--seed", "5")
+    first = only_json(*arguments, cwd=run)
+    assert first == only_json(*arguments, cwd=run)
+    assert first["eval_episodes"] == 3
+    low, high = first["eval_return_ci95"]
+    assert low <= first["eval_return_mean"] <= high
+    assert {"eval_return_std", "eval_length_mean"} <= set(first)
+    assert "95 % interval" in ok("evaluate", str(run), "--best", "--episodes", "1", cwd=run)
+
+
+def test_predict_one_and_a_batch(run: Path, tmp_path: Path) -> None:
+    obs = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
+    np.save(tmp_path / "batch.npy", obs)
+    np.save(tmp_path / "one.npy", obs[0])
+    ok("predict", str(run), "--obs", "batch.npy", "--out", "actions.npy", cwd=tmp_path)
+    actions = np.load(tmp_path / "actions.npy")
+    assert actions.shape == (4, 1)
+    assert np.abs(actions).max() <= 2  # Pendulum's own bounds
+    one = only_json("predict", str(run), "--obs", "one.npy", cwd=tmp_path)["actions"]
+    np.testing.assert_allclose(one, actions[0], rtol=1e-4)
+
+
+def test_lists(run: Path) -> None:
+    assert "sac" in ok("algorithms", cwd=run)
+    assert only_json("algorithms", cwd=run)["algorithms"][0]["name"] == "sac"
+    assert "sac/pendulum" in only_json("configs", cwd=run)["configs"]
+    assert "env_id: Pendulum-v1" in ok("configs", "show", "sac/pendulum", cwd=run)
+    (row,) = only_json("runs", str(run.parent), cwd=run)["runs"]
+    assert (row["state"], row["step"], row["seed"]) == ("completed", 120, 0)
+    assert "completed" in ok("runs", str(run.parent), cwd=run)
+
+
+def test_resume_of_a_finished_run_needs_more_steps(run: Path) -> None:
+    done = cli("resume", str(run), cwd=run)
+    assert done.returncode == 2
+    assert "larger total_timesteps" in done.stderr
+
+
+def test_resume_from_an_older_checkpoint_branches(run: Path) -> None:
+    older = run / "checkpoints" / "step_000000100"
+    before = {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()}
+    result = only_json("resume", str(older), cwd=run)
+    assert Path(result["run_dir"]) != run
+    after = {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()}
+    assert after == before
+    model = "model.safetensors"
+    final = run / "checkpoints" / "step_000000120" / model
+    assert (Path(result["checkpoint_path"]) / model).read_bytes() == final.read_bytes()
+
+
+BAD = {
+    "unknown key": (["batchsize=3"], "did you mean 'batch_size'"),
+    "value out of range": (["batch_size=-3"], "batch_size = -3"),
+    "unknown environment": (["env_id=Pendulm-v1"], "did you mean 'Pendulum"),
+    "unknown algorithm": (["algo=sca"], "did you mean 'sac'"),
+    "discrete actions": (["env_id=CartPole-v1"], "Discrete(2)"),
+    "dict observations": (["env_id=Blackjack-v1"], "observation space"),
+    "missing device": (["device=cuda:7"], "cuda:7"),
+    "strange device": (["device=abacus"], "use auto, cpu, cuda"),
+    "output below a file": (["output_dir=file/runs"], "cannot be written"),
+    "too many environments": (["num_envs=9", "buffer_capacity=4"], "buffer_capacity = 4"),
+}
+
+
+@pytest.mark.parametrize(("overrides", "sentence"), BAD.values(), ids=list(BAD))
+def test_bad_input_is_one_sentence_and_leaves_nothing(
+    tmp_path: Path, overrides: list[str], sentence: str
+) -> None:
+    (tmp_path / "file").write_text("")
+    done = cli("train", "--config", "sac/pendulum", *overrides, cwd=tmp_path)
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_bad_paths_are_one_sentence(run: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "wide.npy", np.zeros((2, 7)))
+    np.save(tmp_path / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
+    (tmp_path / "text.npy").write_text("hello")
+    for arguments, sentence in {
+        ("train", "--config", "none.yaml"): "no config file",
+        ("resume", "nowhere"): "no run or checkpoint",
+        ("resume", str(tmp_path)): "neither a run nor a checkpoint",
+        ("resume", str(run), "total_timesteps=500", "hidden_sizes=[8]"): "contradicts",
+        ("evaluate", "nowhere"): "no run or checkpoint",
+        ("evaluate", str(run), "--episodes", "0"): "at least 1",
+        ("predict", str(run), "--obs", "none.npy"): "no file",
+        ("predict", str(run), "--obs", "wide.npy"): "[batch, 3]",
+        ("predict", str(run), "--obs", "text.npy"): "not a plain .npy",
+        ("predict", str(run), "--obs", "objects.npy"): "not a plain .npy",
+        ("runs", "nowhere"): "no folder",
+        ("configs", "show", "sac/none"): "No packaged config",
+    }.items():
+        done = cli(*arguments, cwd=tmp_path)
+        assert done.returncode == 2, arguments
+        assert sentence in done.stderr, (arguments, done.stderr)
+        assert "Traceback" not in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1, (arguments, done.stderr)
+
+
+def test_debug_shows_the_traceback(tmp_path: Path) -> None:
+    done = cli("--debug", "resume", "nowhere", cwd=tmp_path)
+    assert done.returncode != 0
+    assert "Traceback" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "command", ["", "train", "resume", "evaluate", "predict", "algorithms", "configs", "runs"]
+)
+def test_help_has_an_example(tmp_path: Path, command: str) -> None:
+    text = ok(*command.split(), "--help", cwd=tmp_path)
+    assert "rl-training" in text
+    if command:
+        assert "Example" in text
+
+
+def test_help_and_listing_do_not_load_torch(tmp_path: Path) -> None:
+    code = (
+        "import sys, rl_training, rl_training.cli, rl_training.algorithms.registry;"
+        "sys.exit('torch' in sys.modules or 'gymnasium' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=False)
+    assert done.returncode == 0
+
+
+def test_video(run: Path, tmp_path: Path) -> None:
+    pytest.importorskip("pygame")
+    ok("evaluate", str(run), "--episodes", "1", "--video", "film.gif", cwd=tmp_path)
+    assert (tmp_path / "film.gif").read_bytes()[:6] == b"GIF89a"
+    done = cli("evaluate", str(run), "--video", "film.xyz", cwd=tmp_path)
+    assert (done.returncode, ".mp4 or .gif" in done.stderr) == (2, True)

@@ -1,0 +1,175 @@
+"""What reaches the replay: true next observations, terminations apart from time limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+from rl_training.algorithms.sac import SACAlgorithm, SACConfig
+from rl_training.data import ReplayBuffer
+from rl_training.envs import (
+    ActionScaler,
+    EnvConfig,
+    describe_env,
+    make_env,
+    make_training_envs,
+    read_env_spec,
+)
+from rl_training.errors import ConfigError, TrainingError
+from rl_training.runtime.collector import Collector
+from rl_training.types import EnvSpec
+
+
+class Counting(gym.Env[Any, Any]):
+    """Observes (episode, time in episode); terminates at ``ends_at``."""
+
+    observation_space = gym.spaces.Box(-1e6, 1e6, (2,), np.float64)
+    action_space = gym.spaces.Box(-2.0, 6.0, (1,), np.float32)
+
+    def __init__(self, ends_at: int = 10**9, poison: str = "", poison_at: int = -1) -> None:
+        self.ends_at, self.poison, self.poison_at = ends_at, poison, poison_at
+        self.episode, self.time, self.steps = -1, 0, 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.episode, self.time = self.episode + 1, 0
+        return np.array([self.episode, 0.0]), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.time, self.steps = self.time + 1, self.steps + 1
+        obs, reward = np.array([self.episode, float(self.time)]), float(action[0])
+        if self.steps == self.poison_at:
+            obs, reward = (obs * np.nan, reward) if self.poison == "obs" else (obs, float("inf"))
+        return obs, reward, self.time >= self.ends_at, False, {}
+
+
+@pytest.fixture(autouse=True)
+def _registered() -> Iterator[None]:
+    gym.register("tests/Counting-v0", entry_point=Counting)
+    yield
+    del gym.registry["tests/Counting-v0"]
+
+
+def collect(
+    steps: int, num_envs: int = 1, *, vectorization: str = "sync", **kwargs: Any
+) -> tuple[Collector, ReplayBuffer]:
+    config = EnvConfig(vectorization=vectorization, **kwargs)  # type: ignore[arg-type]
+    spec = describe_env("tests/Counting-v0", config)
+    learner = SACAlgorithm.build(spec, SACConfig(hidden_sizes=(8,)))
+    buffer = ReplayBuffer(1000, spec.obs_dim, spec.action_dim)
+    envs = make_training_envs("tests/Counting-v0", config, num_envs)
+    collector = Collector(envs, learner, buffer, spec, seed=0)
+    collector.reset()
+    try:
+        for step in range(steps):
+            collector.step(step, random=step < steps // 2)
+    finally:
+        collector.close()
+    return collector, buffer
+
+
+@pytest.mark.parametrize("num_envs", [1, 3])
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+@pytest.mark.parametrize(("limit", "ends_at"), [(5, 100), (100, 5), (5, 5), (7, 5)])
+def test_no_transition_crosses_two_episodes(
+    num_envs: int, vectorization: str, limit: int, ends_at: int
+) -> None:
+    if vectorization == "async" and (num_envs, limit) != (3, 5):
+        pytest.skip("one asynchronous case is enough: the books are the same")
+    collector, buffer = collect(
+        23, num_envs, vectorization=vectorization, max_episode_steps=limit, ends_at=ends_at
+    )
+    rows = buffer.rows[: len(buffer)]
+    episode, time, next_episode, next_time = rows[:, 0], rows[:, 1], rows[:, 4], rows[:, 5]
+    assert torch.equal(episode, next_episode)
+    assert torch.equal(next_time, time + 1)
+    last = min(limit, ends_at)
+    ended, cut = rows[:, -2].bool(), rows[:, -1].bool()
+    assert torch.equal(ended, next_time == ends_at)
+    assert torch.equal(cut, next_time == limit)
+    assert int((ended | cut).sum()) == collector.episodes == (23 // last) * num_envs
+
+
+def test_rewards_and_actions_are_stored_in_their_own_scales() -> None:
+    """The replay holds actions in [-1, 1]; the environment saw -2 to 6 and echoed it as reward."""
+    _, buffer = collect(40)
+    actions, rewards = buffer.rows[:40, 2], buffer.rows[:40, 3]
+    assert actions.abs().max() <= 1
+    torch.testing.assert_close(rewards, 2.0 + 4.0 * actions)
+
+
+@pytest.mark.parametrize(("poison", "quantity"), [("obs", "observation"), ("reward", "reward")])
+def test_values_that_are_not_finite_are_named_and_not_stored(poison: str, quantity: str) -> None:
+    with pytest.raises(TrainingError, match=f"the {quantity} of environment 0.* at step 7"):
+        collect(20, poison=poison, poison_at=7)
+
+
+def test_episode_returns_are_the_environments_own() -> None:
+    collector, buffer = collect(10, max_episode_steps=5)
+    metrics = collector.pop_metrics()
+    expected = [float(buffer.rows[i : i + 5, 3].sum()) for i in (0, 5)]
+    assert metrics["rollout/return_mean"] == pytest.approx(np.mean(expected), rel=1e-5)
+    assert metrics["rollout/length_mean"] == 5
+    assert collector.pop_metrics() == {}
+
+
+def test_action_scaling_is_exact_at_the_bounds_and_inverts() -> None:
+    spec = EnvSpec(1, 3, (-2.0, 0.1, -1.0), (6.0, 0.3, 1.0))
+    scaler = ActionScaler(spec)
+    ends = scaler.to_env(np.array([[-1.0] * 3, [1.0] * 3], dtype=np.float32))
+    np.testing.assert_array_equal(ends, np.array([spec.action_low, spec.action_high], np.float32))
+    middle = np.random.default_rng(0).uniform(-1, 1, (50, 3)).astype(np.float32)
+    np.testing.assert_allclose(scaler.to_model(scaler.to_env(middle)), middle, atol=1e-5)
+
+
+def fake_env(obs: gym.Space[Any], actions: gym.Space[Any]) -> gym.Env[Any, Any]:
+    env = Counting()
+    env.observation_space, env.action_space = obs, actions  # type: ignore[assignment]
+    return env
+
+
+FLAT = gym.spaces.Box(-1.0, 1.0, (3,))
+BOUNDED = gym.spaces.Box(-1.0, 1.0, (2,))
+
+
+@pytest.mark.parametrize(
+    ("obs", "actions", "sentence"),
+    [
+        (gym.spaces.Dict({"a": FLAT}), BOUNDED, "observation space Dict.*FlattenObservation"),
+        (gym.spaces.Box(0, 255, (8, 8, 3), np.uint8), BOUNDED, r"shape \(8, 8, 3\).*images"),
+        (gym.spaces.Discrete(4), BOUNDED, r"observation space Discrete\(4\)"),
+        (FLAT, gym.spaces.Box(-np.inf, np.inf, (2,)), "unbounded.*RescaleAction"),
+        (FLAT, gym.spaces.MultiDiscrete([2, 2]), "action space MultiDiscrete"),
+        (FLAT, gym.spaces.Box(-1, 1, (2, 2)), "action space Box"),
+    ],
+)
+def test_unsupported_spaces_are_named(
+    obs: gym.Space[Any], actions: gym.Space[Any], sentence: str
+) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        read_env_spec(fake_env(obs, actions), "Some-v0")
+
+
+@pytest.mark.parametrize(
+    ("env_id", "sentence"),
+    [
+        ("Pendulm-v1", "did you mean 'Pendulum"),
+        ("Pendulum-v9", "v9"),
+        ("no/such/Env-v0", "env_id"),
+        ("nomodule:Env-v0", "nomodule"),
+        ("", "Unknown environment|cannot be used"),
+    ],
+)
+def test_unknown_environments_get_a_suggestion(env_id: str, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        make_env(env_id)
+
+
+def test_arguments_the_environment_does_not_take_are_named() -> None:
+    with pytest.raises(ConfigError, match="gravitation"):
+        make_env("Pendulum-v1", {"gravitation": 3})

@@ -1,0 +1,167 @@
+"""The config: loading, overrides, and one clear sentence for each mistake."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from rl_training.algorithms.registry import REGISTRY
+from rl_training.api import managed
+from rl_training.envs.factory import EnvConfig
+from rl_training.errors import ConfigError
+from rl_training.experiment.config import (
+    TrainConfig,
+    apply_override,
+    config_names,
+    make_config,
+    read_config,
+    split,
+)
+from rl_training.runtime.controls import ControlsConfig
+
+BASE = {"algo": "sac", "env_id": "Pendulum-v1", "total_timesteps": 100}
+
+
+@pytest.mark.parametrize("name", config_names())
+def test_packaged_configs_are_valid_and_round_trip(name: str) -> None:
+    config = TrainConfig.load(name).resolved()
+    assert make_config(config.to_dict()) == config
+    assert config.resolved() == config
+
+
+def test_configs_at_the_root_are_the_packaged_ones() -> None:
+    root = Path(__file__).parents[1] / "configs"
+    found = {f"{file.parent.name}/{file.stem}" for file in root.glob("*/*.yaml")}
+    assert root.is_symlink()
+    assert found == set(config_names())
+
+
+@pytest.mark.parametrize("entry", REGISTRY.values(), ids=lambda entry: entry.name)
+def test_key_names_are_disjoint(entry: Any) -> None:
+    """A short key or an `algo_kwargs` key can only mean one thing."""
+    models: list[type[BaseModel]] = [TrainConfig, ControlsConfig, entry.config_class(), EnvConfig]
+    names = [name for model in models for name in model.model_fields]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("entry", REGISTRY.values(), ids=lambda entry: entry.name)
+def test_managed_class_knows_every_key(entry: Any) -> None:
+    options = getattr(managed, f"{entry.class_name.removesuffix('Algorithm')}Options")
+    run_keys = set(TrainConfig.model_fields) - {"algo", "env_id", "total_timesteps", "algo_kwargs"}
+    expected = run_keys | set(ControlsConfig.model_fields) | set(entry.config_class().model_fields)
+    assert options.__optional_keys__ == expected
+
+
+def test_kwargs_are_split_by_name() -> None:
+    parts = split(make_config(BASE | {"algo_kwargs": {"batch_size": 7, "eval_interval": 9}}))
+    assert (parts.algorithm.batch_size, parts.controls.eval_interval) == (7, 9)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"algo": "sca"}, "Unknown algorithm 'sca'; did you mean 'sac'"),
+        ({"sede": 1}, "Unknown key 'sede'; did you mean 'seed'"),
+        ({"seed": -1}, "seed = -1: should be greater than or equal to 0"),
+        ({"seed": "x"}, "seed = 'x': should be a valid integer"),
+        ({"total_timesteps": 0}, "total_timesteps = 0: should be greater than 0"),
+        ({"num_envs": 0}, "num_envs = 0"),
+        (
+            {"algo_kwargs": {"batchsize": 1}},
+            "'batchsize' in algo_kwargs; did you mean 'batch_size'",
+        ),
+        ({"algo_kwargs": {"gamma": 2}}, "gamma = 2: should be less than or equal to 1"),
+        ({"algo_kwargs": {"alpha": "fixed"}}, "alpha = 'fixed'"),
+        ({"algo_kwargs": {"early_stopping": {"patiense": 3}}}, "did you mean 'patience'"),
+        ({"algo_kwargs": {"eval_interval": 0, "early_stopping": {}}}, "set eval_interval above 0"),
+        ({"env_kwargs": {"vectorization": "threads"}}, "vectorization = 'threads'"),
+    ],
+)
+def test_mistakes_get_one_sentence(changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make_config(BASE | changes)
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_key_is_named() -> None:
+    with pytest.raises(ConfigError, match="'total_timesteps' is missing"):
+        make_config({"algo": "sac", "env_id": "Pendulum-v1"})
+
+
+def test_overrides_find_their_place() -> None:
+    data: dict[str, Any] = dict(BASE)
+    for text in (
+        "seed=3",
+        "batch_size=512",
+        "learning_rate=1e-3",
+        "total_timesteps=1e4",
+        "hidden_sizes=[64, 64]",
+        "early_stopping.patience=4",
+        "algo_kwargs.gamma=0.9",
+        "env_kwargs.max_episode_steps=50",
+        "tags=[a, b]",
+    ):
+        apply_override(data, text)
+    config = make_config(data)
+    parts = split(config)
+    assert (config.seed, config.total_timesteps, config.tags) == (3, 10_000, ("a", "b"))
+    assert parts.algorithm.learning_rate == 1e-3
+    assert parts.algorithm.hidden_sizes == (64, 64)
+    assert parts.controls.early_stopping is not None
+    assert parts.controls.early_stopping.patience == 4
+    assert parts.env.make_kwargs == {"max_episode_steps": 50}
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("seed", "write key=value"),
+        ("=3", "write key=value"),
+        ("sed=3", "did you mean 'seed'"),
+        ("batch_sizes=3", "did you mean 'batch_size'"),
+        ("seed.x=3", "single value"),
+        ("seed=!!python/name:os.system", "not plain YAML"),
+    ],
+)
+def test_bad_overrides(override: str, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        apply_override(BASE | {"seed": 0}, override)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "!!python/object/apply:os.system ['true']",
+        "a: 1\na: 2",
+        "- a\n- b",
+        "just text",
+        "a: [1",
+        "1: 2",
+        "\x00\x01",
+        "[" * 10_000,
+    ],
+)
+def test_bad_files(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_config(file)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_files_and_names() -> None:
+    with pytest.raises(ConfigError, match=r"no config file 'nowhere\.yaml'"):
+        read_config("nowhere.yaml")
+    with pytest.raises(ConfigError, match="did you mean 'sac/pendulum'"):
+        read_config("sac/pendulm")
+
+
+def test_fingerprint_ignores_where_and_labels_but_nothing_else() -> None:
+    config = make_config(BASE)
+    moved = make_config(BASE | {"output_dir": "elsewhere", "tags": ["x"]})
+    assert config.fingerprint() == moved.fingerprint()
+    assert config.fingerprint() != make_config(BASE | {"seed": 1}).fingerprint()

@@ -1,0 +1,219 @@
+"""Every algorithm of the registry keeps the same promises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import rl_training
+from rl_training import (
+    Callback,
+    ConfigError,
+    evaluate_checkpoint,
+    predict_checkpoint,
+    resume,
+    train,
+)
+from rl_training.algorithms.base import Algorithm, draw_noise
+from rl_training.algorithms.registry import REGISTRY, AlgorithmEntry
+from rl_training.experiment.config import config_names
+from rl_training.runtime.logging import read_metrics
+from rl_training.runtime.trainer import Session
+from rl_training.types import Batch, EnvSpec
+
+Config = Callable[..., dict[str, Any]]
+ROOT = Path(__file__).parents[1]
+SPEC = EnvSpec(4, 2, (-1.0, -3.0), (1.0, 3.0))
+
+pytestmark = pytest.mark.parametrize("entry", REGISTRY.values(), ids=lambda entry: entry.name)
+
+
+def build(entry: AlgorithmEntry, seed: int = 0) -> Algorithm:
+    config = entry.config_class()(hidden_sizes=(16, 16), batch_size=8)
+    return entry.learner_class().build(SPEC, config, seed=seed)
+
+
+def make_batch(rows: int = 8) -> Batch:
+    g = torch.Generator().manual_seed(0)
+    return Batch(
+        torch.randn(rows, SPEC.obs_dim, generator=g),
+        torch.rand(rows, SPEC.action_dim, generator=g) * 2 - 1,
+        torch.randn(rows, generator=g),
+        torch.randn(rows, SPEC.obs_dim, generator=g),
+        torch.zeros(rows),
+    )
+
+
+def test_acts_within_bounds_and_only_noise_decides(entry: AlgorithmEntry) -> None:
+    learner = build(entry)
+    obs = 100 * torch.randn(64, SPEC.obs_dim)
+    generator = torch.Generator().manual_seed(0)
+    noise = draw_noise(learner.act_noise(64), generator)
+    explored = learner.act(obs, deterministic=False, noise=noise)
+    for actions in (explored, learner.act(obs, deterministic=True)):
+        assert actions.shape == (64, SPEC.action_dim)
+        assert actions.abs().max() <= 1
+        assert not actions.requires_grad
+    torch.testing.assert_close(learner.act(obs, deterministic=False, noise=noise), explored)
+
+
+def test_update_is_a_function_of_its_inputs(entry: AlgorithmEntry) -> None:
+    """Same batch and noise, same result; the global generator is neither read nor moved."""
+    states = []
+    for _ in range(2):
+        learner = build(entry)
+        noise = draw_noise(learner.noise(8), torch.Generator().manual_seed(1))
+        before = torch.random.get_rng_state()
+        for phase in range(learner.period):
+            metrics = learner.update(make_batch(), noise, phase=phase)
+        assert torch.equal(torch.random.get_rng_state(), before)
+        assert all(value.dim() == 0 and not value.requires_grad for value in metrics.values())
+        states.append({k: v.clone() for k, v in learner.state_dict().items()})
+        torch.rand(3)
+    for name, tensor in states[0].items():
+        assert torch.equal(tensor, states[1][name]), name
+
+
+def test_update_changes_networks_and_not_the_batch(entry: AlgorithmEntry) -> None:
+    learner = build(entry)
+    before = {name: tensor.clone() for name, tensor in learner.state_dict().items()}
+    batch = make_batch()
+    copies = [tensor.clone() for tensor in batch]
+    noise = draw_noise(learner.noise(8), torch.Generator().manual_seed(1))
+    for phase in range(learner.period):
+        learner.update(batch, noise, phase=phase)
+    assert all(torch.equal(a, b) for a, b in zip(batch, copies, strict=True))
+    still = {n for n, t in learner.state_dict().items() if torch.equal(t, before[n])}
+    assert still <= {"fixed_alpha"} | {n for n in before if n.endswith("learning_rate")}
+
+
+def test_state_is_restored_in_place(entry: AlgorithmEntry) -> None:
+    learner, other = build(entry, seed=0), build(entry, seed=1)
+    addresses = {name: tensor.data_ptr() for name, tensor in other.state_dict().items()}
+    other.load_state_dict(learner.state_dict())
+    for name, tensor in other.state_dict().items():
+        assert tensor.data_ptr() == addresses[name]
+        assert torch.equal(tensor, learner.state_dict()[name])
+
+
+def test_learning_rate_schedules_reach_every_optimizer(entry: AlgorithmEntry) -> None:
+    learner = build(entry)
+    learner.scale_learning_rates(0.5)
+    base = learner.config.learning_rate
+    for optimizer in learner.optimizers.values():
+        assert float(optimizer.learning_rate) == pytest.approx(base / 2)  # type: ignore[arg-type]
+
+
+def test_unsuitable_actions_are_refused(entry: AlgorithmEntry) -> None:
+    discrete = entry.actions == "continuous"
+    with pytest.raises(ConfigError, match="action space"):
+        entry.learner_class().build(EnvSpec(4, 2, discrete=discrete))
+
+
+def test_surface_is_complete(entry: AlgorithmEntry) -> None:
+    short = entry.class_name.removesuffix("Algorithm")
+    for name in (short, entry.class_name, f"train_{entry.name}", f"{entry.name}_loss"):
+        assert name in rl_training.__all__, name
+        assert getattr(rl_training, name) is not None
+    assert getattr(rl_training.algorithms, short) is entry.learner_class()  # type: ignore[attr-defined]
+    assert any(name.startswith(f"{entry.name}/") for name in config_names())
+    page = (ROOT / "docs" / "algorithms" / f"{entry.name}.md").read_text()
+    assert "Scope, limits, why it is here" in page
+    lines = len(Path(__import__(entry.module, fromlist=["x"]).__file__).read_text().splitlines())
+    assert lines < 200
+
+
+def test_train_evaluate_predict_resume(entry: AlgorithmEntry, small_config: Config) -> None:
+    config = small_config(algo=entry.name, eval_episodes=1)
+    result = getattr(rl_training, f"train_{entry.name}")(config)
+    assert result.stop_reason == "completed"
+    assert "eval_return_mean" in result.metrics
+    score = evaluate_checkpoint(result.run_dir, episodes=2)
+    assert score["eval_episodes"] == 2
+    assert predict_checkpoint(result.run_dir, np.zeros((5, 3))).shape == (5, 1)
+    further = resume(result.run_dir, ["total_timesteps=160"])
+    assert further.metrics["step"] == 160
+
+
+def test_intervals_are_honoured(entry: AlgorithmEntry, small_config: Config) -> None:
+    config = small_config(algo=entry.name, eval_episodes=1, total_timesteps=100)
+    config["algo_kwargs"] |= {"eval_interval": 30, "keep_checkpoints": 9}
+    result = train(config)
+    rows = read_metrics(result.run_dir)
+    assert [r["step"] for r in rows if "eval_return_mean" in r] == [30, 60, 90, 100]
+    assert [r["step"] for r in rows if "updates" in r] == [20, 40, 60, 80, 100]
+    saved = {p.name for p in (result.run_dir / "checkpoints").glob("step_*")}
+    assert {"step_000000040", "step_000000080", "step_000000100"} <= saved
+
+
+class StopAfter(Callback):
+    """Asks for a stop and remembers whether another step came."""
+
+    def __init__(self, step: int) -> None:
+        self.stop_at = step
+        self.last = 0
+
+    def on_step(self, session: Session) -> None:
+        self.last = session.state.step
+        if self.last >= self.stop_at:
+            session.state.request_stop("enough")
+
+
+def test_a_callback_stops_at_once_and_the_flags_are_saved(
+    entry: AlgorithmEntry, small_config: Config
+) -> None:
+    stopper = StopAfter(53)
+    result = train(small_config(algo=entry.name), callbacks=[stopper])
+    assert (stopper.last, result.stop_reason) == (53, "enough")
+    assert result.checkpoint_path.name == "step_000000053"
+    seen: dict[str, Any] = {}
+
+    class Look(Callback):
+        def on_log(self, session: Session, metrics: Mapping[str, float]) -> None:
+            seen.setdefault("first_log", session.state.step)
+
+    from rl_training.runtime.checkpointing import open_checkpoint
+
+    saved = open_checkpoint(result.checkpoint_path).state()["trainer"]
+    assert (saved["should_stop"], saved["stop_reason"]) == (True, "enough")
+    assert resume(result.run_dir, callbacks=[Look()]).stop_reason == "completed"
+    assert seen["first_log"] == 60
+
+
+def test_early_stopping(entry: AlgorithmEntry, small_config: Config) -> None:
+    config = small_config(algo=entry.name, eval_episodes=1, total_timesteps=200)
+    config["algo_kwargs"] |= {
+        "eval_interval": 20,
+        "early_stopping": {"target_value": -1e9, "min_steps": 50},
+    }
+    result = train(config)
+    assert result.stop_reason.startswith("early_stopping")
+    assert result.metrics["step"] == 60  # the first evaluation from min_steps on
+    with pytest.raises(ConfigError, match="stopped early at step 60.*early_stopping=null"):
+        resume(result.run_dir)
+    further = resume(result.run_dir, ["early_stopping=null", "total_timesteps=100"])
+    assert (further.stop_reason, further.metrics["step"]) == ("completed", 100)
+
+
+def test_schedule_changes_learning_rate_inside_training(
+    entry: AlgorithmEntry, small_config: Config
+) -> None:
+    config = small_config(algo=entry.name)
+    config["algo_kwargs"] |= {"learning_rate_schedule": "linear", "learning_rate_final": 0.1}
+    rates = []
+
+    class Watch(Callback):
+        def on_step(self, session: Session) -> None:
+            optimizer = next(iter(session.algorithm.optimizers.values()))
+            rates.append(float(optimizer.learning_rate))  # type: ignore[arg-type]
+
+    train(config, callbacks=[Watch()])
+    base = entry.config_class()().learning_rate
+    assert rates[0] == pytest.approx(base)
+    assert rates[-1] == pytest.approx(base * (1 - 0.9 * 119 / 120), rel=1e-4)
+    assert rates == sorted(rates, reverse=True)

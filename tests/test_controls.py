@@ -1,0 +1,161 @@
+"""Schedules, early stopping, seeds, the books of a run."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rl_training import EarlyStoppingCallback, EarlyStoppingConfig, TrainerState
+from rl_training.algorithms.sac import SACConfig
+from rl_training.runtime import plain
+from rl_training.runtime.controls import ControlsConfig, build_control_callbacks
+from rl_training.runtime.evaluation import bootstrap_interval
+from rl_training.runtime.loops import updates_due
+from rl_training.runtime.schedules import Schedule
+from rl_training.runtime.seeding import Stream, derive_seed
+
+
+def stop_step(config: EarlyStoppingConfig, values: list[float]) -> int | None:
+    """The evaluation (1-based, 100 steps apart) at which the callback stops, if it does."""
+    callback, state = EarlyStoppingCallback(config), TrainerState()
+    for index, value in enumerate(values, start=1):
+        state.step = 100 * index
+        session: Any = SimpleNamespace(state=state)
+        callback.on_evaluation(session, {config.metric: value})
+        if state.should_stop:
+            return index
+    return None
+
+
+@pytest.mark.parametrize(
+    ("config", "values", "expected"),
+    [
+        (EarlyStoppingConfig(patience=2), [1, 2, 3, 4], None),
+        (EarlyStoppingConfig(patience=2), [1, 2, 2, 2], 4),
+        (EarlyStoppingConfig(patience=2), [5, 4, 6, 5, 5], 5),
+        (EarlyStoppingConfig(patience=2, min_delta=1.5), [1, 2, 3, 4], None),
+        (EarlyStoppingConfig(patience=1, min_delta=1.5), [1, 2, 3, 4], 2),
+        (EarlyStoppingConfig(patience=1, min_steps=400), [1, 1, 1, 1, 1], 4),
+        (EarlyStoppingConfig(patience=1, mode="min"), [5, 4, 4], 3),
+        (EarlyStoppingConfig(target_value=3), [1, 3, 9], 2),
+        (EarlyStoppingConfig(target_value=3, mode="min"), [5, 4, 3], 3),
+        (EarlyStoppingConfig(target_value=3, min_steps=300), [9, 9, 9], 3),
+        (EarlyStoppingConfig(), [1, 1, 1, 1], None),
+    ],
+)
+def test_early_stopping(
+    config: EarlyStoppingConfig, values: list[float], expected: int | None
+) -> None:
+    assert stop_step(config, values) == expected
+
+
+def test_early_stopping_continues_from_its_state() -> None:
+    config = EarlyStoppingConfig(patience=3)
+    first, second = EarlyStoppingCallback(config), EarlyStoppingCallback(config)
+    session: Any = SimpleNamespace(state=TrainerState())
+    for value in (5.0, 4.0, 4.0):
+        first.on_evaluation(session, {"eval_return_mean": value})
+    second.load_state_dict(plain.loads(plain.dumps(first.state_dict())))
+    second.on_evaluation(session, {"eval_return_mean": 4.0})
+    assert session.state.should_stop
+
+
+def test_control_callbacks_follow_the_config() -> None:
+    assert build_control_callbacks(ControlsConfig()) == []
+    stopping = ControlsConfig(early_stopping=EarlyStoppingConfig(patience=1))
+    (callback,) = build_control_callbacks(stopping)
+    assert isinstance(callback, EarlyStoppingCallback)
+
+
+def test_the_first_stop_reason_stands_but_completion_outranks_a_signal() -> None:
+    state = TrainerState()
+    state.request_stop("first")
+    state.request_stop("second")
+    assert state.stop_reason == "first"
+    state.complete()
+    assert state.stop_reason == "completed"
+    state.clear_stop()
+    assert (state.should_stop, state.stop_reason) == (False, None)
+
+
+def test_schedules() -> None:
+    linear = Schedule(kind="linear", horizon=100, final=0.2)
+    assert [linear.factor(s) for s in (0, 50, 100, 500)] == pytest.approx([1.0, 0.6, 0.2, 0.2])
+    cosine = Schedule(kind="cosine", horizon=100)
+    assert [cosine.factor(s) for s in (0, 50, 100)] == pytest.approx([1.0, 0.5, 0.0])
+    warm = Schedule(warmup=10)
+    assert [warm.factor(s) for s in (0, 4, 9, 10, 99)] == pytest.approx([0.1, 0.5, 1.0, 1.0, 1.0])
+    both = Schedule(kind="linear", warmup=10, horizon=110)
+    assert [both.factor(s) for s in (0, 10, 60, 110)] == pytest.approx([0.1, 1.0, 0.5, 0.0])
+    assert Schedule().is_constant
+    assert not warm.is_constant
+
+
+@given(
+    starts=st.integers(0, 50),
+    frequency=st.integers(1, 9),
+    per_step=st.integers(1, 5),
+    envs=st.integers(1, 6),
+    rounds=st.integers(1, 60),
+)
+def test_updates_per_collected_transition(
+    starts: int, frequency: int, per_step: int, envs: int, rounds: int
+) -> None:
+    config = SACConfig(
+        learning_starts=starts, train_frequency=frequency, gradient_updates_per_step=per_step
+    )
+    total = sum(updates_due((i + 1) * envs, i * envs, config) for i in range(rounds))
+    assert total == max(0, rounds * envs - starts) // frequency * per_step
+
+
+def test_streams_are_independent() -> None:
+    seeds = {derive_seed(seed, stream) for seed in range(100) for stream in Stream}
+    assert len(seeds) == 100 * len(Stream)
+
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.tuples(inner, inner)
+        | st.dictionaries(st.text(), inner, min_size=2, max_size=3)
+    ),
+    max_leaves=10,
+)
+
+
+@given(PLAIN)
+def test_plain_data_round_trips(value: Any) -> None:
+    assert plain.loads(plain.dumps(value)) == value
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i8", "u1", "?"])
+def test_arrays_round_trip_bit_for_bit(dtype: str) -> None:
+    array = (np.random.default_rng(0).normal(size=(3, 2)) * 3).astype(dtype)
+    back = plain.loads(plain.dumps({"a": array, "s": array[0, 0]}))
+    assert back["a"].dtype == array.dtype
+    assert back["a"].tobytes() == array.tobytes()
+    assert type(back["s"]) is type(array[0, 0])
+
+
+def test_what_is_not_plain_is_refused() -> None:
+    for value in (object(), np.array([object()]), {"a": {1, 2}}):
+        with pytest.raises(TypeError, match="not plain data"):
+            plain.dumps(value)
+    with pytest.raises(ValueError, match="not plain data"):
+        plain.loads(b'{"@array": ["|O", [1], ""]}')
+
+
+def test_bootstrap_interval_covers_the_mean() -> None:
+    rng = np.random.default_rng(0)
+    hits = 0
+    for trial in range(100):
+        low, high = bootstrap_interval(tuple(rng.normal(3.0, 1.0, 30)), seed=trial)
+        hits += low <= 3.0 <= high
+    assert 85 <= hits <= 100
+    assert bootstrap_interval((2.0, 2.0)) == (2.0, 2.0)

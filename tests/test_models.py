@@ -1,0 +1,102 @@
+"""Networks and policies."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rl_training.models import MLP, MLPREDQModel, MLPSACModel, SquashedGaussianActor
+
+
+@settings(deadline=None, max_examples=20)
+@given(mean=st.floats(-1, 1), log_std=st.floats(-1.5, 0.3))
+def test_log_prob_integrates_to_one(mean: float, log_std: float) -> None:
+    actor = SquashedGaussianActor(1, 1, (4,)).double()
+    grid = torch.linspace(-1 + 1e-7, 1 - 1e-7, 400_001, dtype=torch.float64)[:, None]
+    with torch.no_grad():
+        actor.flat.zero_()
+        bias = actor.views(actor.flat)[-1]
+        bias.copy_(torch.tensor([mean, log_std]))
+        density = actor.log_prob(torch.zeros(len(grid), 1, dtype=torch.float64), grid).exp()
+    mass = torch.trapezoid(density, grid[:, 0])
+    assert mass.item() == pytest.approx(1.0, abs=1e-3)
+
+
+def test_samples_and_given_actions_agree_on_their_log_prob() -> None:
+    torch.manual_seed(0)
+    model = MLPSACModel(4, 3).double()
+    obs = torch.randn(64, 4, dtype=torch.float64)
+    sample = model.sample(obs, torch.randn(64, 3, dtype=torch.float64))
+    inside = sample.actions.abs().max(-1).values < 0.999
+    given_actions = model.action_logprobs(obs, sample.actions)
+    torch.testing.assert_close(given_actions[inside], sample.log_prob[inside], rtol=1e-6, atol=1e-6)
+
+
+def test_extreme_actions_have_finite_log_prob_and_gradient() -> None:
+    actor = SquashedGaussianActor(1, 1, (4,))
+    with torch.no_grad():
+        actor.flat.zero_()
+        actor.views(actor.flat)[-1].copy_(torch.tensor([60.0, 2.0]))
+    sample = actor.sample(torch.zeros(8, 1), torch.linspace(-4, 4, 8)[:, None])
+    (gradient,) = torch.autograd.grad(sample.log_prob.sum(), actor.flat)
+    assert sample.log_prob.isfinite().all()
+    assert gradient.isfinite().all()
+
+
+def test_log_std_is_clamped() -> None:
+    actor = SquashedGaussianActor(1, 1, (4,))
+    with torch.no_grad():
+        actor.flat.zero_()
+        actor.views(actor.flat)[-1].copy_(torch.tensor([0.0, 50.0]))
+    assert actor.distribution(torch.zeros(1, 1))[1].item() == 2.0
+
+
+def test_views_alias_the_flat_vector_and_follow_it() -> None:
+    net = MLP(3, (5,), 2)
+    x = torch.randn(7, 3)
+    with torch.no_grad():
+        before = net(x)
+        net.flat.mul_(0.5)  # in place, as an optimizer does
+        after = net(x)
+        torch.testing.assert_close(after, net(x, net.flat.detach().clone()))
+    assert not torch.allclose(before, after)
+
+
+def test_views_follow_a_move_to_another_type() -> None:
+    net = MLP(3, (5,), 2)
+    with torch.no_grad():
+        net(torch.randn(2, 3))
+        assert net.double()(torch.randn(2, 3, dtype=torch.float64)).dtype == torch.float64
+
+
+def test_initial_weights_are_within_the_bounds_of_linear_layers() -> None:
+    net = MLP(16, (64,), 4, ensemble=3, generator=torch.Generator().manual_seed(0))
+    views = net.views(net.flat.detach())
+    for weight, bias in zip(views[0::2], views[1::2], strict=True):
+        bound = 1 / math.sqrt(weight.shape[-2])
+        assert weight.abs().max() <= bound
+        assert weight.abs().max() > 0.9 * bound
+        assert bias.abs().max() <= bound
+    assert not torch.equal(views[0][0], views[0][1])  # the members differ
+
+
+def test_population_axis_in_front_needs_no_change() -> None:
+    """Many parameter vectors at once, each with its own answer."""
+    net = MLP(3, (5,), 2)
+    population = torch.stack([net.flat.detach() * scale for scale in (0.5, 1.0, 2.0)])
+    x = torch.randn(7, 3)
+    singles = torch.stack([net(x, member) for member in population])
+    weights = net.views(population)
+    hidden = (x @ weights[0] + weights[1].unsqueeze(-2)).relu()
+    torch.testing.assert_close(hidden @ weights[2] + weights[3].unsqueeze(-2), singles)
+
+
+def test_sac_model_is_the_family_model_with_two_critics() -> None:
+    model = MLPSACModel(4, 2, (8,))
+    assert isinstance(model, MLPREDQModel)
+    assert model.q_values(torch.zeros(3, 4), torch.zeros(3, 2)).shape == (2, 3)
+    assert torch.equal(model.target, model.critic.flat)
