@@ -10,7 +10,7 @@ from rl_training.runtime.logging import TIMING_PREFIX, read_metrics
 from rl_training.runtime.trainer import Session
 
 
-class Crash(Exception):
+class CrashError(Exception):
     """Stands in for a kill: nothing is saved on the way out."""
 
 
@@ -22,7 +22,7 @@ class CrashAt(Callback):
 
     def on_step(self, session: Session) -> None:
         if session.state.step >= self.step:
-            raise Crash
+            raise CrashError
 
 
 def checkpoint_files(checkpoint: Path) -> dict[str, bytes]:

@@ -50,7 +50,7 @@ class Counting(gym.Env[Any, Any]):
 
 @pytest.fixture(autouse=True)
 def _registered() -> Iterator[None]:
-    gym.register("tests/Counting-v0", entry_point=Counting)
+    gym.register("tests/Counting-v0", entry_point=lambda **kwargs: Counting(**kwargs))
     yield
     del gym.registry["tests/Counting-v0"]
 
@@ -58,7 +58,7 @@ def _registered() -> Iterator[None]:
 def collect(
     steps: int, num_envs: int = 1, *, vectorization: str = "sync", **kwargs: Any
 ) -> tuple[Collector, ReplayBuffer]:
-    config = EnvConfig(vectorization=vectorization, **kwargs)  # type: ignore[arg-type]
+    config = EnvConfig(vectorization=vectorization, **kwargs)
     spec = describe_env("tests/Counting-v0", config)
     learner = SACAlgorithm.build(spec, SACConfig(hidden_sizes=(8,)))
     buffer = ReplayBuffer(1000, spec.obs_dim, spec.action_dim)

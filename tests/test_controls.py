@@ -80,7 +80,7 @@ def test_the_first_stop_reason_stands_but_completion_outranks_a_signal() -> None
     state.complete()
     assert state.stop_reason == "completed"
     state.clear_stop()
-    assert (state.should_stop, state.stop_reason) == (False, None)
+    assert state == TrainerState()
 
 
 def test_schedules() -> None:

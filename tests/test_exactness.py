@@ -13,7 +13,7 @@ import pytest
 from rl_training import resume, train
 from rl_training.envs import capture_env, make_env, restore_env
 from rl_training.runtime.checkpointing import MODEL
-from tests.comparing import Crash, CrashAt, assert_same_run, untimed_metrics
+from tests.comparing import CrashAt, CrashError, assert_same_run, untimed_metrics
 
 Config = Callable[..., dict[str, Any]]
 CONTINUOUS = ["Pendulum-v1", "MountainCarContinuous-v0"]
@@ -24,11 +24,11 @@ def crash_and_resume(config: dict[str, Any], *steps: int) -> Any:
     """Train, crash at each of ``steps``, resume each time, and finish."""
     runs = Path(config["output_dir"])
     before = set(runs.glob("*")) if runs.exists() else set()
-    with pytest.raises(Crash):
+    with pytest.raises(CrashError):
         train(config, callbacks=[CrashAt(steps[0])])
     (run_dir,) = set(runs.glob("*")) - before
     for step in steps[1:]:
-        with pytest.raises(Crash):
+        with pytest.raises(CrashError):
             resume(run_dir, callbacks=[CrashAt(step)])
     return resume(run_dir)
 
@@ -166,9 +166,9 @@ class Opaque(gym.Env[Any, Any]):
 
 def test_an_environment_that_cannot_be_captured_is_declared(small_config: Config) -> None:
     if "tests/Opaque-v0" not in gym.registry:
-        gym.register("tests/Opaque-v0", entry_point=Opaque, max_episode_steps=30)
+        gym.register("tests/Opaque-v0", entry_point=lambda **_: Opaque(), max_episode_steps=30)
     config = small_config(env_id="tests/Opaque-v0")
-    with pytest.raises(Crash):
+    with pytest.raises(CrashError):
         train(config, callbacks=[CrashAt(90)])
     (run_dir,) = Path(config["output_dir"]).glob("*")
     warnings: list[str] = []

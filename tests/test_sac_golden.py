@@ -26,7 +26,7 @@ from tests.reference import sac as reference
 OBS, ACT, ROWS = 5, 3, 32
 SPEC = EnvSpec(OBS, ACT, (-1.0,) * ACT, (1.0,) * ACT)
 RATE = 2.0**-9  # exact in float32, where the learning rate lives
-TOLERANCE = {"rtol": 1e-9, "atol": 1e-10}
+TOLERANCE: Any = {"rtol": 1e-9, "atol": 1e-10}
 
 
 def make_batch(seed: int = 0) -> Batch:
@@ -68,7 +68,7 @@ def reference_state(learner: SACAlgorithm) -> Any:
     return reference.initial_state(
         layers(model.actor),
         layers(model.critic),
-        log_alpha=0.0 if learner.log_alpha is None else float(learner.log_alpha),
+        log_alpha=0.0 if learner.log_alpha is None else learner.log_alpha.item(),
         fixed_alpha=float(learner.fixed_alpha) if learner.log_alpha is None else None,
         target_critics=layers(model.critic, model.target),
     )

@@ -18,7 +18,7 @@ TOTAL = 200
 CONFIG: dict[str, Any] = {
     "algo": "sac",
     "env_id": "Pendulum-v1",
-    "seed": 3,
+    "seed": 1,
     "total_timesteps": TOTAL,
     "device": "cpu",
     "eval_episodes": 1,
@@ -28,13 +28,15 @@ CONFIG: dict[str, Any] = {
         "hidden_sizes": [16, 16],
         "batch_size": 16,
         "learning_starts": 20,
-        "eval_interval": 100,
+        "eval_interval": 50,
         "buffer_capacity": 1000,
         "tensorboard": False,
         "num_threads": 1,
     },
 }
-RUN_NAME = "sac_Pendulum-v1_seed3"
+RUN_NAME = "sac_Pendulum-v1_seed1"
+BEST_STEP = 50
+"""With this seed the first evaluation is the best: its checkpoint outlives newer ones."""
 
 
 def config_for(output_dir: Path, **changes: Any) -> dict[str, Any]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import random
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from rl_training.runtime.checkpointing import step_name
 from tests.faults.conftest import Reference
 from tests.faults.injection import Event
 from tests.faults.runs import (
     RUN_NAME,
+    TOTAL,
     assert_equal_runs,
     assert_no_leftovers,
     folder_names,
@@ -58,41 +61,46 @@ def _points(reference: Reference, rng: random.Random, count: int) -> list[tuple[
     return [(n, "tear" if n in tearable else "kill") for n in chosen]
 
 
-def _last(reference: Reference, name: str, ending: str) -> int:
+def _last(reference: Reference, name: str, part: str) -> int:
+    """The number of the last event of a kind, within a save, on a path with ``part`` in it."""
     return max(
         n
         for n, event in enumerate(reference.events)
-        if event.saving and event.name == name and event.path.endswith(ending)
+        if event.saving and event.name == name and part in event.path
     )
 
 
-def _named_points(reference: Reference) -> dict[str, tuple[int, str]]:
-    """The instants at which a kill is most likely to hurt."""
-    final = "step_000000200"
-    return {
-        "before the folder gets its name": (_last(reference, "rename", final), "kill"),
-        "before the pointer to the last": (_last(reference, "rename", "last"), "kill"),
-        "before the pointer to the best": (_last(reference, "rename", "best"), "kill"),
-        "between a state's halves": (_last(reference, "open", "state.json") + 1, "tear"),
-        "between a segment's halves": (_last(reference, "open", "") - 1, "kill"),
-        "while old checkpoints go": (_last(reference, "remove", "state.json"), "kill"),
-        "before the very first save": (
-            next(n for n, event in enumerate(reference.events) if event.saving),
-            "kill",
-        ),
-        "amid the very first save": (
-            next(n for n, e in enumerate(reference.events) if e.path.endswith("manifest.json")),
-            "kill",
-        ),
-    }
+def _first(reference: Reference, name: str, part: str) -> int:
+    return next(
+        n
+        for n, event in enumerate(reference.events)
+        if event.saving and event.name == name and part in event.path
+    )
 
 
-@pytest.mark.parametrize("instant", range(8))
+DELICATE: dict[str, Callable[[Reference], tuple[int, str]]] = {
+    "before the very first save": lambda r: (_first(r, "mkdir", "checkpoints"), "kill"),
+    "amid the very first save": lambda r: (_first(r, "open", "manifest.json"), "kill"),
+    "before the only pointer to the best": lambda r: (_last(r, "rename", "/best"), "kill"),
+    "between a segment's halves": lambda r: (_last(r, "open", "/replay/.tmp-") + 1, "tear"),
+    "between the state's halves": lambda r: (_last(r, "open", "state.json") + 1, "tear"),
+    "before the last folder gets its name": lambda r: (
+        _last(r, "rename", f"/{step_name(TOTAL)}"),
+        "kill",
+    ),
+    "before the last pointer": lambda r: (_last(r, "rename", "/last"), "kill"),
+    "while the oldest checkpoint goes": lambda r: (_last(r, "remove", "state.json"), "kill"),
+    "before its rows go": lambda r: (_last(r, "remove", ".npy"), "kill"),
+}
+"""The instants at which a kill is most likely to hurt."""
+
+
+@pytest.mark.parametrize("instant", DELICATE)
 def test_a_kill_at_a_delicate_instant_changes_nothing(
-    zygote: Zygote, reference: Reference, tmp_path: Path, instant: int
+    zygote: Zygote, reference: Reference, tmp_path: Path, instant: str
 ) -> None:
-    at, action = list(_named_points(reference).values())[instant]
-    _kill_and_continue(zygote, reference, tmp_path / "run", at, action)
+    at, action = DELICATE[instant](reference)
+    assert _kill_and_continue(zygote, reference, tmp_path / "run", at, action).saving
 
 
 def test_a_kill_at_a_random_time_changes_nothing(

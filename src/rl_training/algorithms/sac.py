@@ -122,11 +122,8 @@ class SACAlgorithm(Algorithm):
         # A fixed α is kept as it is: α = 0 has no logarithm.
         self.register_buffer("fixed_alpha", torch.tensor(0.0 if auto else float(config.alpha)))
         self.log_alpha = nn.Parameter(torch.tensor(config.initial_alpha).log()) if auto else None
-        self.target_entropy = (
-            -float(spec.action_dim)
-            if config.target_entropy == "auto"
-            else float(config.target_entropy)
-        )
+        wanted = config.target_entropy
+        self.target_entropy = -float(spec.action_dim) if wanted == "auto" else float(wanted)
         self.add_optimizer("actor", self.model.actor.flat)
         self.add_optimizer("critic", self.model.critic.flat)
         if self.log_alpha is not None:
@@ -134,10 +131,8 @@ class SACAlgorithm(Algorithm):
 
     def build_model(self, generator: torch.Generator) -> MLPREDQModel:
         """The networks; a family member with another ensemble overrides this."""
-        spec = self.spec
-        return MLPSACModel(
-            spec.obs_dim, spec.action_dim, self.config.hidden_sizes, generator=generator
-        )
+        sizes = self.spec.obs_dim, self.spec.action_dim, self.config.hidden_sizes
+        return MLPSACModel(*sizes, generator=generator)
 
     @property
     def alpha(self) -> Tensor:

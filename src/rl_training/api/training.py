@@ -26,6 +26,7 @@ from rl_training.experiment.manager import (
     lock_run,
     newest_sound_checkpoint,
     read_config_file,
+    read_run_info,
     write_config,
     write_run_info,
 )
@@ -45,6 +46,9 @@ RESUMABLE_KEYS = frozenset(
     | {"tensorboard", "num_threads", "schedule_horizon"}
 )
 """What a resume may change; all else would contradict the checkpoint."""
+
+ENDED_STATES = ("completed", "stopped")
+"""What ``run.json`` calls a run that came to its own end."""
 
 
 def warn(message: str) -> None:
@@ -90,7 +94,7 @@ def resume(
         checkpoint = newest_sound_checkpoint(run_dir, on_warning)
         config = _changed(read_config_file(run_dir), overrides)
         if checkpoint is not None:
-            _check_resumable(checkpoint, config)
+            _check_resumable(checkpoint, config, run_dir)
             _warn_of_differences(checkpoint, config, on_warning)
         spec = check_config(config)
         write_config(run_dir, config)
@@ -141,8 +145,13 @@ def _flat(data: Mapping[str, Any]) -> dict[str, Any]:
     return {**{k: v for k, v in data.items() if k != "algo_kwargs"}, **data["algo_kwargs"]}
 
 
-def _check_resumable(checkpoint: Checkpoint, config: TrainConfig) -> None:
-    """Refuse what would contradict the checkpoint, and what has nothing left to do."""
+def _check_resumable(
+    checkpoint: Checkpoint, config: TrainConfig, run_dir: Path | None = None
+) -> None:
+    """Refuse what would contradict the checkpoint, and what has nothing left to do.
+
+    A run that was killed between its last checkpoint and its end has its end left to do.
+    """
     old, new = _flat(checkpoint_config(checkpoint).to_dict()), _flat(config.to_dict())
     for key in sorted(old.keys() | new.keys()):
         if key not in RESUMABLE_KEYS and old.get(key) != new.get(key):
@@ -150,18 +159,31 @@ def _check_resumable(checkpoint: Checkpoint, config: TrainConfig) -> None:
                 f"{key} = {new.get(key)!r} contradicts the checkpoint, which was trained with "
                 f"{old.get(key)!r}: start a new run to change it."
             )
-    state = checkpoint.state().get("trainer", {})
-    reason = str(state.get("stop_reason") or "")
-    if reason.startswith(EARLY_STOPPING) and old["early_stopping"] == new["early_stopping"]:
-        raise ConfigError(
+    over = _why_over(checkpoint, config)
+    ended = run_dir is None or read_run_info(run_dir).get("state") in ENDED_STATES
+    if over and (ended or not _stop_reason(checkpoint).startswith((COMPLETED, EARLY_STOPPING))):
+        raise ConfigError(over)
+
+
+def _why_over(checkpoint: Checkpoint, config: TrainConfig) -> str | None:
+    """Why there are no steps left to train, and the way out; None where there are."""
+    reason, old = _stop_reason(checkpoint), checkpoint_config(checkpoint)
+    stopping = [c.algo_kwargs.get("early_stopping") for c in (old, config)]
+    if reason.startswith(EARLY_STOPPING) and stopping[0] == stopping[1]:
+        return (
             f"This run stopped early at step {checkpoint.step} ({reason}): to go on, change "
             "early_stopping (early_stopping.patience=N) or switch it off (early_stopping=null)."
         )
     if checkpoint.step >= config.total_timesteps:
-        raise ConfigError(
+        return (
             f"This run is finished at step {checkpoint.step}: to go on, give a larger "
             "total_timesteps=N."
         )
+    return None
+
+
+def _stop_reason(checkpoint: Checkpoint) -> str:
+    return str(checkpoint.state()["trainer"].get("stop_reason") or "")
 
 
 def _warn_of_differences(
@@ -219,7 +241,8 @@ def _run(
     try:
         if checkpoint is not None:
             session.restore(checkpoint)
-            session.state.clear_stop()
+            if _why_over(checkpoint, config) is None:
+                session.state.clear_stop()
             if session.collector.inexact_restore:
                 reason = session.collector.inexact_restore
                 on_warning(f"{config.env_id} begins a new episode here: {reason}.")

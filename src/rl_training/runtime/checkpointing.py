@@ -241,8 +241,11 @@ class CheckpointWriter:
         self._references: dict[Path, set[str]] = {}
         self._best: Path | None = None
 
-    def attach(self, checkpoint: Checkpoint) -> None:
-        """Continue from a checkpoint, of this run or of another that this one branches from."""
+    def attach(self, checkpoint: Checkpoint, *, best_step: int | None = None) -> None:
+        """Continue from a checkpoint, of this run or of another that this one branches from.
+
+        What a kill left undone is done: half-written files go, pointers and retention catch up.
+        """
         if checkpoint.run_dir != self.run_dir:
             return
         for folder in (self._folder, self._replay):
@@ -250,10 +253,17 @@ class CheckpointWriter:
                 _remove(leftover)
         for path in list_steps(self.run_dir):
             if int(path.name.removeprefix("step_")) > checkpoint.step:  # found damaged
-                os.replace(path, self._folder / f"damaged-{path.name}")
+                aside = self._folder / f"damaged-{path.name}"
+                _remove(aside)  # what an earlier fallback put there
+                os.replace(path, aside)
         self._segments = list(checkpoint.manifest["replay"])
         self.last_step = checkpoint.step
-        self._best = read_pointer(self.run_dir, "best")
+        best = self._folder / step_name(best_step) if best_step is not None else None
+        self._best = best if best and best.is_dir() else read_pointer(self.run_dir, "best")
+        for name, target in (("last", checkpoint.path), ("best", self._best)):
+            if target is not None and read_pointer(self.run_dir, name) != target:
+                self._point(name, target)
+        self._retain()
 
     def save(
         self,

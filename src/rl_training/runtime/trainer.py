@@ -215,7 +215,7 @@ class Session:
             raise CheckpointError(
                 f"{checkpoint.path / STATE} does not fit this run: {type(error).__name__}: {error}"
             ) from error
-        self.checkpoints.attach(checkpoint)
+        self.checkpoints.attach(checkpoint, best_step=self.state.best_step)
         self.checkpoint_path = checkpoint.path
 
     def close(self) -> None:

@@ -1,0 +1,231 @@
+"""The documentation is true: keys, defaults, metrics, links, names, and what the README shows."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from pydantic import BaseModel
+
+from rl_training import cli
+from rl_training.algorithms.registry import REGISTRY
+from rl_training.api import train
+from rl_training.api.training import RESUMABLE_KEYS
+from rl_training.envs.factory import EnvConfig
+from rl_training.experiment.config import TrainConfig, apply_override, make_config, read_config
+from rl_training.runtime.callbacks import EarlyStoppingConfig
+from rl_training.runtime.controls import ControlsConfig
+from rl_training.runtime.logging import read_metrics
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "rl_training"
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+MODELS: list[type[BaseModel]] = [
+    *(TrainConfig, ControlsConfig, EarlyStoppingConfig, EnvConfig),
+    *(entry.config_class() for entry in REGISTRY.values()),
+]
+METRIC = re.compile(r"(?:loss|q|policy|rollout|time)/\w+|eval_(?:return|length)_\w+")
+FENCE = re.compile(r"(?P<before>[^\n]*)\n+```(?P<language>\w*)\n(?P<code>.*?)^```$", re.M | re.S)
+NOT_RUN = "<!-- not run"
+
+page_ids = [str(page.relative_to(ROOT)) for page in PAGES]
+
+
+def read(path: str) -> str:
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+def shown(value: Any) -> str:
+    """A value as the tables write it: YAML on one line, in code marks."""
+    plain = list(value) if isinstance(value, tuple) else value
+    text = yaml.safe_dump(plain, default_flow_style=True, allow_unicode=True)
+    return f"`{text.removesuffix('...' + chr(10)).strip()}`"
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of every table row."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+
+
+def blocks(language: str) -> list[tuple[bool, str]]:
+    """The README's fenced blocks of a language, each with whether it is to be run."""
+    return [
+        (NOT_RUN not in match["before"], match["code"])
+        for match in FENCE.finditer(read("README.md"))
+        if match["language"] == language
+    ]
+
+
+# --- Keys and metrics ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+def test_every_key_stands_with_its_default_in_configuration(model: type[BaseModel]) -> None:
+    table = {(row[0], row[1]) for row in rows(read("docs/configuration.md"))}
+    for name, field in model.model_fields.items():
+        default = field.get_default(call_default_factory=True)
+        cell = "required" if field.is_required() else shown(default)
+        assert (f"`{name}`", cell) in table, f"{name} with default {cell} is missing"
+
+
+def test_configuration_has_no_key_that_does_not_exist() -> None:
+    known = {f"`{name}`" for model in MODELS for name in model.model_fields}
+    keys = {row[0] for row in rows(read("docs/configuration.md")) if row[0].startswith("`")}
+    assert keys <= known
+
+
+def test_every_key_that_a_resume_may_change_is_named() -> None:
+    section = read("docs/resume.md").partition("## What a resume may change")[2].split("\n\n")[1]
+    assert set(re.findall(r"`(\w+)`", section)) == RESUMABLE_KEYS
+
+
+def string_constants(file: Path) -> set[str]:
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    nodes = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    return {value for value in nodes if isinstance(value, str)}
+
+
+def test_every_metric_is_documented(small_config: Callable[..., dict[str, Any]]) -> None:
+    named = {row[0].strip("`") for row in rows(read("docs/metrics.md"))}
+    constants = set().union(*(string_constants(file) for file in SOURCE.rglob("*.py")))
+    assert {text for text in constants if METRIC.fullmatch(text)} <= named
+    result = train(
+        small_config(
+            total_timesteps=220,
+            log_interval=70,
+            eval_episodes=1,
+            algo_kwargs={"eval_interval": 100, "learning_rate_schedule": "linear"},
+        )
+    )
+    written = set().union(*(row.keys() for row in read_metrics(result.run_dir)))
+    assert {"loss/critic", "eval_return_mean", "rollout/return_mean"} <= written
+    assert written | result.metrics.keys() <= named
+
+
+@pytest.mark.parametrize("algo", REGISTRY)
+def test_algorithm_page_states_the_settings_of_its_configs(algo: str) -> None:
+    page = read(f"docs/algorithms/{algo}.md")
+    assert "## Scope, limits, why it is here" in page
+    heads, _, *table = rows(page.partition("## Settings")[2].partition("\n## ")[0])
+    assert heads[:2] == ["setting", "default"]
+    configs = [TrainConfig.load(name.strip("`")).resolved() for name in heads[2:]]
+    values = [config.to_dict() | config.algo_kwargs for config in configs]
+    fields: dict[str, Any] = {}
+    for model in (TrainConfig, ControlsConfig, REGISTRY[algo].config_class()):
+        fields |= model.model_fields
+    for name, default, *cells in table:
+        key = name.strip("`")
+        required = fields[key].is_required()
+        assert default == ("required" if required else shown(fields[key].default)), key
+        assert cells == [shown(value[key]) for value in values], key
+
+
+# --- Links and names ----------------------------------------------------------
+
+
+def anchors(page: Path) -> set[str]:
+    heads = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.M)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_ids)
+def test_internal_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        file = page.parent / path if path else page
+        assert file.exists(), f"{target} is dead"
+        assert not anchor or anchor in anchors(file), f"{target} has no such heading"
+
+
+def defined_names(file: Path) -> set[str]:
+    """Top-level functions and classes, and ``Class.method``."""
+    names: set[str] = set()
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            methods = (item.name for item in node.body if isinstance(item, ast.FunctionDef))
+            names.update(f"{node.name}.{method}" for method in methods)
+    return names
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_ids)
+def test_functions_that_are_named_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for path, name in re.findall(r"`([\w/]+\.py):([\w.]+)`", text):
+        assert name in defined_names(SOURCE / path), f"{path}:{name} does not exist"
+
+
+# --- What the README shows ----------------------------------------------------
+
+
+def test_readme_python_blocks_run(tmp_path: Path) -> None:
+    chosen = [code for run, code in blocks("python") if run]
+    assert chosen, "at least one block must run"
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(chosen)],
+        cwd=tmp_path,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_readme_python_blocks_that_are_not_run_are_python() -> None:
+    for run, code in blocks("python"):
+        if not run:
+            compile(code, "README.md", "exec")
+
+
+def commands() -> list[str]:
+    lines = [line for _, code in blocks("bash") for line in code.splitlines()]
+    return [line for line in lines if line.startswith("rl-training ")]
+
+
+def test_readme_shows_every_command() -> None:
+    group: Any = typer.main.get_command(cli.app)
+    assert {shlex.split(line)[1] for line in commands()} == set(group.commands)
+
+
+@pytest.mark.parametrize("line", commands())
+def test_readme_commands_are_accepted(line: str) -> None:
+    """Each is parsed as the command line would; configs and overrides are checked too."""
+    group: Any = typer.main.get_command(cli.app)
+    name, *arguments = shlex.split(line)[1:]
+    command = group.commands[name]
+    while arguments and arguments[0] in getattr(command, "commands", {}):
+        command = command.commands[arguments.pop(0)]
+    values = command.make_context(name, arguments).params
+    data = read_config(values.get("config") or values.get("name") or "sac/pendulum")
+    for override in values.get("overrides") or ():
+        apply_override(data, override)
+    make_config(data)
+
+
+def test_readme_make_targets_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", read("Makefile"), re.M))
+    for page in ("README.md", "CONTRIBUTING.md"):
+        assert set(re.findall(r"(?:^|`)make ([a-z-]+)", read(page), re.M)) <= targets
+
+
+@pytest.mark.parametrize("text", [code for _, code in blocks("yaml")])
+def test_readme_configs_are_valid(text: str) -> None:
+    make_config(yaml.safe_load(text))

@@ -1,0 +1,95 @@
+"""The house's rules: what may import what, what the package declares, what a wheel holds."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import rl_training
+from rl_training import api
+
+ROOT = Path(__file__).parents[1]
+CORE = {
+    *("torch", "gymnasium", "numpy", "pydantic", "pyyaml", "safetensors", "typer", "rich"),
+    "tensorboard",
+}
+
+
+def imported_modules(file: Path) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names.add(str(node.module).split(".")[0])
+    return names
+
+
+def test_the_reference_knows_nothing_of_the_package() -> None:
+    files = list((ROOT / "tests" / "reference").glob("*.py"))
+    assert len(files) >= 3
+    for file in files:
+        assert imported_modules(file) <= {"numpy"} | set(sys.stdlib_module_names), file
+
+
+def test_no_module_uses_anothers_private_names() -> None:
+    for file in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("rl_training"):
+                assert not [a.name for a in node.names if re.match(r"_[a-z]", a.name)], file
+
+
+def test_files_stay_small_enough_to_read() -> None:
+    for file in (ROOT / "src").rglob("*.py"):
+        assert len(file.read_text().splitlines()) <= 450, file
+
+
+def test_loading_runs_no_code() -> None:
+    forbidden = re.compile(
+        r"\b(pickle|cloudpickle|dill|joblib)\b|allow_pickle=True|weights_only=False|yaml\.load\("
+    )
+    for file in (ROOT / "src").rglob("*.py"):
+        code = "\n".join(
+            line for line in file.read_text().splitlines() if not line.lstrip().startswith("#")
+        )
+        found = [m.group() for m in forbidden.finditer(code) if "No pickle" not in code[: m.end()]]
+        assert not found or file.name in ("plain.py",), (file, found)
+
+
+def test_metadata_is_coherent() -> None:
+    package = metadata.metadata("rl-training")
+    assert package["Version"] == rl_training.__version__
+    assert package["Requires-Python"] == ">=3.10"
+    extras = set(package.get_all("Provides-Extra") or ())
+    assert {"mujoco", "offline", "dev"} <= extras
+    required = {
+        re.split(r"[ ;<>=\[!]", line)[0].lower()
+        for line in metadata.requires("rl-training") or []
+        if "extra ==" not in line
+    }
+    assert required == CORE
+    (script,) = (
+        point
+        for point in metadata.entry_points(group="console_scripts")
+        if point.name == "rl-training"
+    )
+    assert script.value == "rl_training.cli:main"
+
+
+def test_pins_cover_the_dependencies() -> None:
+    pins = (ROOT / "constraints.txt").read_text().lower()
+    for name in CORE:
+        assert re.search(rf"^{name}==", pins, re.MULTILINE), name
+
+
+@pytest.mark.parametrize("module", [rl_training, api], ids=lambda module: module.__name__)
+def test_every_export_exists(module: object) -> None:
+    for name in module.__all__:  # type: ignore[attr-defined]
+        assert getattr(module, name) is not None
+    with pytest.raises(AttributeError, match="no attribute"):
+        _ = module.no_such_name  # type: ignore[attr-defined]

@@ -1,0 +1,143 @@
+"""The managed classes, the example, and learning where the answer is known."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from rl_training import SAC, ConfigError, RLTrainingError, TrainConfig, train_sac
+
+SMALL: dict[str, Any] = {
+    "hidden_sizes": [16, 16],
+    "batch_size": 16,
+    "learning_starts": 30,
+    "eval_episodes": 1,
+    "tensorboard": False,
+    "num_threads": 1,
+}
+
+
+def test_learn_evaluate_predict_save_load_learn_on(tmp_path: Path) -> None:
+    agent = SAC("Pendulum-v1", seed=0, output_dir=str(tmp_path / "runs"), **SMALL)
+    with pytest.raises(RLTrainingError, match="call learn"):
+        agent.predict(np.zeros(3))
+    assert agent.learn(80) is agent
+    assert agent.result is not None
+    assert agent.result.metrics["step"] == 80
+    assert agent.evaluate(2)["eval_episodes"] == 2
+    action = agent.predict(np.array([1.0, 0.0, 0.0]))
+    assert action.shape == (1,)
+    copy = agent.save(tmp_path / "copy")
+    with pytest.raises(RLTrainingError, match="exists already"):
+        agent.save(tmp_path / "copy")
+    agent.learn(40)
+    loaded = SAC.load(copy)
+    np.testing.assert_array_equal(loaded.predict(np.array([1.0, 0.0, 0.0])), action)
+    assert agent.result.metrics["step"] == 120
+
+
+def test_a_saved_copy_continues_as_the_original_would(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    agent = SAC("Pendulum-v1", **SMALL).learn(80)
+    copy = agent.save(tmp_path / "copy")
+    loaded = SAC.load(copy).learn(40)
+    agent.learn(40)
+    assert loaded.run_dir != agent.run_dir
+    obs = np.random.default_rng(0).normal(size=(9, 3))
+    np.testing.assert_array_equal(loaded.predict(obs), agent.predict(obs))
+
+
+def test_mistakes_show_at_construction() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'batch_size'"):
+        SAC("Pendulum-v1", batchsize=3)  # type: ignore[call-arg]
+    with pytest.raises(ConfigError, match="gamma = 3"):
+        SAC("Pendulum-v1", gamma=3)
+
+
+def test_train_functions_refuse_another_algorithms_config() -> None:
+    config = TrainConfig.load("sac/pendulum")
+    object.__setattr__(config, "algo", "td3")
+    with pytest.raises(ConfigError, match="'td3'"):
+        train_sac(config)
+
+
+def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    file = Path(__file__).parents[1] / "examples" / "sac_pendulum_reference.py"
+    spec = importlib.util.spec_from_file_location("example", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    returns = module.train(400, learning_starts=350)
+    assert len(returns) == 2
+    assert "return" in capsys.readouterr().out
+
+
+class Match(gym.Env[Any, Any]):
+    """One step; the reward is highest where the action equals the observation: a known answer."""
+
+    observation_space = gym.spaces.Box(-0.8, 0.8, (1,), np.float32)
+    action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.goal = self.np_random.uniform(-0.8, 0.8, 1).astype(np.float32)
+        return self.goal, {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return self.goal, -float(abs(action[0] - self.goal[0])), True, False, {}
+
+
+class Wait(gym.Env[Any, Any]):
+    """A reward of 1 a step that only a time limit ends: Q must be 1/(1-γ), not the rest's sum."""
+
+    observation_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return np.zeros(1, np.float32), 1.0, False, False, {}
+
+
+def known(name: str, maker: type[gym.Env[Any, Any]], limit: int | None) -> str:
+    env_id = f"tests/{name}-v0"
+    if env_id not in gym.registry:
+        gym.register(env_id, entry_point=lambda **_: maker(), max_episode_steps=limit)
+    return env_id
+
+
+def test_learns_the_known_answer(tmp_path: Path) -> None:
+    options = SMALL | {"hidden_sizes": [32, 32], "batch_size": 64, "learning_rate": 3e-3}
+    env_id = known("Match", Match, None)
+    agent = SAC(env_id, output_dir=str(tmp_path), learning_starts=100, **_without(options))
+    agent.learn(1200)
+    obs = np.linspace(-0.7, 0.7, 15)[:, None]
+    assert np.abs(agent.predict(obs) - obs).mean() < 0.12
+
+
+def _without(options: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in options.items() if key != "learning_starts"}
+
+
+def test_time_limits_bootstrap_in_the_whole_path(tmp_path: Path) -> None:
+    """Episodes of 5 steps: without the bootstrap, values could not exceed 5."""
+    import torch
+
+    options = _without(SMALL) | {"learning_rate": 1e-2, "batch_size": 32, "gamma": 0.9}
+    env_id = known("Wait", Wait, 5)
+    agent = SAC(
+        env_id, output_dir=str(tmp_path), alpha=0.0, tau=0.05, learning_starts=50, **options
+    )
+    agent.learn(900)
+    q = agent.policy.algorithm.model.q_values(torch.zeros(1, 1), torch.zeros(1, 1))  # type: ignore[operator,union-attr]
+    assert q.mean().item() == pytest.approx(10.0, rel=0.1)
