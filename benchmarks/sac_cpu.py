@@ -87,18 +87,24 @@ def measure_ours(steps: int, warmup: int) -> Result:
         overrides = ["learning_starts=100", "log_interval=200", "checkpoint_interval=1000"]
         command = [sys.executable, "-m", "rl_training", "train", "--config", "sac/halfcheetah"]
         command += [f"total_timesteps={steps}", "--json", f"output_dir={folder}", *overrides]
-        result = run_json(command)
-        lines = (Path(result["run_dir"]) / "metrics.jsonl").read_text().splitlines()
-    return {"steps_per_second": logged_speed(lines, warmup), "threads": result.get("threads")}
+        run_dir = Path(run_json(command)["run_dir"])
+        speed = logged_speed((run_dir / "metrics.jsonl").read_text().splitlines(), warmup)
+        threads = json.loads((run_dir / "run.json").read_text()).get("num_threads")
+    return {"steps_per_second": speed, "threads": threads}
 
 
 def logged_speed(lines: list[str], warmup: int) -> float:
-    """Steps per second between the first timed line after the warm-up and the last one."""
-    records = [json.loads(line) for line in lines]
-    timed = [r for r in records if "time/seconds" in r and r["step"] >= warmup]
-    first, last = timed[0], timed[-1]
-    speed: float = (last["step"] - first["step"]) / (last["time/seconds"] - first["time/seconds"])
-    return speed
+    """Steps per second between the first timed line after the warm-up and the last step's.
+
+    Of several lines at one step the first counts: the closing evaluation, which the peers do not
+    run, writes a later one.
+    """
+    times: dict[int, float] = {}
+    for record in map(json.loads, lines):
+        if "time/seconds" in record and record["step"] >= warmup:
+            times.setdefault(record["step"], record["time/seconds"])
+    first, last = min(times), max(times)
+    return (last - first) / (times[last] - times[first])
 
 
 def measure(name: str, python: str, steps: int, warmup: int) -> Result:
@@ -194,13 +200,15 @@ def show(report: Result, console: Console) -> None:
 def parse() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=5, help="at least 1")
     parser.add_argument("--steps", type=int, default=2600, help="environment steps of each run")
     parser.add_argument("--warmup", type=int, default=600, help="steps before the clock starts")
     parser.add_argument("--out", type=Path, metavar="FILE.json", help="where to write the result")
     parser.add_argument("--only", default=",".join(NAMES), help="some of %(default)s")
     args = parser.parse_args()
     args.only = args.only.split(",")
+    if args.rounds < 1 or not 100 < args.warmup < args.steps:
+        parser.error("--rounds must be at least 1, and 100 < --warmup < --steps")
     if unknown := set(args.only) - set(NAMES):
         parser.error(f"--only does not know {', '.join(sorted(unknown))}; it takes {NAMES}")
     return args
@@ -219,10 +227,10 @@ def main() -> None:
             results[name] = measure(name, python, args.steps, args.warmup)
             console.print(f"round {number + 1}  {LABELS[name]:22} {results[name]['speed']:8.1f} /s")
         rounds.append({name: results[name] for name in args.only})
-    report = {**describe(rounds), "summary": summarise(rounds), "rounds": rounds}
+        report = {**describe(rounds), "summary": summarise(rounds), "rounds": rounds}
+        if args.out:  # after every round: a run that is stopped keeps the rounds it finished
+            args.out.write_text(json.dumps(report, indent=2) + "\n")
     show(report, console)
-    if args.out:
-        args.out.write_text(json.dumps(report, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -72,8 +72,8 @@ MUTANTS = [
     Mutant(
         "a fixed alpha of 0 through a logarithm",
         SAC,
-        "float(config.alpha)))",
-        "float(config.alpha)).log().exp() + 1e-3)",
+        "torch.tensor(config.initial_alpha).log()) if auto else None",
+        "torch.tensor(config.initial_alpha if auto else float(config.alpha)).log())",
     ),
     Mutant(
         "no tanh correction",
@@ -118,7 +118,7 @@ MUTANTS = [
         "runtime/loops.py",
         "random=before < config.learning_starts",
         "random=True",
-        "tests/test_managed.py -k known_answer",
+        "tests/test_conformance.py -k explores",
     ),
     Mutant(
         "exploration shares its generator with evaluation",

@@ -62,7 +62,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "metrics",
     }
     assert result["stop_reason"] == "completed"
-    return folder / result["run_dir"]
+    return folder / str(result["run_dir"])
 
 
 def test_train_tells_the_result_and_what_to_do_next(tmp_path: Path) -> None:

@@ -22,7 +22,8 @@ from rl_training.experiment.config import (
 )
 from rl_training.runtime.controls import ControlsConfig
 
-BASE = {"algo": "sac", "env_id": "Pendulum-v1", "total_timesteps": 100}
+STOPPING = {"early_stopping": {"patience": 1}}
+BASE: dict[str, Any] = {"algo": "sac", "env_id": "Pendulum-v1", "total_timesteps": 100}
 
 
 @pytest.mark.parametrize("name", config_names())
@@ -76,7 +77,10 @@ def test_kwargs_are_split_by_name() -> None:
         ({"algo_kwargs": {"gamma": 2}}, "gamma = 2: should be less than or equal to 1"),
         ({"algo_kwargs": {"alpha": "fixed"}}, "alpha = 'fixed'"),
         ({"algo_kwargs": {"early_stopping": {"patiense": 3}}}, "did you mean 'patience'"),
-        ({"algo_kwargs": {"eval_interval": 0, "early_stopping": {}}}, "set eval_interval above 0"),
+        ({"algo_kwargs": {"early_stopping": {}}}, "set patience or target_value"),
+        ({"algo_kwargs": STOPPING | {"eval_interval": 0}}, "set eval_interval above 0"),
+        ({"eval_episodes": 0, "algo_kwargs": STOPPING}, "set eval_episodes above 0"),
+        ({"algo_kwargs": {"early_stopping": {"patience": 1, "metric": "x"}}}, "metric = 'x'"),
         ({"env_kwargs": {"vectorization": "threads"}}, "vectorization = 'threads'"),
     ],
 )

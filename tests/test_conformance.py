@@ -141,6 +141,22 @@ def test_train_evaluate_predict_resume(entry: AlgorithmEntry, small_config: Conf
     assert further.metrics["step"] == 160
 
 
+def test_explores_at_random_and_then_with_the_policy(
+    entry: AlgorithmEntry, small_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[bool] = []
+    learner = entry.learner_class()
+    act = learner.act
+
+    def counted(self: Algorithm, obs: Any, *, deterministic: bool, noise: Any = None) -> Any:
+        calls.append(deterministic)
+        return act(self, obs, deterministic=deterministic, noise=noise)
+
+    monkeypatch.setattr(learner, "act", counted)
+    train(small_config(algo=entry.name))  # 120 steps, the first 30 of them at random
+    assert calls == [False] * 90
+
+
 def test_intervals_are_honoured(entry: AlgorithmEntry, small_config: Config) -> None:
     config = small_config(algo=entry.name, eval_episodes=1, total_timesteps=100)
     config["algo_kwargs"] |= {"eval_interval": 30, "keep_checkpoints": 9}

@@ -45,7 +45,6 @@ def stop_step(config: EarlyStoppingConfig, values: list[float]) -> int | None:
         (EarlyStoppingConfig(target_value=3), [1, 3, 9], 2),
         (EarlyStoppingConfig(target_value=3, mode="min"), [5, 4, 3], 3),
         (EarlyStoppingConfig(target_value=3, min_steps=300), [9, 9, 9], 3),
-        (EarlyStoppingConfig(), [1, 1, 1, 1], None),
     ],
 )
 def test_early_stopping(

@@ -89,7 +89,7 @@ def assert_same_network(ours: Any, theirs: Any) -> None:
 def test_updates_equal_the_reference(alpha: Any) -> None:
     learner = make_learner(alpha=alpha)
     state = reference_state(learner)
-    hyper = {
+    hyper: Any = {
         "gamma": 0.99,
         "tau": 0.1,
         "actor_lr": RATE,
@@ -101,7 +101,7 @@ def test_updates_equal_the_reference(alpha: Any) -> None:
     for step in range(5):
         batch, noise = make_batch(step), make_noise(learner, 100 + step)
         ours = learner.update(batch, noise)
-        arrays = {key: value.numpy() for key, value in noise.items()}
+        arrays: Any = {key: value.numpy() for key, value in noise.items()}
         state, theirs = reference.full_update(state, reference_batch(batch), arrays, hyper)
         pairs = {
             "loss/critic": "critic_loss",
@@ -122,7 +122,7 @@ def test_updates_equal_the_reference(alpha: Any) -> None:
         assert_same_network(layers(model.critic)[i], state["critics"][i])
         assert_same_network(layers(model.critic, model.target)[i], state["target_critics"][i])
     if learner.log_alpha is not None:
-        np.testing.assert_allclose(float(learner.log_alpha), state["log_alpha"], **TOLERANCE)
+        np.testing.assert_allclose(learner.log_alpha.item(), state["log_alpha"], **TOLERANCE)
 
 
 def test_terms_equal_the_reference() -> None:
@@ -137,9 +137,9 @@ def test_terms_equal_the_reference() -> None:
     np.testing.assert_allclose(float(loss), reference.critic_loss(q, target)[0], **TOLERANCE)
     log_alpha = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
     temperature = temperature_loss(log_alpha, tensors[3], target_entropy=-2.0)
-    value, slope = reference.temperature_loss(np.asarray(0.7), log_prob, -2.0)
+    value, slope = reference.temperature_loss(0.7, log_prob, -2.0)
     (gradient,) = torch.autograd.grad(temperature, log_alpha)
-    np.testing.assert_allclose([float(temperature), float(gradient)], [value, slope], **TOLERANCE)
+    np.testing.assert_allclose([temperature.item(), gradient.item()], [value, slope], **TOLERANCE)
 
 
 def test_actor_loss_and_gradient_equal_the_reference() -> None:

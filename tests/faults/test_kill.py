@@ -106,18 +106,19 @@ def test_a_kill_at_a_delicate_instant_changes_nothing(
 def test_a_kill_at_a_random_time_changes_nothing(
     zygote: Zygote, reference: Reference, tmp_path: Path
 ) -> None:
-    rng = random.Random(0)
-    _kill_by_the_clock(zygote, reference, tmp_path, rng.uniform(0.1, 0.6))
+    _kill_by_the_clock(zygote, reference, tmp_path, random.Random().uniform(0.05, 0.3))
 
 
-def _kill_by_the_clock(zygote: Zygote, reference: Reference, folder: Path, seconds: float) -> bool:
-    """Kill whatever the process does after ``seconds``; whether it was writing a checkpoint."""
+def _kill_by_the_clock(zygote: Zygote, reference: Reference, folder: Path, seconds: float) -> int:
+    """Kill whatever the process does after ``seconds``; returns its status."""
     config = write_config(folder)
     killed = zygote.start("train", "-c", config, watch=folder).wait(kill_after=seconds)
-    assert killed.status == -signal.SIGKILL, killed.err
-    assert _continue(zygote, folder).status == 0
+    if killed.status != 0:  # a fast machine may be through already
+        assert killed.status == -signal.SIGKILL, killed.err
+        continued = _continue(zygote, folder)
+        assert continued.status == 0, f"{seconds} s, {killed.events[-1:]}: {continued.err}"
     assert_equal_runs(folder / RUN_NAME, reference.run_dir)
-    return bool(killed.events) and killed.events[-1].saving
+    return killed.status
 
 
 @pytest.mark.slow
@@ -139,11 +140,14 @@ def test_kills_everywhere_change_nothing(
 def test_kills_by_the_clock_change_nothing(
     zygote: Zygote, reference: Reference, tmp_path: Path
 ) -> None:
-    rng = random.Random(2)
+    """The process itself knows nothing of these kills; they come at any instruction."""
+    rng = random.Random()
+    statuses = []
     for number in range(30):
         folder = tmp_path / str(number)
         folder.mkdir()
-        _kill_by_the_clock(zygote, reference, folder, rng.uniform(0.02, 0.7))
+        statuses.append(_kill_by_the_clock(zygote, reference, folder, rng.uniform(0.02, 0.4)))
+    assert statuses.count(-signal.SIGKILL) >= 15
 
 
 @pytest.mark.slow

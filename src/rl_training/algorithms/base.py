@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.optim.adam import adam
-from typing_extensions import Self
 
 from rl_training.algorithms.config import AlgorithmConfig
 from rl_training.errors import ConfigError
 from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseSpec
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class FlatAdam(nn.Module):

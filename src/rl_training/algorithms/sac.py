@@ -18,7 +18,7 @@ from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseField, NoiseS
 
 
 class SACConfig(OffPolicyConfig):
-    """SAC's hyper-parameters; the defaults are the paper's."""
+    """SAC's hyper-parameters (docs/algorithms/sac.md)."""
 
     alpha: Annotated[float, Field(ge=0)] | Literal["auto"] = Field(
         "auto", description="Temperature α: a fixed number, or `auto` to learn it."

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypedDict
-
-from typing_extensions import Self, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict
 
 from rl_training.api.progress import ProgressCallback
 from rl_training.api.training import (
@@ -18,13 +17,18 @@ from rl_training.api.training import (
 )
 from rl_training.errors import ConfigError, RLTrainingError
 from rl_training.experiment.build import checkpoint_config, load_policy
-from rl_training.experiment.config import TrainConfig, make_config
+from rl_training.experiment.config import TrainConfig, apply_override, make_config
 from rl_training.experiment.manager import locate
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpointing import Checkpoint, copy_checkpoint, open_checkpoint
 from rl_training.runtime.evaluation import Policy
 from rl_training.runtime.workflows import TrainResult
 from rl_training.types import FloatArray
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+RUN_KEYS = set(TrainConfig.model_fields) - {"algo", "env_id", "total_timesteps", "algo_kwargs"}
 
 
 class RunOptions(TypedDict, total=False):
@@ -78,7 +82,7 @@ class ManagedAlgorithm:
     algo: ClassVar[str]
 
     def __init__(self, env_id: str, **options: Any) -> None:
-        top = {key: options.pop(key) for key in tuple(options) if key in TrainConfig.model_fields}
+        top = {key: options.pop(key) for key in tuple(options) if key in RUN_KEYS}
         # The budget is `learn`'s; 1 stands in so that everything else is checked here and now.
         self._data = {"algo": self.algo, "env_id": env_id, **top, "algo_kwargs": options}
         make_config(self._data | {"total_timesteps": 1})
@@ -91,24 +95,29 @@ class ManagedAlgorithm:
         self,
         total_timesteps: int,
         *,
+        overrides: Sequence[str] = (),
         callbacks: Sequence[Callback] = (),
         progress: bool | None = None,
     ) -> Self:
         """Train for ``total_timesteps`` more steps, in a new run or on with the present one.
 
-        ``progress`` shows a live display; by default where standard error is a terminal.
+        ``overrides`` are ``key=value`` texts as on the command line; a continued run takes those
+        that do not contradict its checkpoint. ``progress`` shows a live display; by default where
+        standard error is a terminal.
         """
         show = sys.stderr.isatty() if progress is None else progress
         display = [ProgressCallback()] if show else []
         try:
             if self._checkpoint is None:
-                config = make_config(self._data | {"total_timesteps": total_timesteps})
-                self.result = train(config, callbacks=[*display, *callbacks])
+                data = copy.deepcopy(self._data) | {"total_timesteps": total_timesteps}
+                for override in overrides:
+                    apply_override(data, override)
+                self.result = train(data, callbacks=[*display, *callbacks])
             else:
                 goal = open_checkpoint(self._checkpoint).step + total_timesteps
                 self.result = resume(
                     self._checkpoint,
-                    [f"total_timesteps={goal}"],
+                    [f"total_timesteps={goal}", *overrides],
                     callbacks=[*display, *callbacks],
                 )
         finally:

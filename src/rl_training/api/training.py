@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from rl_training.errors import ConfigError, RLTrainingError
+from rl_training.errors import ConfigError, RLTrainingError, TrainingError
 from rl_training.experiment.build import (
     build_session,
     check_config,
@@ -20,6 +21,7 @@ from rl_training.experiment.build import (
 )
 from rl_training.experiment.config import TrainConfig, apply_override, make_config, split
 from rl_training.experiment.manager import (
+    RUN_FILE,
     create_run,
     is_run,
     locate,
@@ -92,13 +94,17 @@ def resume(
         )
     with lock_run(run_dir):
         checkpoint = newest_sound_checkpoint(run_dir, on_warning)
-        config = _changed(read_config_file(run_dir), overrides)
+        base = read_config_file(run_dir)
+        config = _changed(base, overrides)
+        if config.output_dir != base.output_dir:
+            raise ConfigError("A run is continued where it is: move its folder to change that.")
         if checkpoint is not None:
             _check_resumable(checkpoint, config, run_dir)
             _warn_of_differences(checkpoint, config, on_warning)
         spec = check_config(config)
-        write_config(run_dir, config)
-        cut_metrics(run_dir, checkpoint.step if checkpoint else -1)
+        with _writing(run_dir):
+            write_config(run_dir, config)
+            cut_metrics(run_dir, checkpoint.step if checkpoint else -1)
         return _run(config, spec, run_dir, checkpoint, callbacks, on_warning)
 
 
@@ -127,9 +133,10 @@ def _branch(
     spec = check_config(config)
     run_dir = create_run(config)
     with lock_run(run_dir):
-        if origin is not None:
-            cut_metrics(origin, checkpoint.step, run_dir)
-        write_run_info(run_dir, {"branched_from_step": checkpoint.step})
+        with _writing(run_dir):
+            if origin is not None:
+                cut_metrics(origin, checkpoint.step, run_dir)
+            write_run_info(run_dir, {"branched_from_step": checkpoint.step})
         return _run(config, spec, run_dir, checkpoint, callbacks, on_warning)
 
 
@@ -201,11 +208,25 @@ def _warn_of_differences(
         )
     device = choose_device(config.device).type
     if device != manifest.get("device"):
-        on_warning(f"the checkpoint is from {manifest.get('device')}, this run uses {device}.")
+        on_warning(
+            f"the checkpoint is from {manifest.get('device')}, this run uses {device}: it goes on, "
+            "but not bit for bit."
+        )
     for name, version in versions().items():
         saved = manifest.get("versions", {}).get(name)
         if saved != version:
             on_warning(f"the checkpoint was written with {name} {saved}, this is {version}.")
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Make one line of a failed write."""
+    try:
+        yield
+    except OSError as error:
+        raise TrainingError(
+            f"{path} could not be written ({error}): make room, then resume"
+        ) from error
 
 
 class _RunInfo(Callback):
@@ -224,7 +245,8 @@ class _RunInfo(Callback):
         state = session.state
         facts = {"step": state.step, "updates": state.updates, "best_return": state.best_return}
         last = state.evaluation.get("eval_return_mean")
-        write_run_info(self._run_dir, facts | {"last_return": last} | extra)
+        with _writing(self._run_dir / RUN_FILE):
+            write_run_info(self._run_dir, facts | {"last_return": last} | extra)
 
 
 def _run(
@@ -237,12 +259,20 @@ def _run(
 ) -> TrainResult:
     info = _RunInfo(run_dir)
     start = checkpoint.step if checkpoint else 0
-    session = build_session(config, spec, run_dir, callbacks=[info, *callbacks], start_step=start)
+    try:
+        session = build_session(
+            config, spec, run_dir, callbacks=[info, *callbacks], start_step=start
+        )
+    except Exception as error:
+        _note_failure(run_dir, error)
+        raise
     try:
         if checkpoint is not None:
             session.restore(checkpoint)
             if _why_over(checkpoint, config) is None:
                 session.state.clear_stop()
+            if checkpoint.run_dir != run_dir:  # the best so far is not in this folder
+                session.state.best_return = session.state.best_step = None
             if session.collector.inexact_restore:
                 reason = session.collector.inexact_restore
                 on_warning(f"{config.env_id} begins a new episode here: {reason}.")

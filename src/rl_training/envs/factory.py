@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import signal
 from collections.abc import Callable, Mapping
@@ -36,13 +37,19 @@ class EnvConfig(BaseModel):
 
 
 def find_spec(env_id: str) -> gym.envs.registration.EnvSpec:
-    """The registered environment, or an error with the nearest names."""
+    """The registered environment, or an error with the nearest names.
+
+    ``module:Name-v0`` imports the module first, which registers its environments.
+    """
+    module, _, name = env_id.rpartition(":")
     try:
-        return gym.spec(env_id)
+        if module:
+            importlib.import_module(module)
+        return gym.spec(name)
     except gym.error.NameNotFound:
         names = {spec.name for spec in gym.registry.values()} | set(gym.registry)
         raise ConfigError(f"Unknown environment {env_id!r}{nearest(env_id, names)}") from None
-    except (gym.error.Error, ModuleNotFoundError) as error:
+    except (gym.error.Error, ImportError, ValueError) as error:
         raise ConfigError(f"env_id {env_id!r} cannot be used: {_one_line(error)}") from None
 
 
@@ -75,7 +82,8 @@ def read_env_spec(env: gym.Env[Any, Any], env_id: str) -> EnvSpec:
     if not isinstance(obs_space, gym.spaces.Box):
         raise ConfigError(
             f"{env_id} has the observation space {_name(obs_space)}, but a flat Box is needed: "
-            "wrap it with gymnasium.wrappers.FlattenObservation and register the result."
+            "wrap it with gymnasium.wrappers.FlattenObservation, register the result in a module "
+            "and name it as env_id=module:Name-v0."
         )
     if len(obs_space.shape) != 1:
         raise ConfigError(

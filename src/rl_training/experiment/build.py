@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Sequence
+from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +163,7 @@ def versions() -> dict[str, str]:
         "torch": torch.__version__,
         "numpy": np.__version__,
         "gymnasium": gymnasium.__version__,
-    }
+    } | {name: metadata.version(name) for name in ("mujoco",) if find_spec(name)}
 
 
 def checkpoint_config(checkpoint: Checkpoint, output_dir: str = "runs") -> TrainConfig:

@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from typing_extensions import Self
 
 from rl_training.algorithms.config import AlgorithmConfig
 from rl_training.algorithms.registry import get_algorithm
@@ -20,6 +19,9 @@ from rl_training.envs.factory import EnvConfig
 from rl_training.errors import ConfigError, nearest
 from rl_training.runtime import plain
 from rl_training.runtime.controls import ControlsConfig
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -40,10 +42,12 @@ class TrainConfig(BaseModel):
     num_envs: int = Field(1, gt=0, description="Training environments stepped together.")
     eval_episodes: int = Field(10, ge=0, description="Episodes of each evaluation.")
     checkpoint_interval: int = Field(
-        10_000, ge=0, description="Steps between checkpoints; 0 for the last alone."
+        10_000,
+        ge=0,
+        description="Steps between checkpoints; the first, the last and each best are always kept.",
     )
     log_interval: int = Field(1_000, gt=0, description="Steps between lines of metrics.")
-    tags: tuple[str, ...] = Field((), description="Words to find the run by.")
+    tags: tuple[str, ...] = Field((), description="Words that stay with the run.")
     algo_kwargs: dict[str, Any] = Field(
         default_factory=dict, description="The algorithm's hyper-parameters and the controls."
     )
@@ -53,7 +57,8 @@ class TrainConfig(BaseModel):
 
     @model_validator(mode="after")
     def _parts_are_valid(self) -> Self:
-        split(self)
+        if split(self).controls.early_stopping is not None and self.eval_episodes == 0:
+            raise ConfigError("early_stopping needs evaluations: set eval_episodes above 0.")
         return self
 
     @classmethod

@@ -99,7 +99,11 @@ def lock_run(run_dir: Path) -> Iterator[None]:
     """Hold the run for this process; a kill releases it."""
     import fcntl
 
-    with (run_dir / LOCK_FILE).open("a") as stream:
+    try:
+        stream = (run_dir / LOCK_FILE).open("a")
+    except OSError as error:
+        raise ConfigError(f"{run_dir} cannot be written ({error}).") from None
+    with stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -55,19 +55,23 @@ class Collector:
         seed = derive_seed(self._seed, Stream.ENVIRONMENT, *extra)
         obs, _ = self.envs.reset(seed=seed)
         self._obs = np.asarray(obs, dtype=np.float32)
+        self._check_finite(extra[0] if extra else 0, observation=self._obs)
         self._returns[:] = 0.0
         self._lengths[:] = 0
 
     def step(self, step: int, *, random: bool) -> int:
         """One step of every environment, stored; returns how many transitions that were."""
         actions = self._random_actions() if random else self._policy_actions()
+        self._check_finite(step + 1, action=actions)
         obs, rewards, terminations, truncations, infos = self.envs.step(
             self._scaler.to_env(actions)
         )
         next_obs = np.asarray(obs, dtype=np.float32)
         true_next = self._true_next_obs(next_obs, terminations | truncations, infos)
         rewards32 = np.asarray(rewards, dtype=np.float32)
-        self._check_finite(step, true_next, rewards32)
+        self._check_finite(step + 1, observation=true_next, reward=rewards32)
+        if true_next is not next_obs:  # the first observations of new episodes are in there
+            self._check_finite(step + 1, observation=next_obs)
         self._buffer.add(self._obs, actions, rewards32, true_next, terminations, truncations)
         self._obs = next_obs
         self._keep_books(rewards, terminations | truncations)
@@ -94,14 +98,12 @@ class Collector:
             true_next[index] = infos["final_obs"][index]
         return true_next
 
-    def _check_finite(self, step: int, obs: FloatArray, rewards: FloatArray) -> None:
-        for quantity, values in (("observation", obs), ("reward", rewards)):
+    def _check_finite(self, step: int, **quantities: FloatArray) -> None:
+        for quantity, values in quantities.items():
             if not np.isfinite(values).all():
                 where = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
                 place = f"environment {where[0]}" + (f", entry {where[1]}" if where[1:] else "")
-                raise TrainingError(
-                    f"the {quantity} of {place} is {values[where]} at step {step + 1}"
-                )
+                raise TrainingError(f"the {quantity} of {place} is {values[where]} at step {step}")
 
     def _keep_books(self, rewards: Any, ended: Any) -> None:
         self._returns += rewards

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-from typing_extensions import Self
 
 from rl_training.runtime.callbacks import Callback, EarlyStoppingCallback, EarlyStoppingConfig
 from rl_training.runtime.schedules import Schedule, ScheduleKind
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class ControlsConfig(BaseModel):
@@ -15,7 +19,7 @@ class ControlsConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     eval_interval: int = Field(
-        5_000, ge=0, description="Steps between evaluations inside training; 0 for none."
+        5_000, ge=0, description="Steps between evaluations; 0 for the one at the end alone."
     )
     early_stopping: EarlyStoppingConfig | None = Field(
         None, description="When to stop before the budget is spent; null for never."

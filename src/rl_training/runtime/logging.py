@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import time
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rl_training.errors import TrainingError
 from rl_training.runtime.checkpointing import write_atomically
 
 METRICS_FILE = "metrics.jsonl"
@@ -43,7 +45,12 @@ class MetricsLogger:
         seconds = [row["time/seconds"] for row in previous if "time/seconds" in row]
         self._offset = float(seconds[-1]) if seconds else 0.0
         self._began = time.perf_counter()
-        self._stream = (run_dir / METRICS_FILE).open("a", encoding="utf-8")
+        self._file = run_dir / METRICS_FILE
+        try:
+            # Unbuffered: what could not be written must not come up again when it is closed.
+            self._stream = self._file.open("ab", buffering=0)
+        except OSError as error:
+            raise self._failure(error) from error
         self._writer: Any = None
         if tensorboard:
             from torch.utils.tensorboard.writer import SummaryWriter
@@ -59,14 +66,34 @@ class MetricsLogger:
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
         """One line for one step."""
         row = {"step": step, **metrics, "time/seconds": round(self.elapsed(), 3)}
-        self._stream.write(json.dumps(row) + "\n")
-        self._stream.flush()
+        data = memoryview((json.dumps(row) + "\n").encode())
+        try:
+            while data:
+                data = data[self._stream.write(data) :]
+        except OSError as error:
+            raise self._failure(error) from error
         if self._writer is not None:
+            self._write_scalars(step, metrics)
+
+    def _write_scalars(self, step: int, metrics: Mapping[str, float]) -> None:
+        try:
             for name, value in metrics.items():
                 self._writer.add_scalar(name, value, step)
+        except OSError as error:
+            self._writer = None  # its close would only fail again
+            raise TrainingError(
+                f"{self._file.parent / 'tensorboard'} could not be written ({error}): make room, "
+                "then resume"
+            ) from error
+
+    def _failure(self, error: OSError) -> TrainingError:
+        return TrainingError(f"{self._file} could not be written ({error}): make room, then resume")
 
     def close(self) -> None:
         """Flush and close."""
         self._stream.close()
         if self._writer is not None:
-            self._writer.close()
+            try:
+                self._writer.close()
+            except OSError as error:  # no reason to hide how the training itself ended
+                warnings.warn(f"TensorBoard's last lines are lost: {error}", stacklevel=2)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -113,7 +114,8 @@ class Session:
             callback.on_step(self)
         if state.step >= settings.total_timesteps:
             state.complete()
-        if _crossed(before, state.step, settings.log_interval):
+        ends = state.should_stop and not str(state.stop_reason).startswith(SIGNAL)
+        if ends or _crossed(before, state.step, settings.log_interval):
             self.log()
         improved = False
         finished = state.stop_reason == COMPLETED and settings.eval_episodes > 0
@@ -125,8 +127,13 @@ class Session:
 
     def check_finite(self) -> None:
         """Stop on a value that is not finite, naming it and the step."""
-        try:
+        with self._naming_the_step():
             self.engine.check_finite()
+
+    @contextmanager
+    def _naming_the_step(self) -> Iterator[None]:
+        try:
+            yield
         except TrainingError as error:
             raise TrainingError(f"{error} at step {self.state.step}") from None
 
@@ -148,7 +155,8 @@ class Session:
     def evaluate(self) -> bool:
         """Evaluate the present policy; returns whether it is the best so far."""
         state = self.state
-        metrics = self.evaluator.evaluate(self.policy, self.settings.eval_episodes).metrics()
+        with self._naming_the_step():
+            metrics = self.evaluator.evaluate(self.policy, self.settings.eval_episodes).metrics()
         state.evaluation, state.evaluation_step = metrics, state.step
         self.logger.write(state.step, metrics)
         improved = state.best_return is None or metrics["eval_return_mean"] > state.best_return
@@ -177,8 +185,8 @@ class Session:
             "collector": collector,
             "storage": self.storage.state_dict(),
             "callbacks": {
-                type(callback).__name__: saved
-                for callback in self.callbacks
+                name: saved
+                for name, callback in self._named_callbacks()
                 if (saved := callback.state_dict())
             },
         }
@@ -192,11 +200,13 @@ class Session:
                 best=best,
             )
         except OSError as error:
-            kept = self.checkpoint_path
-            raise TrainingError(
-                f"the checkpoint at step {self.state.step} could not be written ({error}); "
-                f"the last complete one is {kept or 'none'}: make room, then resume"
-            ) from error
+            raise self._write_failed(error) from error
+
+    def _write_failed(self, error: OSError) -> TrainingError:
+        return TrainingError(
+            f"the checkpoint at step {self.state.step} could not be written ({error}); "
+            f"the last complete one is {self.checkpoint_path or 'none'}: make room, then resume"
+        )
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Put every part into the state of a checkpoint, tensors in place."""
@@ -206,17 +216,25 @@ class Session:
             self.state.load_state_dict(state["trainer"])
             self.engine.load_state_dict(state["engine"])
             checkpoint.restore_storage(self.storage, state["storage"])
-            for callback in self.callbacks:
-                saved = state["callbacks"].get(type(callback).__name__)
-                if saved is not None:
-                    callback.load_state_dict(saved)
+            for name, callback in self._named_callbacks():
+                if name in state["callbacks"]:
+                    callback.load_state_dict(state["callbacks"][name])
             self.collector.load_state_dict(state["collector"], self.state.step)
         except (KeyError, TypeError, ValueError, RuntimeError, CaptureError) as error:
             raise CheckpointError(
                 f"{checkpoint.path / STATE} does not fit this run: {type(error).__name__}: {error}"
             ) from error
-        self.checkpoints.attach(checkpoint, best_step=self.state.best_step)
         self.checkpoint_path = checkpoint.path
+        try:
+            self.checkpoints.attach(checkpoint, best_step=self.state.best_step)
+        except OSError as error:
+            raise self._write_failed(error) from error
+
+    def _named_callbacks(self) -> list[tuple[str, Callback]]:
+        """Callbacks by class, those of one class numbered, so that states find their owners."""
+        names = [type(callback).__name__ for callback in self.callbacks]
+        numbered = [f"{name}-{names[:i].count(name) + 1}" for i, name in enumerate(names)]
+        return list(zip(numbered, self.callbacks, strict=True))
 
     def close(self) -> None:
         """Release environments and files."""

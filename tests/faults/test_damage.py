@@ -1,0 +1,152 @@
+"""Damaged files are named; `resume` falls back, `evaluate` and `predict` refuse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rl_training.runtime.checkpointing import FILES, MANIFEST, list_steps
+from tests.faults.conftest import Reference
+from tests.faults.runs import (
+    BEST_STEP,
+    DAMAGE,
+    assert_equal_runs,
+    copy_run,
+    flip_byte,
+    newest,
+)
+from tests.faults.zygote import Zygote
+
+
+def _segment(checkpoint: Path) -> Path:
+    """The replay rows that only this checkpoint refers to."""
+    import json
+
+    (name,) = json.loads((checkpoint / MANIFEST).read_bytes())["replay"]
+    return checkpoint.parents[1] / "replay" / f"{name}.npy"
+
+
+@pytest.fixture
+def observation(tmp_path: Path) -> Path:
+    file = tmp_path / "obs.npy"
+    np.save(file, np.zeros(3, dtype=np.float32))
+    return file
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("name", [MANIFEST, *FILES, "segment"])
+def test_resume_falls_back_from_damage(
+    zygote: Zygote,
+    reference: Reference,
+    interrupted: Path,
+    tmp_path: Path,
+    name: str,
+    damage: str,
+) -> None:
+    run_dir = copy_run(interrupted, tmp_path)
+    damaged = newest(run_dir)
+    file = _segment(damaged) if name == "segment" else damaged / name
+    DAMAGE[damage](file)
+    outcome = zygote.run("resume", run_dir)
+    assert outcome.status == 0, outcome.err
+    warnings = [line for line in outcome.err.splitlines() if line.startswith("Warning: ")]
+    assert len(warnings) == 1
+    assert str(file) in warnings[0]
+    assert "falling back" in warnings[0]
+    assert_equal_runs(run_dir, reference.run_dir)
+    assert (run_dir / "checkpoints" / f"damaged-{damaged.name}").is_dir()
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("name", [MANIFEST, *FILES])
+def test_using_a_damaged_checkpoint_is_refused(
+    zygote: Zygote, reference: Reference, tmp_path: Path, observation: Path, name: str, damage: str
+) -> None:
+    run_dir = copy_run(reference.run_dir, tmp_path)
+    DAMAGE[damage](newest(run_dir) / name)
+    for command in (["evaluate", run_dir, "--episodes", "1"], ["predict", run_dir, "--obs"]):
+        outcome = zygote.run(*command, *([observation] if command[0] == "predict" else []))
+        assert outcome.status == 1
+        assert str(newest(run_dir) / name) in outcome.error_line()
+        assert outcome.out == ""
+
+
+def test_the_same_checkpoint_damaged_twice(
+    zygote: Zygote, reference: Reference, interrupted: Path, tmp_path: Path
+) -> None:
+    """The place where a fallback sets a damaged checkpoint aside may be taken already."""
+    run_dir = copy_run(interrupted, tmp_path)
+    name = newest(run_dir).name
+    flip_byte(newest(run_dir) / "state.json")
+    assert zygote.run("resume", run_dir, "total_timesteps=176").status == 0
+    assert newest(run_dir).name == "step_000000176"
+    flip_byte(newest(run_dir) / "state.json")
+    flip_byte(run_dir / "checkpoints" / name / "state.json")
+    outcome = zygote.run("resume", run_dir, "total_timesteps=200", "schedule_horizon=200")
+    assert outcome.status == 0, outcome.err
+    assert outcome.err.count("falling back") == 2
+
+
+def test_a_run_without_a_whole_checkpoint_is_refused(
+    zygote: Zygote, interrupted: Path, tmp_path: Path
+) -> None:
+    run_dir = copy_run(interrupted, tmp_path)
+    for checkpoint in list_steps(run_dir):
+        flip_byte(checkpoint / "model.safetensors")
+    outcome = zygote.run("resume", run_dir)
+    assert outcome.status == 1
+    assert "No checkpoint of" in outcome.error_line()
+    assert str(list_steps(run_dir)[0] / "model.safetensors") in outcome.error_line()
+
+
+def test_a_torn_line_of_metrics_is_dropped(
+    zygote: Zygote, reference: Reference, interrupted: Path, tmp_path: Path
+) -> None:
+    run_dir = copy_run(interrupted, tmp_path)
+    with (run_dir / "metrics.jsonl").open("a") as stream:
+        stream.write('{"step": 180, "updates": 1')
+    assert zygote.run("resume", run_dir).status == 0
+    assert_equal_runs(run_dir, reference.run_dir)
+
+
+POINTERS = {
+    "missing": None,
+    "empty": b"",
+    "garbage": b"\xff\xfe\x00 not a name",
+    "outside": b"../../../../../../etc\n",
+    "absolute": b"/etc\n",
+    "hidden way out": b"step_000000100/../../../outside\n",
+    "huge": b"step_" + b"0" * 1_000_000,
+    "gone": b"step_000000001\n",
+}
+
+
+@pytest.mark.parametrize("contents", POINTERS)
+def test_pointers_lead_nowhere_else(
+    zygote: Zygote,
+    reference: Reference,
+    interrupted: Path,
+    tmp_path: Path,
+    observation: Path,
+    contents: str,
+) -> None:
+    run_dir = copy_run(interrupted, tmp_path)
+    for name in ("last", "best"):
+        pointer = run_dir / "checkpoints" / name
+        pointer.unlink()
+        if (data := POINTERS[contents]) is not None:
+            pointer.write_bytes(data)
+    plain = zygote.run("predict", run_dir, "--obs", observation)
+    best = zygote.run("predict", run_dir, "--obs", observation, "--best")
+    if contents == "gone":  # a sound name, but of no checkpoint
+        assert plain.status == best.status == 1
+        assert "step_000000001 is not a checkpoint folder" in plain.error_line()
+    else:  # the newest one stands in for the last; nothing does for the best
+        assert plain.status == 0, plain.err
+        assert best.status == 2
+        assert "no best checkpoint" in best.error_line()
+    assert zygote.run("resume", run_dir).status == 0
+    assert_equal_runs(run_dir, reference.run_dir)
+    assert f"step_{BEST_STEP:09d}" in (run_dir / "checkpoints" / "best").read_text()

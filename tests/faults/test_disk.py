@@ -1,0 +1,143 @@
+"""A disk without room: one line, exit code 1, and nothing lost."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from rl_training.runtime.checkpointing import open_checkpoint
+from tests.faults.conftest import Reference
+from tests.faults.runs import RUN_NAME, assert_equal_runs, copy_run, newest, write_config
+from tests.faults.zygote import Outcome, Zygote
+
+
+def _check_and_continue(
+    zygote: Zygote, reference: Reference, folder: Path, stopped: Outcome
+) -> None:
+    run_dir = folder / RUN_NAME
+    assert stopped.status == 1, stopped
+    line = stopped.error_line()
+    assert "could not be written" in line
+    assert "No space left on device" in line or "File too large" in line
+    open_checkpoint(newest(run_dir), replay=True)
+    assert zygote.run("resume", run_dir).status == 0
+    assert_equal_runs(run_dir, reference.run_dir)
+
+
+def _points(reference: Reference, *, saving: bool) -> list[int]:
+    """Events after the first save that need room."""
+    events = reference.events
+    first_save = next(n for n, event in enumerate(events) if event.path.endswith("/last"))
+    numbers = range(first_save + 1, len(events))
+    return [n for n in numbers if events[n].needs_room and events[n].saving == saving]
+
+
+def _fill(zygote: Zygote, reference: Reference, folder: Path, at: int) -> Outcome:
+    """Train until the disk is full from event ``at`` on; then make room and resume."""
+    folder.mkdir()
+    config = write_config(folder)
+    stopped = zygote.run("train", "-c", config, watch=folder, at=at, action="full")
+    _check_and_continue(zygote, reference, folder, stopped)
+    return stopped
+
+
+@pytest.mark.parametrize("file", ["/replay/.tmp-", "model.safetensors", "manifest.json"])
+def test_a_full_disk_stops_a_save_and_loses_nothing(
+    zygote: Zygote, reference: Reference, tmp_path: Path, file: str
+) -> None:
+    candidates = [n for n in _points(reference, saving=True) if file in reference.events[n].path]
+    stopped = _fill(zygote, reference, tmp_path / "run", candidates[len(candidates) // 2])
+    assert "the checkpoint at step 125 could not be written" in stopped.error_line()
+    assert f"{RUN_NAME}/checkpoints/step_000000100" in stopped.error_line()
+
+
+def test_a_full_disk_stops_a_sync_and_loses_nothing(
+    zygote: Zygote, reference: Reference, tmp_path: Path
+) -> None:
+    syncs = [n for n in _points(reference, saving=True) if reference.events[n].name == "sync"]
+    _fill(zygote, reference, tmp_path / "run", syncs[-1])
+
+
+def test_a_full_disk_stops_the_notes_about_a_run_and_loses_nothing(
+    zygote: Zygote, reference: Reference, tmp_path: Path
+) -> None:
+    points = _points(reference, saving=False)
+    stopped = _fill(zygote, reference, tmp_path / "run", points[len(points) // 2])
+    assert "run.json could not be written" in stopped.error_line()
+
+
+def test_a_file_at_its_size_limit_stops_a_save(
+    zygote: Zygote, reference: Reference, tmp_path: Path
+) -> None:
+    """The operating system's own refusal: the growing replay rows meet the limit first."""
+    config = write_config(tmp_path)
+    size = next((newest(reference.run_dir) / name).stat().st_size for name in ("state.json",))
+    assert size < 16_000  # else the state would meet it first
+    stopped = zygote.run("train", "-c", config, "checkpoint_interval=200", file_limit=16_000)
+    assert stopped.status == 0, stopped.err  # the limit leaves room for all that is needed
+    stopped = zygote.run("train", "-c", config, file_limit=6_000)
+    assert stopped.status == 1
+    assert "the checkpoint at step 0 could not be written" in stopped.error_line()
+    assert "the last complete one is none" in stopped.error_line()
+
+
+def test_metrics_that_cannot_be_written_stop_the_run(zygote: Zygote, tmp_path: Path) -> None:
+    config = write_config(tmp_path, log_interval=1)
+    whole = tmp_path / "reference"
+    assert zygote.run("train", "-c", config, f"output_dir={whole}").status == 0
+    stopped = zygote.run("train", "-c", config, file_limit=30_000)
+    metrics = tmp_path / RUN_NAME / "metrics.jsonl"
+    assert f"{metrics} could not be written" in stopped.error_line()
+    assert metrics.stat().st_size == 30_000  # the last line is torn
+    _check_and_continue(zygote, Reference(whole / RUN_NAME, []), tmp_path, stopped)
+
+
+def test_tensorboard_that_cannot_be_written_stops_the_run(zygote: Zygote, tmp_path: Path) -> None:
+    config = write_config(tmp_path, log_interval=1, tensorboard=True)
+    stopped = zygote.run("train", "-c", config, file_limit=24_000)
+    assert stopped.status == 1
+    # TensorBoard's own thread shows its traceback; ours is the last line.
+    assert stopped.err.splitlines()[-1].startswith(f"Error: {tmp_path / RUN_NAME / 'tensorboard'}")
+    assert zygote.run("resume", tmp_path / RUN_NAME).status == 0
+
+
+def test_a_full_disk_before_a_resume_is_one_line(
+    zygote: Zygote, reference: Reference, interrupted: Path, tmp_path: Path
+) -> None:
+    probe = zygote.run("resume", copy_run(interrupted, tmp_path / "probe"), watch=tmp_path)
+    assert probe.status == 0
+    growing = [n for n, event in enumerate(probe.events) if event.needs_room]
+    for at in growing[:8]:
+        run_dir = copy_run(interrupted, tmp_path / str(at))
+        stopped = zygote.run("resume", run_dir, watch=tmp_path, at=at, action="full")
+        assert stopped.status in (1, 2), stopped
+        assert "No space left on device" in stopped.error_line()
+    assert zygote.run("resume", run_dir).status == 0
+    assert_equal_runs(run_dir, reference.run_dir)
+
+
+def test_a_full_disk_before_a_run_is_one_line(
+    zygote: Zygote, reference: Reference, tmp_path: Path
+) -> None:
+    first_run = next(n for n, e in enumerate(reference.events) if e.path.endswith(RUN_NAME))
+    for at in [n for n in range(first_run + 4) if reference.events[n].needs_room]:
+        folder = tmp_path / str(at)
+        folder.mkdir()
+        config = write_config(folder)
+        stopped = zygote.run("train", "-c", config, watch=folder, at=at, action="full")
+        assert stopped.status in (1, 2), stopped
+        assert "No space left on device" in stopped.error_line()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_full_disk_anywhere_loses_nothing(
+    zygote: Zygote, reference: Reference, tmp_path: Path
+) -> None:
+    rng = random.Random(4)
+    points = rng.sample(_points(reference, saving=True), 30)
+    points += rng.sample(_points(reference, saving=False), 10)
+    for number, at in enumerate(points):
+        _fill(zygote, reference, tmp_path / str(number), at)

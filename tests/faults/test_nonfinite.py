@@ -1,0 +1,162 @@
+"""NaN and infinity stop a run, name step and quantity, and never reach a checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+
+from rl_training.algorithms import sac
+from rl_training.api.training import predict_checkpoint, train
+from rl_training.errors import TrainingError
+from rl_training.runtime.checkpointing import MODEL, OPTIMIZERS, list_steps, open_checkpoint
+from tests.faults.envs import POISON, PoisonEnv, register
+from tests.faults.runs import config_for
+
+INFINITY, NAN = float("inf"), float("nan")
+
+
+@pytest.fixture(autouse=True)
+def _one_thread_and_the_environment() -> None:
+    torch.set_num_threads(1)
+    register()
+
+
+def _train(folder: Path, **changes: Any) -> str:
+    """Train into the poison; returns the error's text."""
+    config = config_for(folder, **changes)
+    with pytest.raises(TrainingError) as caught:
+        train(config)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def _assert_all_finite(folder: Path, *, at_least: int) -> None:
+    """Every checkpoint opens, holds finite numbers only and gives actions."""
+    (run_dir,) = [path for path in folder.iterdir() if path.is_dir()]
+    steps = list_steps(run_dir)
+    assert int(steps[-1].name.removeprefix("step_")) >= at_least
+    for path in steps:
+        checkpoint = open_checkpoint(path, replay=True)
+        for name, tensor in checkpoint.tensors(MODEL, OPTIMIZERS).items():
+            assert tensor.isfinite().all(), name
+        for name in checkpoint.manifest["replay"]:
+            assert np.isfinite(np.load(run_dir / "replay" / f"{name}.npy")).all()
+        obs = np.zeros(checkpoint.manifest["env_spec"]["obs_dim"])
+        assert np.isfinite(predict_checkpoint(path, obs)).all()
+    assert '"failed"' in (run_dir / "run.json").read_text()
+
+
+@pytest.mark.parametrize("value", [NAN, INFINITY, -INFINITY, 1e39])
+@pytest.mark.parametrize("quantity", ["observation", "reward"])
+def test_a_poisoned_step_stops_the_run(tmp_path: Path, quantity: str, value: float) -> None:
+    kwargs = {"quantity": quantity, "at": 60, "value": value}
+    message = _train(tmp_path, env_id=POISON, env_kwargs=kwargs, eval_episodes=0)
+    shown = {1e39: "inf"}.get(value, str(value))  # too large for float32
+    assert f"the {quantity} of environment 0" in message
+    assert f"is {shown} at step 60" in message
+    _assert_all_finite(tmp_path, at_least=50)
+
+
+@pytest.mark.parametrize(("at", "step"), [(1, 0), (3, 80)])
+def test_a_poisoned_reset_stops_the_run(tmp_path: Path, at: int, step: int) -> None:
+    """The first reset, and that of an episode's end: their observations are acted on, too."""
+    kwargs = {"quantity": "reset", "at": at, "length": 40}
+    message = _train(tmp_path, env_id=POISON, env_kwargs=kwargs, eval_episodes=0)
+    assert "the observation of environment 0, entry 1 is nan" in message
+    assert f"at step {step}" in message
+    if step:
+        _assert_all_finite(tmp_path, at_least=75)
+
+
+def test_the_second_of_two_environments_is_named(tmp_path: Path) -> None:
+    step, order = PoisonEnv.step, list[int]()
+
+    def poisoned(self: PoisonEnv, action: Any) -> Any:
+        if id(self) not in order:
+            order.append(id(self))
+        obs, reward, ended, cut, info = step(self, action)
+        due = order.index(id(self)) == 1 and self.steps == 30
+        return obs, NAN if due else reward, ended, cut, info
+
+    with mock.patch.object(PoisonEnv, "step", poisoned):
+        message = _train(tmp_path, env_id=POISON, env_kwargs={"at": 0}, eval_episodes=0, num_envs=2)
+    assert "the reward of environment 1 is nan at step" in message
+
+
+def test_a_poisoned_evaluation_stops_the_run(tmp_path: Path) -> None:
+    kwargs = {"quantity": "reward", "at": 190, "length": 200}
+    message = _train(tmp_path, env_id=POISON, env_kwargs=kwargs)
+    assert "evaluation" in message
+    assert "nan" in message
+    assert "at step 50" in message
+    _assert_all_finite(tmp_path, at_least=25)
+
+
+def test_a_diverging_loss_stops_the_run(tmp_path: Path) -> None:
+    message = _train(tmp_path, learning_rate=1e30)
+    assert " at step " in message
+    assert "nan" in message or "inf" in message
+    _assert_all_finite(tmp_path, at_least=0)
+
+
+@pytest.mark.parametrize("loss", ["critic", "actor", "temperature"])
+def test_a_nan_loss_is_named(tmp_path: Path, loss: str) -> None:
+    original = getattr(sac, f"{loss}_loss")
+    calls = 0
+
+    def poisoned(*args: Any, **kwargs: Any) -> torch.Tensor:
+        nonlocal calls
+        calls += 1
+        value: torch.Tensor = original(*args, **kwargs)
+        return value * NAN if calls == 50 else value
+
+    with mock.patch.object(sac, f"{loss}_loss", poisoned):
+        message = _train(tmp_path)
+    assert message == f"loss/{loss} is nan by update 50 at step 70"
+    _assert_all_finite(tmp_path, at_least=50)
+
+
+def test_a_nan_weight_is_never_saved(tmp_path: Path) -> None:
+    """Finite losses with a gradient that is not: the weights show it, not the metrics."""
+    original = sac.SACAlgorithm.update
+    calls = 0
+
+    def poisoned(self: sac.SACAlgorithm, *args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        metrics = original(self, *args, **kwargs)
+        if calls == 55:  # step 75, where a checkpoint is due
+            with torch.no_grad():
+                self.model.actor.flat[3] = NAN
+        return metrics
+
+    with mock.patch.object(sac.SACAlgorithm, "update", poisoned):
+        message = _train(tmp_path)
+    assert "actor" in message
+    assert "not finite at step 75" in message
+    _assert_all_finite(tmp_path, at_least=50)
+
+
+def test_a_nan_action_is_named(tmp_path: Path) -> None:
+    """An actor that turned NaN between two checkpoints is found before the environment sees it."""
+    original = sac.SACAlgorithm.update
+    calls = 0
+
+    def poisoned(self: sac.SACAlgorithm, *args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        metrics = original(self, *args, **kwargs)
+        if calls == 60:
+            with torch.no_grad():
+                self.model.actor.flat.fill_(NAN)
+        return metrics
+
+    with mock.patch.object(sac.SACAlgorithm, "update", poisoned):
+        message = _train(tmp_path)
+    assert "the action of environment 0, entry 0 is nan at step 81" in message
+    _assert_all_finite(tmp_path, at_least=75)

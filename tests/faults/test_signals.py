@@ -1,0 +1,109 @@
+"""SIGINT and SIGTERM end a run in order; no process outlives its trainer."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.faults.conftest import Reference
+from tests.faults.processes import (
+    session_members,
+    start,
+    wait_for_line,
+    wait_until_gone,
+)
+from tests.faults.runs import RUN_NAME, assert_equal_runs, newest, write_config
+from tests.faults.zygote import Zygote
+
+EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
+ASYNC = {"num_envs": 2, "env_kwargs": {"vectorization": "async"}, "total_timesteps": 300}
+
+
+@pytest.mark.parametrize("name", EXIT_CODES)
+@pytest.mark.parametrize("place", ["amid a save", "between saves"])
+def test_a_signal_ends_a_run_in_order(
+    zygote: Zygote, reference: Reference, tmp_path: Path, name: str, place: str
+) -> None:
+    saving = place == "amid a save"
+    part = "step_000000100/optimizers" if saving else "run.json"
+    numbers = [n for n, e in enumerate(reference.events) if part in e.path and e.saving == saving]
+    at = numbers[len(numbers) // 2]
+    config = write_config(tmp_path)
+    stopped = zygote.run("train", "-c", config, watch=tmp_path, at=at, action=name)
+    run_dir = tmp_path / RUN_NAME
+    assert stopped.status == EXIT_CODES[name], stopped.err
+    assert f"Continue with: rl-training resume {run_dir}" in stopped.out
+    assert "the checkpoint is saved" in stopped.out
+    assert '"interrupted"' in (run_dir / "run.json").read_text()
+    assert newest(run_dir).name < "step_000000200"
+    assert zygote.run("resume", run_dir).status == 0
+    assert_equal_runs(run_dir, reference.run_dir)
+
+
+@pytest.fixture(scope="module")
+def async_reference(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("async")
+    outcome = zygote.run("train", "-c", write_config(folder, **ASYNC))
+    assert outcome.status == 0, outcome.err
+    return folder / RUN_NAME
+
+
+@pytest.mark.parametrize("name", EXIT_CODES)
+def test_a_signal_to_the_whole_group_ends_a_run_in_order(
+    zygote: Zygote, async_reference: Path, tmp_path: Path, name: str
+) -> None:
+    """As a terminal's Ctrl-C and a scheduler's SIGTERM do it: every worker gets it, too."""
+    process = start("train", "-c", write_config(tmp_path, **ASYNC))
+    try:
+        wait_for_line(process.stderr, "step 50/")
+        workers = session_members(process.pid)
+        assert len(workers) >= 2
+        os.killpg(process.pid, signal.Signals[name])
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    run_dir = tmp_path / RUN_NAME
+    assert process.returncode == EXIT_CODES[name], err
+    assert "Traceback" not in err
+    assert f"rl-training resume {run_dir}" in out
+    assert wait_until_gone(workers, 10) == set()
+    assert zygote.run("resume", run_dir).status == 0
+    assert_equal_runs(run_dir, async_reference)
+
+
+def test_a_killed_trainer_leaves_no_workers(
+    zygote: Zygote, async_reference: Path, tmp_path: Path
+) -> None:
+    process = start("train", "-c", write_config(tmp_path, **ASYNC))
+    try:
+        wait_for_line(process.stderr, "step 50/")
+        workers = session_members(process.pid)
+        assert len(workers) >= 2
+    finally:
+        process.kill()
+        process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    assert wait_until_gone(workers, 10) == set()
+    assert zygote.run("resume", tmp_path / RUN_NAME).status == 0
+    assert_equal_runs(tmp_path / RUN_NAME, async_reference)
+
+
+def test_a_second_signal_ends_a_run_at_once(
+    zygote: Zygote, reference: Reference, tmp_path: Path
+) -> None:
+    """Whoever presses Ctrl-C twice does not want to wait; what is on the disk stays whole."""
+    process = start("train", "-c", write_config(tmp_path, total_timesteps=1_000_000))
+    try:
+        wait_for_line(process.stderr, "step 100/")
+        os.kill(process.pid, signal.SIGINT)
+        os.kill(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    outcome = zygote.run("resume", tmp_path / RUN_NAME, "total_timesteps=200")
+    assert outcome.status == 0, outcome.err
