@@ -2,26 +2,24 @@
 
 The config is unchanged but for `seed` and `total_timesteps`; the figure is the last checkpoint's.
 
-    python benchmarks/learning.py --config sac/pendulum --steps 20000 --out result.json
-    python benchmarks/learning.py --config sac/halfcheetah --steps 100000 --peer-seeds 0 1 2 3
+    python -m benchmarks.learning --config sac/pendulum --steps 20000 --out result.json
+    python -m benchmarks.learning --config sac/halfcheetah --steps 100000 --peer-seeds 0 1 2 3
 """
 
 import argparse
 import json
 import os
-import platform
 import secrets
 import shutil
 import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from benchmarks.describe import describe
 from rl_training import TrainConfig, evaluate_checkpoint
-from rl_training.experiment.build import versions
 from rl_training.runtime.logging import read_metrics
 
 HERE = Path(__file__).parent
@@ -95,27 +93,6 @@ def summary(runs: list[dict[str, Any]]) -> str:
     means = [run["return_mean"] for run in runs]
     each = ", ".join(f"{run['seed']}: {run['return_mean']:.1f}" for run in runs)
     return f"{sum(means) / len(means):10.1f}   ({each})"
-
-
-def describe() -> dict[str, Any]:
-    """Machine, versions, commit, date and command."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
-        capture_output=True,
-        text=True,
-        cwd=HERE,
-        check=False,
-    )
-    cpu = Path("/proc/cpuinfo")
-    names = [line for line in cpu.read_text().splitlines() if line.startswith("model name")]
-    name = names[0].split(":")[1].strip() if names else platform.machine()
-    return {
-        "command": " ".join(["python", *sys.argv]),
-        "commit": commit.stdout.strip() or os.environ.get("RL_TRAINING_COMMIT", "unknown"),
-        "date": datetime.now(timezone.utc).strftime("%Y-%m-%d"),
-        "cpu": f"{name}, {len(names)} cores",
-        "versions": versions(),
-    }
 
 
 def main() -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from rl_training.runtime.checkpointing import step_name
 from tests.faults.injection import Event
-from tests.faults.runs import RUN_NAME, write_config
+from tests.faults.runs import RUN_NAME, TOTAL, write_config
 from tests.faults.zygote import Zygote
 
 
@@ -43,7 +44,8 @@ def interrupted(
 ) -> Path:
     """A run killed while its last checkpoint was being written: copy it, then damage the copy."""
     folder = tmp_path_factory.mktemp("interrupted")
-    at = max(n for n, event in enumerate(reference.events) if event.path.endswith("state.json"))
+    part = f"{step_name(TOTAL)}/state.json"
+    at = next(n for n, event in enumerate(reference.events) if event.path.endswith(part))
     outcome = zygote.run("train", "-c", write_config(folder), watch=folder, at=at, action="kill")
     assert outcome.status == -9, outcome.err
     return folder / RUN_NAME

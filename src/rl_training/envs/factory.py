@@ -125,10 +125,16 @@ def describe_env(env_id: str, config: EnvConfig) -> EnvSpec:
         env.close()
 
 
+GRACE_SECONDS = 30
+"""How long a worker process outlives a SIGTERM, for the trainer to save its environment."""
+
+
 def _make_worker(env_id: Any, kwargs: dict[str, Any], index: int) -> CapturableEnv:
     if multiprocessing.parent_process() is not None:
-        # Ctrl-C reaches the whole process group; the trainer alone decides when to stop.
+        # Ctrl-C and a scheduler's SIGTERM reach the whole process group, but the trainer alone
+        # decides when to stop; one that does not come to it loses its workers in the end.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, lambda *_: signal.alarm(GRACE_SECONDS))
     return CapturableEnv(gym.make(env_id, disable_env_checker=True, **kwargs), index)
 
 

@@ -103,7 +103,14 @@ def build_session(
         seed=config.seed,
         device=device,
     )
-    collector.reset()
+    try:
+        collector.reset()
+        logger = MetricsLogger(
+            run_dir, tensorboard=parts.controls.tensorboard, start_step=start_step
+        )
+    except Exception:  # worker processes must not wait for a trainer that never comes
+        collector.close()
+        raise
     return Session(
         algorithm=algorithm,
         engine=Engine(
@@ -118,9 +125,7 @@ def build_session(
         ),
         policy=Policy(algorithm, spec, device),
         checkpoints=CheckpointWriter(run_dir, keep=parts.controls.keep_checkpoints),
-        logger=MetricsLogger(
-            run_dir, tensorboard=parts.controls.tensorboard, start_step=start_step
-        ),
+        logger=logger,
         schedule=parts.controls.schedule(config.total_timesteps),
         settings=LoopSettings(
             total_timesteps=config.total_timesteps,

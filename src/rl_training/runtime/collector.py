@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -162,4 +163,5 @@ class Collector:
 
     def close(self) -> None:
         """Close the environments."""
-        self.envs.close()
+        with contextlib.suppress(OSError, EOFError):  # a worker that is gone needs no closing
+            self.envs.close()

@@ -1,0 +1,1 @@
+"""Programs that measure speed, memory and learning; results in benchmarks/results."""

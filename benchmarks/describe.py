@@ -1,0 +1,44 @@
+"""What every record of a benchmark says of itself: command, commit, machine, date, versions."""
+
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from rl_training.experiment.build import versions
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def cpu_name() -> str:
+    """The processor and its cores, as the system names them."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    return f"{names[0] if names else platform.machine()}, {os.cpu_count()} cores"
+
+
+def commit() -> str:
+    """The commit that was measured, marked where the tree had changes."""
+    if "RL_TRAINING_COMMIT" in os.environ:
+        return os.environ["RL_TRAINING_COMMIT"]
+    command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    return done.stdout.strip() or "unknown"
+
+
+def describe() -> dict[str, Any]:
+    """The facts that make a number a number."""
+    return {
+        "command": shlex.join(
+            ["python", "-m", f"benchmarks.{Path(sys.argv[0]).stem}", *sys.argv[1:]]
+        ),
+        "commit": commit(),
+        "date": datetime.now(timezone.utc).strftime("%Y-%m-%d"),
+        "machine": cpu_name(),
+        "versions": versions(),
+    }
