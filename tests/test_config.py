@@ -16,11 +16,11 @@ from rl_training.experiment.config import (
     TrainConfig,
     apply_override,
     config_names,
+    kwargs_models,
     make_config,
     read_config,
     split,
 )
-from rl_training.runtime.controls import ControlsConfig
 
 STOPPING = {"early_stopping": {"patience": 1}}
 BASE: dict[str, Any] = {"algo": "sac", "env_id": "Pendulum-v1", "total_timesteps": 100}
@@ -43,7 +43,7 @@ def test_configs_at_the_root_are_the_packaged_ones() -> None:
 @pytest.mark.parametrize("entry", REGISTRY.values(), ids=lambda entry: entry.name)
 def test_key_names_are_disjoint(entry: Any) -> None:
     """A short key or an `algo_kwargs` key can only mean one thing."""
-    models: list[type[BaseModel]] = [TrainConfig, ControlsConfig, entry.config_class(), EnvConfig]
+    models: list[type[BaseModel]] = [TrainConfig, *kwargs_models(entry.name), EnvConfig]
     names = [name for model in models for name in model.model_fields]
     assert len(names) == len(set(names))
 
@@ -52,7 +52,7 @@ def test_key_names_are_disjoint(entry: Any) -> None:
 def test_managed_class_knows_every_key(entry: Any) -> None:
     options = getattr(managed, f"{entry.class_name.removesuffix('Algorithm')}Options")
     run_keys = set(TrainConfig.model_fields) - {"algo", "env_id", "total_timesteps", "algo_kwargs"}
-    expected = run_keys | set(ControlsConfig.model_fields) | set(entry.config_class().model_fields)
+    expected = run_keys.union(*(model.model_fields for model in kwargs_models(entry.name)))
     assert options.__optional_keys__ == expected
 
 

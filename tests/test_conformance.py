@@ -90,7 +90,9 @@ def test_update_changes_networks_and_not_the_batch(entry: AlgorithmEntry) -> Non
         learner.update(batch, noise, phase=phase)
     assert all(torch.equal(a, b) for a, b in zip(batch, copies, strict=True))
     still = {n for n, t in learner.state_dict().items() if torch.equal(t, before[n])}
-    assert still <= {"fixed_alpha"} | {n for n in before if n.endswith("learning_rate")}
+    assert still <= {"fixed_alpha", "obs_shift", "obs_scale"} | {
+        n for n in before if n.endswith("learning_rate")
+    }
 
 
 def test_state_is_restored_in_place(entry: AlgorithmEntry) -> None:

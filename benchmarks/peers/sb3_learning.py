@@ -5,6 +5,7 @@ Run by ``benchmarks/learning.py``.
 
 import argparse
 import json
+import tempfile
 from importlib.metadata import version
 from typing import Any
 
@@ -31,6 +32,7 @@ def main() -> None:
     model = SAC("MlpPolicy", args.env, seed=args.seed, device="cpu", **settings)
     watch = EvalCallback(
         make_vec_env(args.env, seed=args.seed + 10_000),
+        log_path=tempfile.mkdtemp(),  # without one it keeps no curve
         eval_freq=args.eval_interval,
         n_eval_episodes=args.episodes,
         verbose=1,

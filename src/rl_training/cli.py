@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from rl_training.cli_data import data_app
 from rl_training.errors import ConfigError, RLTrainingError
+from rl_training.printing import Json, print_json, print_table
 
 if TYPE_CHECKING:
     from rl_training.runtime.workflows import TrainResult
@@ -47,11 +48,9 @@ app = typer.Typer(
     epilog="Start with: rl-training train --config sac/pendulum",
 )
 configs_app = typer.Typer(help="List the packaged configs, or show one.", add_completion=False)
+app.add_typer(data_app, name="data", epilog="Example: rl-training data inspect file.npz")
 app.add_typer(configs_app, name="configs", epilog="Example: rl-training configs show sac/pendulum")
 
-Json = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object on standard output, nothing else.")
-]
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="[KEY=VALUE]...", help="Config keys to set, such as seed=1."),
@@ -126,7 +125,7 @@ def evaluate(
         run, episodes=episodes, seed=seed, best=best, device=device, video=video
     )
     if as_json:
-        _print_json(result)
+        print_json(result)
         return
     low, high = result["eval_return_ci95"]
     _print(
@@ -167,7 +166,7 @@ def predict(
         except OSError as error:
             raise ConfigError(f"{out} cannot be written: {error.strerror}.") from None
     if as_json:
-        _print_json({"actions": actions.tolist(), "out": str(out) if out else None})
+        print_json({"actions": actions.tolist(), "out": str(out) if out else None})
     elif out is not None:
         _print(f"Wrote actions of shape {actions.shape} to {out}")
     else:
@@ -182,10 +181,10 @@ def algorithms(as_json: Json = False) -> None:
     from rl_training.algorithms.registry import REGISTRY
 
     if as_json:
-        _print_json({"algorithms": [asdict(entry) for entry in REGISTRY.values()]})
+        print_json({"algorithms": [asdict(entry) for entry in REGISTRY.values()]})
         return
     rows = [[e.name, e.title, e.mode, e.actions, e.summary] for e in REGISTRY.values()]
-    _print_table(["name", "algorithm", "mode", "actions", "what it is"], rows)
+    print_table(["name", "algorithm", "mode", "actions", "what it is"], rows)
 
 
 @configs_app.callback(invoke_without_command=True)
@@ -197,11 +196,11 @@ def configs(context: typer.Context, as_json: Json = False) -> None:
 
     names = config_names()
     if as_json:
-        _print_json({"configs": names})
+        print_json({"configs": names})
         return
     data = [(name, read_config(name)) for name in names]
     rows = [[n, str(d["algo"]), str(d["env_id"]), f"{d['total_timesteps']:,}"] for n, d in data]
-    _print_table(["name", "algorithm", "environment", "steps"], rows)
+    print_table(["name", "algorithm", "environment", "steps"], rows)
 
 
 @configs_app.command("show", epilog="Example: rl-training configs show sac/pendulum")
@@ -213,7 +212,7 @@ def configs_show(
 
     if as_json:
         config_text(name)
-        _print_json(read_config(name))
+        print_json(read_config(name))
     else:
         typer.echo(config_text(name), nl=False)
 
@@ -230,7 +229,7 @@ def runs(
 
     found = list_runs(folder)
     if as_json:
-        _print_json({"runs": [asdict(row) | {"path": str(row.path)} for row in found]})
+        print_json({"runs": [asdict(row) | {"path": str(row.path)} for row in found]})
         return
     if not found:
         _print(f"No runs in {folder}. Make one: rl-training train --config sac/pendulum")
@@ -249,7 +248,7 @@ def runs(
         for row in found
     ]
     heads = ["run", "algorithm", "environment", "seed", "steps", "best", "last", "state"]
-    _print_table(heads, rows)
+    print_table(heads, rows)
 
 
 # --- Printing -----------------------------------------------------------------
@@ -257,23 +256,6 @@ def runs(
 
 def _print(text: str) -> None:
     typer.echo(text)
-
-
-def _print_json(data: dict[str, Any]) -> None:
-    typer.echo(json.dumps(data))
-
-
-def _print_table(heads: list[str], rows: list[list[str]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(*heads)
-    for row in rows:
-        table.add_row(*row)
-    console = Console()
-    if not console.is_terminal:  # a pipe has no width: do not cut what it reads
-        console = Console(width=200)
-    console.print(table)
 
 
 def _number(value: float | None) -> str:
@@ -292,7 +274,7 @@ def _display(config: dict[str, Any] | None = None) -> Any:
 def _finish(result: TrainResult, as_json: bool) -> None:
     """Print how a training ended and what to do next, and exit as a signal would."""
     if as_json:
-        _print_json(result.to_json())
+        print_json(result.to_json())
     else:
         _print_result(result)
     if result.interrupted_by is not None:

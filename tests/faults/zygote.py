@@ -10,11 +10,11 @@ import contextlib
 import json
 import os
 import resource
+import select
 import signal
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,10 @@ from typing import Any
 from tests.faults.injection import Disk, Event
 
 REPOSITORY = Path(__file__).parents[2]
+PATIENCE_SECONDS = 45.0
+"""A child that takes longer hangs: it is killed, and its test fails."""
+MEMORY_LIMIT = 8 << 30
+"""A child that takes more is under an attack that works."""
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
@@ -66,7 +70,6 @@ class Zygote:
         at: int = -1,
         action: str = "",
         file_limit: int | None = None,
-        preload: str | None = None,
     ) -> Child:
         """Begin ``rl-training ARGV``; with ``watch``, every change below it is an event."""
         request = {
@@ -76,7 +79,6 @@ class Zygote:
             "at": at,
             "action": action,
             "file_limit": file_limit,
-            "preload": preload,
         }
         return Child(self, **self._ask(request))
 
@@ -84,7 +86,7 @@ class Zygote:
         """Begin it and wait for its end."""
         return self.start(*argv, **options).wait()
 
-    def wait(self, pid: int, kill_after: float | None) -> int:
+    def wait(self, pid: int, kill_after: float) -> int:
         """A child's status; it is killed if it takes longer."""
         return int(self._ask({"do": "wait", "pid": pid, "kill_after": kill_after})["status"])
 
@@ -97,7 +99,7 @@ class Zygote:
 
     def close(self) -> None:
         """End the server."""
-        self._process.communicate(timeout=30)
+        self._process.communicate(timeout=PATIENCE_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ class Child:
     pid: int
     folder: str
 
-    def wait(self, kill_after: float | None = None) -> Outcome:
+    def wait(self, kill_after: float = PATIENCE_SECONDS) -> Outcome:
         """Wait for its end; kill it if it takes longer than ``kill_after`` seconds."""
         status = self.zygote.wait(self.pid, kill_after)
         folder = Path(self.folder)
@@ -144,23 +146,12 @@ def serve() -> None:
             print(json.dumps(reply), flush=True)
 
 
-def _wait(pid: int, kill_after: float | None) -> int:
-    if kill_after is not None:
-        descriptor = os.pidfd_open(pid)
-        try:
-            _wait_readable(descriptor, kill_after)
-        finally:
-            os.close(descriptor)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+def _wait(pid: int, kill_after: float) -> int:
+    descriptor = os.pidfd_open(pid)
+    select.select([descriptor], [], [], kill_after)
+    os.close(descriptor)
+    os.kill(pid, signal.SIGKILL)  # no error if it has ended: it is not reaped yet
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
-def _wait_readable(descriptor: int, seconds: float) -> None:
-    import select
-
-    deadline = time.monotonic() + seconds
-    select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
 
 
 def _fork(request: dict[str, Any], folder: Path) -> int:
@@ -190,8 +181,7 @@ def _become(request: dict[str, Any], report: int) -> int:
 
     import rl_training.cli
 
-    if request["preload"]:
-        __import__(request["preload"])
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
     if request["watch"] is not None:
         Disk(request["watch"], report, at=request["at"], action=request["action"]).install()
     if request["file_limit"] is not None:

@@ -89,6 +89,8 @@ class Algorithm(nn.Module, ABC):
     config_class: ClassVar[type[AlgorithmConfig]]
     period: ClassVar[int] = 1
     """Updates after which the pattern of stages repeats (a policy delay); see `update`."""
+    obs_shift: Tensor
+    obs_scale: Tensor
 
     def __init__(self, spec: EnvSpec, config: Any, generator: torch.Generator) -> None:
         """Make the networks; every first weight comes from ``generator``."""
@@ -96,6 +98,8 @@ class Algorithm(nn.Module, ABC):
         self.spec = spec
         self.config: AlgorithmConfig = config
         self.optimizers = nn.ModuleDict()
+        self.register_buffer("obs_shift", torch.zeros(spec.obs_dim))
+        self.register_buffer("obs_scale", torch.ones(spec.obs_dim))
 
     @classmethod
     def build(cls, spec: EnvSpec, config: Any = None, *, seed: int = 0) -> Self:
@@ -113,12 +117,24 @@ class Algorithm(nn.Module, ABC):
                 f"Discrete({spec.action_dim}): choose an algorithm for discrete actions."
             )
 
-    @abstractmethod
+    @torch.no_grad()
     def act(self, obs: Tensor, *, deterministic: bool, noise: Noise | None = None) -> Tensor:
-        """Actions in model space for observations ``[B, obs_dim]``; the whole inference contract.
+        """Actions in model space for raw observations ``[B, obs_dim]``.
 
-        ``noise`` holds what `act_noise` declares and is needed unless ``deterministic``.
+        This is the whole inference contract. ``noise`` holds what `act_noise` declares and is
+        needed unless ``deterministic``.
         """
+        normalised = (obs - self.obs_shift) * self.obs_scale
+        return self.choose_actions(normalised, deterministic=deterministic, noise=noise)
+
+    @abstractmethod
+    def choose_actions(self, obs: Tensor, *, deterministic: bool, noise: Noise | None) -> Tensor:
+        """The policy on observations as updates see them."""
+
+    def set_normalisation(self, mean: Tensor, std: Tensor) -> None:
+        """From now on `act` standardises observations; updates expect batches that are."""
+        self.obs_shift.copy_(mean)
+        self.obs_scale.copy_(1.0 / std)
 
     @abstractmethod
     def act_noise(self, batch_size: int) -> NoiseSpec:

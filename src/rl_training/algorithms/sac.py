@@ -143,8 +143,7 @@ class SACAlgorithm(Algorithm):
         """Standard-normal noise for the policy's sample."""
         return {"action": NoiseField("normal", (batch_size, self.spec.action_dim))}
 
-    @torch.no_grad()
-    def act(self, obs: Tensor, *, deterministic: bool, noise: Noise | None = None) -> Tensor:
+    def choose_actions(self, obs: Tensor, *, deterministic: bool, noise: Noise | None) -> Tensor:
         """Tanh of the mean, or a sample of the policy."""
         if deterministic:
             return self.model.actor.mode(obs)

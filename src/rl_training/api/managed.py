@@ -52,6 +52,19 @@ class RunOptions(TypedDict, total=False):
     keep_checkpoints: int
     tensorboard: bool
     num_threads: int | None
+    dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari"] | None
+    dataset_path: str | None
+    dataset_id: str | None
+    dataset_download: bool
+    dataset_size: int
+    dataset_seed: int
+    reward_scale: float
+    reward_shift: float
+    reward_clip_min: float | None
+    reward_clip_max: float | None
+    return_scaling: bool
+    normalize_states: bool
+    sampling: Literal["replacement", "epochs"]
 
 
 class OffPolicyOptions(RunOptions, total=False):

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from rl_training.data.rows import RowLayout
 from rl_training.errors import CheckpointError
 from rl_training.types import Batch, BoolArray, FloatArray
 
@@ -32,8 +33,8 @@ class ReplayBuffer:
         self.capacity = capacity
         self.obs_dim = obs_dim
         self.action_dim = action_dim
-        self._widths = [obs_dim, action_dim, 1, obs_dim, 1, 1]
-        self.rows = torch.empty(capacity, sum(self._widths), device=device)
+        self.layout = RowLayout(obs_dim, action_dim)
+        self.rows = torch.empty(capacity, self.layout.width, device=device)
         self.total = 0
         """Transitions ever added; the ring's position follows from it."""
         # The fill count lives on the device: an integer bound would be frozen into a graph.
@@ -86,9 +87,7 @@ class ReplayBuffer:
         uniform = torch.rand(
             batch_size, dtype=torch.float64, device=self.rows.device, generator=generator
         )
-        rows = self.rows.index_select(0, (uniform * self._size).long())
-        obs, actions, rewards, next_obs, terminations, _ = torch.split(rows, self._widths, dim=-1)
-        return Batch(obs, actions, rewards.squeeze(-1), next_obs, terminations.squeeze(-1))
+        return self.layout.batch(self.rows.index_select(0, (uniform * self._size).long()))
 
     # --- Saving -------------------------------------------------------------------
 

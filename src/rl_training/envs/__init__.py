@@ -4,11 +4,18 @@ from rl_training.envs.actions import ActionScaler
 from rl_training.envs.factory import (
     EnvConfig,
     TrainingEnvs,
+    WrappersConfig,
     describe_env,
     find_spec,
     make_env,
     make_training_envs,
     read_env_spec,
+)
+from rl_training.envs.rewards import (
+    RewardClipWrapper,
+    RewardScaleWrapper,
+    RewardShiftWrapper,
+    apply_reward_wrappers,
 )
 from rl_training.envs.state import CapturableEnv, CaptureError, capture_env, restore_env
 
@@ -17,7 +24,12 @@ __all__ = [
     "CapturableEnv",
     "CaptureError",
     "EnvConfig",
+    "RewardClipWrapper",
+    "RewardScaleWrapper",
+    "RewardShiftWrapper",
     "TrainingEnvs",
+    "WrappersConfig",
+    "apply_reward_wrappers",
     "capture_env",
     "describe_env",
     "find_spec",

@@ -14,11 +14,23 @@ import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from pydantic import BaseModel, ConfigDict, Field
 
+from rl_training.envs.rewards import apply_reward_wrappers
 from rl_training.envs.state import CapturableEnv
 from rl_training.errors import ConfigError, nearest
+from rl_training.rewards import RewardTransformConfig
 from rl_training.types import EnvSpec
 
 TrainingEnvs = SyncVectorEnv | AsyncVectorEnv
+
+
+class WrappersConfig(BaseModel):
+    """What `env_kwargs.wrappers` may hold."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    reward: RewardTransformConfig = Field(
+        default_factory=RewardTransformConfig, description="Scale, shift and clip of rewards."
+    )
 
 
 class EnvConfig(BaseModel):
@@ -28,6 +40,11 @@ class EnvConfig(BaseModel):
 
     vectorization: Literal["sync", "async"] = Field(
         "sync", description="Step several environments in turn, or each in a process of its own."
+    )
+
+    wrappers: WrappersConfig = Field(
+        default_factory=lambda: WrappersConfig(),
+        description="Wrappers of the training environments.",
     )
 
     @property
@@ -129,20 +146,24 @@ GRACE_SECONDS = 30
 """How long a worker process outlives a SIGTERM, for the trainer to save its environment."""
 
 
-def _make_worker(env_id: Any, kwargs: dict[str, Any], index: int) -> CapturableEnv:
+def _make_worker(
+    env_id: Any, kwargs: dict[str, Any], rewards: RewardTransformConfig, index: int
+) -> CapturableEnv:
     if multiprocessing.parent_process() is not None:
         # Ctrl-C and a scheduler's SIGTERM reach the whole process group, but the trainer alone
         # decides when to stop; one that does not come to it loses its workers in the end.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, lambda *_: signal.alarm(GRACE_SECONDS))
-    return CapturableEnv(gym.make(env_id, disable_env_checker=True, **kwargs), index)
+    env = gym.make(env_id, disable_env_checker=True, **kwargs)
+    return CapturableEnv(apply_reward_wrappers(env, rewards), index)
 
 
 def make_training_envs(env_id: str, config: EnvConfig, num_envs: int) -> TrainingEnvs:
     """A vector environment with SAME_STEP resets, in this process or in one process each."""
     spec = find_spec(env_id)  # the spec, not the id: a worker may not have it registered
     makers: list[Callable[[], gym.Env[Any, Any]]] = [
-        partial(_make_worker, spec, config.make_kwargs, index) for index in range(num_envs)
+        partial(_make_worker, spec, config.make_kwargs, config.wrappers.reward, index)
+        for index in range(num_envs)
     ]
     if config.vectorization == "sync":
         return SyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP)

@@ -13,7 +13,7 @@ import numpy as np
 
 _CONSTANT = frozenset(
     {"env", "spec", "metadata", "render_mode", "mujoco_renderer", "model", "data"}
-    | {"_cached_spec", "_saved_kwargs", "_metadata", "screen", "clock", "surf"}
+    | {"_cached_spec", "_saved_kwargs", "_transform", "_metadata", "screen", "clock", "surf"}
 )
 """Attributes that the constructor sets and stepping leaves alone, or that only drawing uses."""
 

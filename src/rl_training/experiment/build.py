@@ -18,7 +18,7 @@ from rl_training.algorithms.base import Algorithm
 from rl_training.algorithms.config import OffPolicyConfig
 from rl_training.algorithms.registry import get_algorithm
 from rl_training.data import ReplayBuffer
-from rl_training.envs import describe_env, make_training_envs
+from rl_training.envs import EnvConfig, WrappersConfig, describe_env, make_training_envs
 from rl_training.errors import ConfigError
 from rl_training.experiment.config import TrainConfig, make_config, split
 from rl_training.runtime.callbacks import Callback
@@ -68,7 +68,11 @@ def check_config(config: TrainConfig) -> EnvSpec:
     choose_device(config.device)
     parts = split(config)
     spec = describe_env(config.env_id, parts.env)
-    get_algorithm(config.algo).learner_class().check_spec(spec)
+    entry = get_algorithm(config.algo)
+    entry.learner_class().check_spec(spec)
+    if parts.data.dataset_kind is not None and entry.mode == "online":
+        raise ConfigError(f"{config.algo} learns online: it takes no dataset_kind.")
+    training_envs(config)
     capacity = getattr(parts.algorithm, "buffer_capacity", config.num_envs)
     if capacity < config.num_envs:
         raise ConfigError(
@@ -76,6 +80,23 @@ def check_config(config: TrainConfig) -> EnvSpec:
             f"{config.num_envs} environments."
         )
     return spec
+
+
+def training_envs(config: TrainConfig) -> EnvConfig:
+    """The training environments' settings, with the rewards that the learner shall see.
+
+    `env_kwargs.wrappers.reward` and the `reward_*` keys say the same thing; both may be given where
+    they agree.
+    """
+    parts = split(config)
+    wrapped, keyed = parts.env.wrappers.reward, parts.data.rewards()
+    if not wrapped.is_identity and not keyed.is_identity and wrapped != keyed:
+        raise ConfigError(
+            f"env_kwargs.wrappers.reward ({wrapped}) and the reward_* keys ({keyed}) differ: "
+            "give one of them."
+        )
+    reward = keyed if wrapped.is_identity else wrapped
+    return parts.env.model_copy(update={"wrappers": WrappersConfig(reward=reward)})
 
 
 def build_session(
@@ -96,7 +117,7 @@ def build_session(
         parts.algorithm.buffer_capacity, spec.obs_dim, spec.action_dim, device=device
     )
     collector = Collector(
-        make_training_envs(config.env_id, parts.env, config.num_envs),
+        make_training_envs(config.env_id, training_envs(config), config.num_envs),
         algorithm,
         buffer,
         spec,

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from rl_training.algorithms.config import AlgorithmConfig
 from rl_training.algorithms.registry import get_algorithm
+from rl_training.data.config import DataConfig
 from rl_training.envs.factory import EnvConfig
 from rl_training.errors import ConfigError, nearest
 from rl_training.runtime import plain
@@ -72,7 +73,9 @@ class TrainConfig(BaseModel):
     def resolved(self) -> TrainConfig:
         """The same config with every default written out."""
         parts = split(self)
-        kwargs = parts.algorithm.model_dump() | parts.controls.model_dump()
+        kwargs: dict[str, Any] = {}
+        for part in (parts.algorithm, parts.controls, parts.data):
+            kwargs |= part.model_dump()
         if kwargs["schedule_horizon"] is None:
             kwargs["schedule_horizon"] = self.total_timesteps
         return self.model_copy(update={"algo_kwargs": plain.encode(_listed(kwargs))})
@@ -93,26 +96,33 @@ class ConfigParts:
 
     algorithm: AlgorithmConfig
     controls: ControlsConfig
+    data: DataConfig
     env: EnvConfig
 
 
 def split(config: TrainConfig) -> ConfigParts:
     """Divide `algo_kwargs` by field name; an unknown key fails with the nearest valid one."""
     algorithm_class = get_algorithm(config.algo).config_class()
-    algorithm_fields, control_fields = algorithm_class.model_fields, ControlsConfig.model_fields
+    known = [name for model in kwargs_models(config.algo) for name in model.model_fields]
     for key in config.algo_kwargs:
-        if key not in algorithm_fields and key not in control_fields:
-            known = [*algorithm_fields, *control_fields]
+        if key not in known:
             raise ConfigError(f"Unknown key {key!r} in algo_kwargs{nearest(key, known)}")
 
-    def pick(names: Mapping[str, Any]) -> dict[str, Any]:
-        return {key: value for key, value in config.algo_kwargs.items() if key in names}
+    def part(model: type[Model]) -> Model:
+        chosen = {k: v for k, v in config.algo_kwargs.items() if k in model.model_fields}
+        return _validated(model, chosen)
 
     return ConfigParts(
-        algorithm=_validated(algorithm_class, pick(algorithm_fields)),
-        controls=_validated(ControlsConfig, pick(control_fields)),
+        algorithm=part(algorithm_class),
+        controls=part(ControlsConfig),
+        data=part(DataConfig),
         env=_validated(EnvConfig, config.env_kwargs),
     )
+
+
+def kwargs_models(algo: str) -> tuple[type[BaseModel], ...]:
+    """The models whose fields are the keys of `algo_kwargs`."""
+    return get_algorithm(algo).config_class(), ControlsConfig, DataConfig
 
 
 def make_config(data: Mapping[str, Any]) -> TrainConfig:
@@ -249,9 +259,10 @@ def apply_override(data: dict[str, Any], override: str) -> None:
         raise ConfigError(f"{override!r} is not an override: write key=value.")
     path = key.split(".")
     if path[0] not in TrainConfig.model_fields:
-        algorithm = get_algorithm(str(data.get("algo", ""))).config_class().model_fields
-        if path[0] not in algorithm and path[0] not in ControlsConfig.model_fields:
-            known = [*TrainConfig.model_fields, *algorithm, *ControlsConfig.model_fields]
+        models = kwargs_models(str(data.get("algo", "")))
+        names = [name for model in models for name in model.model_fields]
+        if path[0] not in names:
+            known = [*TrainConfig.model_fields, *names]
             raise ConfigError(f"Unknown key {path[0]!r}{nearest(path[0], known)}")
         path = ["algo_kwargs", *path]
     target: Any = data

@@ -47,7 +47,12 @@ class FlatModule(nn.Module):
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """``x @ weight + bias`` with the bias inside the product where the rank allows it."""
+    """``x @ weight + bias`` with the bias inside the product where the rank allows it.
+
+    A batched product with one column is ten times slower on the CPU than the sum that it is.
+    """
+    if weight.shape[-1] == 1 and weight.dim() == 3:
+        return (x * weight.mT).sum(-1, keepdim=True) + bias
     if weight.dim() == 2 and x.dim() == 2:
         return torch.addmm(bias, x, weight)
     if weight.dim() == 3:

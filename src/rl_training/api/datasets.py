@@ -1,0 +1,124 @@
+"""Looking at datasets, checking them, making them, converting them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rl_training.data.dataset_loaders import config_for, open_fields, open_minari
+from rl_training.data.dataset_writers import (
+    check_destination,
+    dataset_arrays,
+    write_arrays,
+    write_minari,
+)
+from rl_training.data.inspection import (
+    DatasetReport,
+    Expectation,
+    find_problems,
+    inspect_dataset,
+)
+from rl_training.data.offline_dataset import TransitionDataset
+from rl_training.envs import find_spec, make_env, read_env_spec
+from rl_training.errors import ConfigError
+from rl_training.experiment.build import checkpoint_config, load_policy
+from rl_training.experiment.config import split
+from rl_training.experiment.manager import locate
+from rl_training.runtime.checkpointing import open_checkpoint
+from rl_training.runtime.recording import noisy_policy, record
+
+
+def read_raw(source: str) -> TransitionDataset:
+    """A dataset as it is: actions in their own units, values that are not finite let through."""
+    config = config_for(source)
+    with open_fields(config) as fields:
+        return TransitionDataset.from_fields(fields, spec=None, source=config.source, finite=False)
+
+
+def inspect_data(source: str, plot: str | Path | None = None) -> DatasetReport:
+    """The figures of a dataset; histograms of them in a picture if asked."""
+    dataset = read_raw(source)
+    report = inspect_dataset(dataset)
+    if plot is not None:
+        from rl_training.api.plots import plot_dataset
+
+        plot_dataset(dataset, Path(plot), source)
+    return report
+
+
+def validate_data(source: str, env_id: str | None = None) -> tuple[DatasetReport, list[str]]:
+    """The figures, and every problem against an environment or a Minari dataset's own record."""
+    dataset = read_raw(source)
+    expected = _expect_env(env_id) if env_id else _expect_record(source)
+    return inspect_dataset(dataset), find_problems(dataset, expected)
+
+
+def _expect_env(env_id: str) -> Expectation:
+    env = make_env(env_id)
+    try:
+        return _expectation(env, find_spec(env_id).max_episode_steps, env_id)
+    finally:
+        env.close()
+
+
+def _expect_record(source: str) -> Expectation:
+    config = config_for(source)
+    if config.dataset_kind != "minari":
+        raise ConfigError(f"{source} does not say what it is of: give --env-id.")
+    dataset = open_minari(source)
+    return _expectation(dataset.spec, None, f"the record of {source}")
+
+
+def _expectation(spaces: Any, time_limit: int | None, name: str) -> Expectation:
+    space = spaces.observation_space
+    return Expectation(
+        spec=read_env_spec(spaces, name),
+        obs_low=np.asarray(space.low, dtype=np.float64),
+        obs_high=np.asarray(space.high, dtype=np.float64),
+        time_limit=time_limit,
+        name=name,
+    )
+
+
+def collect_data(
+    checkpoint: str | Path,
+    *,
+    steps: int,
+    out: str | Path | None = None,
+    minari_id: str | None = None,
+    noise: float = 0.0,
+    seed: int = 0,
+    best: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> str:
+    """Record a checkpoint's policy; the same seed gives the same file."""
+    if (out is None) == (minari_id is None):
+        raise ConfigError("Give either --out FILE or --minari ID.")
+    if steps < 1 or noise < 0:
+        raise ConfigError(f"steps = {steps} must be at least 1, noise = {noise} at least 0.")
+    if out is not None:
+        check_destination(Path(out))
+    opened = open_checkpoint(locate(Path(checkpoint), best=best))
+    config = checkpoint_config(opened)
+    policy = load_policy(opened)
+    env = make_env(config.env_id, split(config).env.make_kwargs)
+    try:
+        choose = noisy_policy(policy, noise, seed)
+        arrays = record(env, choose, steps=steps, seed=seed, progress=progress)
+    finally:
+        env.close()
+    if out is not None:
+        return str(write_arrays(arrays, Path(out)))
+    return write_minari(arrays, str(minari_id), config.env_id)
+
+
+def convert_data(source: str, destination: str, *, env_id: str | None = None) -> str:
+    """Write a dataset in another format: by the ending, or to Minari with ``minari:ID``."""
+    if destination.startswith("minari:"):
+        arrays = dataset_arrays(read_raw(source))
+        return write_minari(arrays, destination.removeprefix("minari:"), env_id)
+    check_destination(Path(destination))
+    return str(write_arrays(dataset_arrays(read_raw(source)), Path(destination)))

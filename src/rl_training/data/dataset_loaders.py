@@ -1,0 +1,245 @@
+"""Datasets from files: npz, pt, HDF5 in D4RL's layout, Minari, or collected on the spot."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from rl_training.data.config import DataConfig, DatasetKind
+from rl_training.data.fields import CHUNK_ROWS, ArrayColumn, Column, Fields, find_fields
+from rl_training.data.offline_dataset import TransitionDataset
+from rl_training.errors import ConfigError
+from rl_training.rewards import RewardTransformConfig
+from rl_training.types import EnvSpec
+
+RandomCollector = Callable[[int, int], Mapping[str, Any]]
+"""Collects ``size`` transitions of uniform play from ``seed``; handed in by the caller."""
+
+INSTALL = "pip install 'rl-training[offline]'"
+SUFFIXES: dict[str, DatasetKind] = {
+    ".npz": "npz",
+    ".pt": "pt",
+    ".pth": "pt",
+    ".hdf5": "hdf5",
+    ".h5": "hdf5",
+}
+
+
+def load_transition_dataset(
+    config: DataConfig | Mapping[str, Any],
+    *,
+    spec: EnvSpec | None = None,
+    time_limit: int | None = None,
+    collect_random: RandomCollector | None = None,
+    device: torch.device | str = "cpu",
+) -> TransitionDataset:
+    """Load what the config names, check it, and transform its rewards.
+
+    ``spec`` maps actions to [-1, 1] and refuses a dataset of other sizes; ``time_limit`` helps to
+    tell time limits from terminations where a file has one flag for both.
+    """
+    settings = config if isinstance(config, DataConfig) else DataConfig.model_validate(config)
+    if settings.dataset_kind is None:
+        raise ConfigError("dataset_kind is missing: use random, npz, pt, hdf5 or minari.")
+    source = settings.source
+    with open_fields(settings, collect_random) as fields:
+        dataset = TransitionDataset.from_fields(
+            fields, spec=spec, device=device, source=source, time_limit=time_limit
+        )
+    if settings.return_scaling:
+        spread = dataset.statistics().return_range
+        if spread <= 0:
+            raise ConfigError(f"{source}: all returns are equal, so return_scaling has no range.")
+        dataset.transform_rewards(RewardTransformConfig(scale=1000.0 / spread))
+        dataset.notes += (f"rewards are scaled by 1000 over the return range, {spread:.6g}",)
+    dataset.transform_rewards(settings.rewards())
+    return dataset
+
+
+def config_for(source: str) -> DataConfig:
+    """The config that a path or a Minari id means, by its ending."""
+    suffix = Path(source).suffix.lower()
+    if suffix in SUFFIXES:
+        return DataConfig(dataset_kind=SUFFIXES[suffix], dataset_path=source)
+    if Path(source).exists():
+        raise ConfigError(f"{source!r}: the name must end in {', '.join(SUFFIXES)}.")
+    return DataConfig(dataset_kind="minari", dataset_id=source)
+
+
+@contextmanager
+def open_fields(
+    config: DataConfig, collect_random: RandomCollector | None = None
+) -> Iterator[Fields]:
+    """A dataset's columns, open for as long as the block lasts."""
+    kind = config.dataset_kind
+    if kind == "random":
+        if collect_random is None:
+            raise ConfigError("dataset_kind 'random' needs an environment to collect from.")
+        data = collect_random(config.dataset_size, config.dataset_seed)
+        columns: Mapping[str, Column] = {k: ArrayColumn(np.asarray(v)) for k, v in data.items()}
+        yield find_fields(columns, config.source)
+    elif kind == "minari":
+        yield _minari_fields(str(config.dataset_id), config.dataset_download)
+    else:
+        path = Path(str(config.dataset_path))
+        if not path.is_file():
+            raise ConfigError(f"There is no dataset file {str(path)!r}.")
+        opener = {"npz": _open_npz, "pt": _open_pt, "hdf5": _open_hdf5}[str(kind)]
+        with opener(path) as found:
+            yield find_fields(found, config.source)
+
+
+# --- npz: streamed out of the archive --------------------------------------------
+
+
+@dataclass(frozen=True)
+class _ZipColumn:
+    """An array in an npz archive, never whole in memory."""
+
+    archive: zipfile.ZipFile
+    member: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    def chunks(self) -> Iterator[np.ndarray[Any, Any]]:
+        with self.archive.open(self.member) as stream:
+            _read_header(stream)
+            row_shape = self.shape[1:]
+            row_bytes = self.dtype.itemsize * int(np.prod(row_shape, dtype=np.int64))
+            for start in range(0, self.shape[0], CHUNK_ROWS):
+                rows = min(CHUNK_ROWS, self.shape[0] - start)
+                data = stream.read(rows * row_bytes)
+                if len(data) != rows * row_bytes:
+                    raise ConfigError(f"{self.archive.filename}: {self.member} is cut short.")
+                yield np.frombuffer(data, dtype=self.dtype).reshape(rows, *row_shape)
+
+
+def _read_header(stream: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    version = np.lib.format.read_magic(stream)
+    if version == (1, 0):
+        return np.lib.format.read_array_header_1_0(stream)
+    return np.lib.format.read_array_header_2_0(stream)
+
+
+@contextmanager
+def _open_npz(path: Path) -> Iterator[dict[str, Column]]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            columns: dict[str, Column] = {}
+            for member in archive.namelist():
+                with archive.open(member) as stream:
+                    shape, fortran, dtype = _read_header(stream)
+                name = member.removesuffix(".npy")
+                if dtype.hasobject:
+                    raise ConfigError(
+                        f"{path}: {name!r} holds Python objects, which are never loaded: store "
+                        "plain arrays."
+                    )
+                if fortran and len(shape) > 1:
+                    with archive.open(member) as stream:
+                        array = np.lib.format.read_array(stream, allow_pickle=False)
+                    columns[name] = ArrayColumn(array)
+                else:
+                    columns[name] = _ZipColumn(archive, member, shape, dtype)
+            yield columns
+    except (zipfile.BadZipFile, EOFError, OSError, zlib.error, ValueError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"{path} is damaged or not an npz file: {error}") from None
+
+
+# --- pt: tensors and nothing else --------------------------------------------------
+
+
+@contextmanager
+def _open_pt(path: Path) -> Iterator[dict[str, Column]]:
+    try:
+        data = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except Exception as error:  # unpickling errors have no common class
+        reason = str(error).splitlines()[0][:160]
+        raise ConfigError(
+            f"{path} cannot be read as tensors alone, and nothing else is loaded: {reason}"
+        ) from None
+    if not isinstance(data, dict) or not all(
+        isinstance(key, str) and isinstance(value, torch.Tensor) for key, value in data.items()
+    ):
+        raise ConfigError(f"{path} must hold a dict of tensors.")
+    yield {key: ArrayColumn(value.detach().numpy()) for key, value in data.items()}
+
+
+# --- HDF5: D4RL's layout -----------------------------------------------------------
+
+
+@contextmanager
+def _open_hdf5(path: Path) -> Iterator[dict[str, Column]]:
+    try:
+        import h5py
+    except ImportError:
+        raise ConfigError(f"Reading {path} needs h5py: {INSTALL}") from None
+    try:
+        with h5py.File(path, "r") as file:
+            yield {k: ArrayColumn(v) for k, v in file.items() if isinstance(v, h5py.Dataset)}
+    except (OSError, RuntimeError) as error:
+        raise ConfigError(f"{path} is damaged or not an HDF5 file: {error}") from None
+
+
+# --- Minari ------------------------------------------------------------------------
+
+
+def _minari_fields(dataset_id: str, download: bool) -> Fields:
+    dataset = open_minari(dataset_id, download)
+    episodes = [_minari_episode(episode, dataset_id) for episode in dataset.iterate_episodes()]
+    if not episodes:
+        raise ConfigError(f"Minari dataset {dataset_id!r} holds no episodes.")
+    columns: dict[str, Column] = {
+        key: ArrayColumn(np.concatenate([episode[key] for episode in episodes]))
+        for key in episodes[0]
+    }
+    return find_fields(columns, f"Minari dataset {dataset_id!r}")
+
+
+def open_minari(dataset_id: str, download: bool = False) -> Any:
+    """A Minari dataset by its own library, local unless a download is asked for."""
+    try:
+        import minari
+    except ImportError:
+        raise ConfigError(f"Minari datasets need minari: {INSTALL}") from None
+    try:
+        return minari.load_dataset(dataset_id, download=download)
+    except Exception as error:  # the library raises many kinds, for a missing id FileNotFoundError
+        reason = " ".join(str(error).split())[:200]
+        hint = "" if download else "; dataset_download=true would look for it on Minari's server"
+        raise ConfigError(
+            f"Minari dataset {dataset_id!r} is not to be had: {reason}{hint}"
+        ) from None
+
+
+def _minari_episode(episode: Any, dataset_id: str) -> dict[str, np.ndarray[Any, Any]]:
+    obs = episode.observations
+    if not isinstance(obs, np.ndarray) or not isinstance(episode.actions, np.ndarray):
+        kind = type(obs).__name__
+        raise ConfigError(
+            f"Minari dataset {dataset_id!r} has observations or actions in a {kind}, but flat "
+            "arrays are needed."
+        )
+    terminations = np.asarray(episode.terminations, dtype=bool)
+    truncations = np.asarray(episode.truncations, dtype=bool)
+    if not (terminations[-1] or truncations[-1]):
+        truncations = truncations.copy()
+        truncations[-1] = True  # an episode that was recorded to here and no further
+    return {
+        "observations": obs[:-1].reshape(len(obs) - 1, -1).astype(np.float32),
+        "next_observations": obs[1:].reshape(len(obs) - 1, -1).astype(np.float32),
+        "actions": episode.actions.astype(np.float32),
+        "rewards": np.asarray(episode.rewards, dtype=np.float32),
+        "terminations": terminations,
+        "truncations": truncations,
+    }

@@ -1,0 +1,115 @@
+"""Datasets to files: npz, pt and HDF5 for anyone to read, Minari through its own library."""
+
+from __future__ import annotations
+
+import os
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from rl_training.data.dataset_loaders import INSTALL, SUFFIXES
+from rl_training.data.offline_dataset import TransitionDataset
+from rl_training.errors import ConfigError
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+
+
+def dataset_arrays(dataset: TransitionDataset) -> Arrays:
+    """The columns under the names that D4RL uses."""
+    return {
+        "observations": dataset.column("observations"),
+        "actions": dataset.column("actions"),
+        "rewards": dataset.column("rewards"),
+        "next_observations": dataset.column("next_observations"),
+        "terminals": dataset.column("terminations") > 0,
+        "timeouts": dataset.column("truncations") > 0,
+    }
+
+
+def check_destination(path: Path) -> str:
+    """The kind to write by the name's ending; an existing file is never replaced."""
+    kind = SUFFIXES.get(path.suffix.lower())
+    if kind is None:
+        raise ConfigError(f"{str(path)!r}: the name must end in {', '.join(SUFFIXES)}.")
+    if path.exists():
+        raise ConfigError(f"{str(path)!r} exists already: choose another name.")
+    if not path.parent.is_dir():
+        raise ConfigError(f"{str(path)!r}: there is no folder {str(path.parent)!r}.")
+    return kind
+
+
+def write_arrays(arrays: Arrays, path: Path) -> Path:
+    """Write a file that appears whole or not at all."""
+    kind = check_destination(path)
+    temporary = path.with_name(f".tmp-{path.name}")
+    try:
+        if kind == "npz":
+            with temporary.open("wb") as stream:
+                np.savez(stream, **arrays)  # type: ignore[arg-type]
+        elif kind == "pt":
+            tensors = {k: torch.from_numpy(np.ascontiguousarray(v)) for k, v in arrays.items()}
+            torch.save(tensors, temporary)
+        else:
+            _write_hdf5(arrays, temporary)
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise ConfigError(f"{path} cannot be written: {error.strerror or error}.") from None
+    return path
+
+
+def _write_hdf5(arrays: Arrays, path: Path) -> None:
+    try:
+        import h5py
+    except ImportError:
+        raise ConfigError(f"Writing HDF5 needs h5py: {INSTALL}") from None
+    with h5py.File(path, "w") as file:
+        for name, values in arrays.items():
+            file.create_dataset(name, data=values)
+
+
+def write_minari(arrays: Arrays, dataset_id: str, env_id: str | None) -> str:
+    """A Minari dataset, episode by episode, in Minari's own folder."""
+    try:
+        import minari
+        from minari.data_collector import EpisodeBuffer
+    except ImportError:
+        raise ConfigError(f"Minari datasets need minari: {INSTALL}") from None
+    ends = np.flatnonzero(arrays["terminals"] | arrays["timeouts"]) + 1
+    bounds = np.unique(np.concatenate([[0], ends, [len(arrays["rewards"])]]))
+    episodes = []
+    for index, (start, stop) in enumerate(pairwise(bounds)):
+        obs = arrays["observations"][start:stop]
+        last = arrays["next_observations"][stop - 1 : stop]
+        episodes.append(
+            EpisodeBuffer(
+                id=index,
+                observations=np.concatenate([obs, last]),
+                actions=arrays["actions"][start:stop],
+                rewards=arrays["rewards"][start:stop].tolist(),
+                terminations=arrays["terminals"][start:stop].tolist(),
+                truncations=arrays["timeouts"][start:stop].tolist(),
+            )
+        )
+    spaces = {} if env_id else _spaces(arrays)
+    try:
+        minari.create_dataset_from_buffers(dataset_id, buffer=episodes, env=env_id, **spaces)
+    except (ValueError, TypeError, OSError, ImportError, AssertionError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ConfigError(f"Minari could not make {dataset_id!r}: {reason}") from None
+    return dataset_id
+
+
+def _spaces(arrays: Arrays) -> dict[str, Any]:
+    """Spaces wide enough for the data, for a dataset without an environment."""
+    from gymnasium import spaces
+
+    actions = arrays["actions"]
+    low, high = actions.min(axis=0), actions.max(axis=0)
+    return {
+        "observation_space": spaces.Box(-np.inf, np.inf, arrays["observations"].shape[1:]),
+        "action_space": spaces.Box(low, np.maximum(high, low + 1e-6), dtype=np.float32),
+    }

@@ -1,0 +1,146 @@
+"""Whatever a stranger's file calls its columns, read piece by piece."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from rl_training.errors import ConfigError
+
+ALIASES: dict[str, tuple[str, ...]] = {
+    "observations": ("observations", "obs", "states", "observation", "state"),
+    "actions": ("actions", "action"),
+    "rewards": ("rewards", "reward"),
+    "next_observations": ("next_observations", "next_obs", "next_states", "next_observation"),
+    "terminations": ("terminals", "terminations", "terminated", "terminal", "dones", "done"),
+    "truncations": ("timeouts", "truncations", "truncated", "timeout"),
+}
+REQUIRED = ("observations", "actions", "rewards")
+AMBIGUOUS = ("dones", "done")
+"""Names under which some store the end of an episode for whatever reason."""
+CHUNK_ROWS = 65_536
+
+
+class Column(Protocol):
+    """One column of a dataset, readable in order."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows first."""
+        ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The stored type."""
+        ...
+
+    def chunks(self) -> Iterator[np.ndarray[Any, Any]]:
+        """The rows in order, in pieces that are small beside the whole."""
+        ...
+
+
+@dataclass(frozen=True)
+class ArrayColumn:
+    """A column in memory, memory-mapped, or an HDF5 dataset: anything that slices."""
+
+    array: Any
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows first."""
+        return tuple(self.array.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The stored type."""
+        dtype: np.dtype[Any] = np.dtype(self.array.dtype)
+        return dtype
+
+    def chunks(self) -> Iterator[np.ndarray[Any, Any]]:
+        """Slices of the array."""
+        for start in range(0, self.shape[0], CHUNK_ROWS):
+            yield np.asarray(self.array[start : start + CHUNK_ROWS])
+
+
+@dataclass(frozen=True)
+class Fields:
+    """A dataset's columns under our names, and what was assumed in reading them."""
+
+    columns: dict[str, Column]
+    notes: tuple[str, ...]
+    ambiguous_done: bool
+    """Whether the termination column may mean any end of an episode."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows every column has."""
+        return self.columns["observations"].shape[0]
+
+
+def find_fields(available: Mapping[str, Column], source: str) -> Fields:
+    """Match names to aliases and check shapes and types before a row is read."""
+    columns: dict[str, Column] = {}
+    names: dict[str, str] = {}
+    for field, aliases in ALIASES.items():
+        present = [alias for alias in aliases if alias in available]
+        if len(present) > 1:
+            raise ConfigError(
+                f"{source} holds {present[0]!r} and {present[1]!r}, which both mean {field}: "
+                "keep one."
+            )
+        if present:
+            columns[field], names[field] = available[present[0]], present[0]
+    for field in REQUIRED:
+        if field not in columns:
+            known = ", ".join(sorted(available)) or "nothing"
+            raise ConfigError(
+                f"{source} has no {field} (any of {', '.join(ALIASES[field])}); it holds {known}."
+            )
+    _check_columns(columns, names, source)
+    return Fields(columns, tuple(_done_notes(names)), names.get("terminations", "") in AMBIGUOUS)
+
+
+def _done_notes(names: Mapping[str, str]) -> Iterator[str]:
+    ended, cut = names.get("terminations"), names.get("truncations")
+    if ended and not cut:
+        yield f"only {ended!r} is there: read as terminations, which do not bootstrap"
+    elif cut and not ended:
+        yield f"only {cut!r} is there: read as time limits; no row terminates"
+    elif not cut and not ended:
+        yield "no flag marks an episode's end: all rows are read as one episode"
+    elif ended in AMBIGUOUS:
+        yield f"{ended!r} and {cut!r}: a row with both is read as a time limit"
+
+
+def _check_columns(columns: Mapping[str, Column], names: Mapping[str, str], source: str) -> None:
+    rows = columns["observations"].shape[0] if columns["observations"].shape else 0
+    if rows == 0:
+        raise ConfigError(f"{source} holds no rows.")
+    for field, column in columns.items():
+        name = names[field]
+        if column.dtype.kind not in "biuf":
+            raise ConfigError(f"{source}: {name!r} holds {column.dtype}, but numbers are needed.")
+        if not column.shape or column.shape[0] != rows:
+            found = column.shape[0] if column.shape else 0
+            raise ConfigError(
+                f"{source}: {name!r} has {found} rows, but {names['observations']!r} has {rows}."
+            )
+        flat = field in ("rewards", "terminations", "truncations")
+        width = int(np.prod(column.shape[1:], dtype=np.int64))
+        if flat and width != 1:
+            raise ConfigError(
+                f"{source}: {name!r} has shape {column.shape}, but one value a row is needed."
+            )
+        if not flat and len(column.shape) > 2:
+            raise ConfigError(
+                f"{source}: {name!r} has shape {column.shape}, but flat rows are needed."
+            )
+    if "next_observations" in columns:
+        ours, theirs = columns["observations"].shape[1:], columns["next_observations"].shape[1:]
+        if ours != theirs:
+            raise ConfigError(
+                f"{source}: next observations have shape {theirs}, observations {ours}."
+            )

@@ -1,0 +1,194 @@
+"""What is in a dataset, and what is wrong with it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rl_training.data.offline_dataset import BOUND_TOLERANCE, TransitionDataset
+from rl_training.types import EnvSpec
+
+QUARTILES = (0, 25, 50, 75, 100)
+SATURATION = 0.999
+"""Share of the way to a bound from which an action counts as saturated."""
+JUMP = 1e-4
+"""Difference between a next observation and the row after it that counts as a discontinuity."""
+
+
+@dataclass(frozen=True)
+class DatasetReport:
+    """The figures of an inspection."""
+
+    rows: int
+    obs_dim: int
+    action_dim: int
+    episodes: int
+    return_mean: float
+    return_quartiles: list[float]
+    length_quartiles: list[float]
+    action_min: list[float]
+    action_max: list[float]
+    action_saturation: float
+    reward_min: float
+    reward_max: float
+    reward_mean: float
+    terminal_rate: float
+    timeout_rate: float
+    not_finite: int
+    duplicates: int
+    discontinuities: int
+    notes: list[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return asdict(self)
+
+
+def inspect_dataset(dataset: TransitionDataset) -> DatasetReport:
+    """Look at every row."""
+    statistics = dataset.statistics()
+    actions, rewards = dataset.column("actions"), dataset.column("rewards")
+    return DatasetReport(
+        rows=len(dataset),
+        obs_dim=dataset.layout.obs_dim,
+        action_dim=dataset.layout.action_dim,
+        episodes=len(statistics.returns),
+        return_mean=float(statistics.returns.mean()),
+        return_quartiles=_quartiles(statistics.returns),
+        length_quartiles=_quartiles(statistics.lengths),
+        action_min=actions.min(axis=0).tolist(),
+        action_max=actions.max(axis=0).tolist(),
+        action_saturation=_saturation(actions),
+        reward_min=float(rewards.min()),
+        reward_max=float(rewards.max()),
+        reward_mean=float(rewards.mean(dtype=np.float64)),
+        terminal_rate=float((dataset.column("terminations") > 0).mean()),
+        timeout_rate=float((dataset.column("truncations") > 0).mean()),
+        not_finite=_count_not_finite(dataset),
+        duplicates=_count_duplicates(dataset),
+        discontinuities=len(find_discontinuities(dataset)),
+        notes=list(dataset.notes),
+    )
+
+
+def _quartiles(values: npt.NDArray[Any]) -> list[float]:
+    return [float(value) for value in np.percentile(values, QUARTILES)]
+
+
+def _saturation(actions: npt.NDArray[np.float32]) -> float:
+    """Share of action values at the ends of their own range."""
+    low, high = actions.min(axis=0), actions.max(axis=0)
+    centre, half = 0.5 * (low + high), np.maximum(0.5 * (high - low), 1e-12)
+    return float((np.abs(actions - centre) >= SATURATION * half).mean())
+
+
+def _count_not_finite(dataset: TransitionDataset) -> int:
+    return int((~dataset.rows.isfinite()).any(dim=1).sum())
+
+
+def _count_duplicates(dataset: TransitionDataset) -> int:
+    """Rows that stood before, told by a 64-bit mix of their bits."""
+    bits = dataset.rows.cpu().numpy().view(np.uint32).astype(np.uint64)
+    odd = np.random.default_rng(0).integers(0, 2**63, bits.shape[1], dtype=np.uint64) * 2 + 1
+    with np.errstate(over="ignore"):
+        keys = (bits * odd).sum(axis=1, dtype=np.uint64)
+    return len(keys) - len(np.unique(keys))
+
+
+def find_discontinuities(dataset: TransitionDataset) -> npt.NDArray[np.int64]:
+    """Rows inside an episode whose next observation is not the next row's observation."""
+    ended = (dataset.column("terminations") + dataset.column("truncations")) > 0
+    obs, following = dataset.column("observations"), dataset.column("next_observations")
+    scale = np.maximum(1.0, np.abs(obs[1:]))
+    apart = (np.abs(following[:-1] - obs[1:]) > JUMP * scale).any(axis=1)
+    return np.flatnonzero(apart & ~ended[:-1]).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What an environment, or a dataset's own record of it, says the data must be like."""
+
+    spec: EnvSpec
+    obs_low: npt.NDArray[np.float64]
+    obs_high: npt.NDArray[np.float64]
+    time_limit: int | None
+    name: str
+
+
+def find_problems(dataset: TransitionDataset, expected: Expectation) -> list[str]:
+    """Everything that does not fit, each in one sentence."""
+    spec, layout = expected.spec, dataset.layout
+    width = 1 if spec.discrete else spec.action_dim
+    if (layout.obs_dim, layout.action_dim) != (spec.obs_dim, width):
+        return [
+            f"sizes: the data has observations of {layout.obs_dim} and actions of "
+            f"{layout.action_dim} values, {expected.name} has {spec.obs_dim} and {width}: it is "
+            "of another environment."
+        ]
+    problems = _value_problems(dataset, expected) + _action_problems(dataset, spec)
+    jumps = find_discontinuities(dataset)
+    if len(jumps):
+        problems.append(
+            f"discontinuities: {len(jumps)} rows inside episodes are not followed by their next "
+            f"observation, the first at row {jumps[0]}: ends of episodes may be unmarked."
+        )
+    return problems + _episode_problems(dataset, expected.time_limit)
+
+
+def _value_problems(dataset: TransitionDataset, expected: Expectation) -> list[str]:
+    problems = []
+    bad = _count_not_finite(dataset)
+    if bad:
+        problems.append(f"not finite: {bad} rows hold NaN or infinite values.")
+    obs = dataset.column("observations")
+    with np.errstate(invalid="ignore"):
+        slack = 1e-3 * np.maximum(1.0, np.abs(obs))
+        outside = (obs < expected.obs_low - slack) | (obs > expected.obs_high + slack)
+    if outside.any():
+        place = int(np.argmax(outside.any(axis=0)))
+        problems.append(
+            f"observations: {int(outside.any(axis=1).sum())} rows lie outside the observation "
+            f"space of {expected.name}, the first in entry {place}."
+        )
+    return problems
+
+
+def _action_problems(dataset: TransitionDataset, spec: EnvSpec) -> list[str]:
+    actions = dataset.column("actions")
+    if spec.discrete:
+        wrong = (actions < 0) | (actions >= spec.action_dim) | (actions != np.floor(actions))
+        count = int(wrong.any(axis=1).sum())
+        allowed = f"0 to {spec.action_dim - 1}"
+    else:
+        low, high = np.asarray(spec.action_low), np.asarray(spec.action_high)
+        slack = BOUND_TOLERANCE * (high - low)
+        wrong = (actions < low - slack) | (actions > high + slack)
+        count = int(wrong.any(axis=1).sum())
+        allowed = f"{low.min():.6g} to {high.max():.6g}"
+    if not count:
+        return []
+    return [f"actions: {count} rows lie outside the bounds {allowed}."]
+
+
+def _episode_problems(dataset: TransitionDataset, limit: int | None) -> list[str]:
+    if limit is None:
+        return []
+    problems = []
+    bounds = dataset.episode_bounds()
+    lengths = np.diff(bounds)
+    if (lengths > limit).any():
+        problems.append(
+            f"lengths: {int((lengths > limit).sum())} episodes are longer than the time limit of "
+            f"{limit} steps, the longest {lengths.max()}: ends of episodes may be unmarked."
+        )
+    ended = dataset.column("terminations")[bounds[1:] - 1] > 0
+    at_limit = int((ended & (lengths == limit)).sum())
+    if at_limit and at_limit == int(ended.sum()):
+        problems.append(
+            f"terminals: all {at_limit} terminations are at the time limit of {limit} steps: time "
+            "limits seem to be stored as terminals, which would not bootstrap."
+        )
+    return problems

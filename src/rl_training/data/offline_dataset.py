@@ -1,0 +1,281 @@
+"""Recorded transitions: packed rows like the replay's, with their episodes and statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from rl_training.data.fields import ArrayColumn, Column, Fields, find_fields
+from rl_training.data.rows import RowLayout
+from rl_training.errors import ConfigError
+from rl_training.rewards import RewardTransformConfig
+from rl_training.types import Batch, EnvSpec
+
+FloatRows = npt.NDArray[np.float32]
+BOUND_TOLERANCE = 1e-3
+"""How far, of its range, an action may lie outside the bounds and still be clipped to them."""
+
+
+@dataclass(frozen=True)
+class DatasetStatistics:
+    """What a learner or a reader needs to know of the whole set."""
+
+    obs_mean: npt.NDArray[np.float64]
+    obs_std: npt.NDArray[np.float64]
+    returns: npt.NDArray[np.float64]
+    lengths: npt.NDArray[np.int64]
+
+    @property
+    def return_range(self) -> float:
+        """Greatest episode return minus the least."""
+        return float(self.returns.max() - self.returns.min())
+
+
+class TransitionDataset:
+    """Transitions in episode order, on the learner's device; a sampler with replacement.
+
+    Build one with `from_dict`, or with `load_transition_dataset` from a file.
+    """
+
+    def __init__(
+        self,
+        rows: torch.Tensor,
+        layout: RowLayout,
+        *,
+        spec: EnvSpec | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> None:
+        self.rows = rows
+        self.layout = layout
+        self.spec = spec
+        self.notes = notes
+        """What was assumed in reading the data, in words."""
+
+    @classmethod
+    def from_dict(
+        cls,
+        data: Mapping[str, Any],
+        *,
+        spec: EnvSpec | None = None,
+        device: torch.device | str = "cpu",
+        source: str = "the data",
+    ) -> TransitionDataset:
+        """From arrays under any of the usual names.
+
+        With ``spec``, actions are taken in the environment's units, checked against its bounds and
+        mapped to [-1, 1]; without it they stay as they are.
+        """
+        columns: dict[str, Column] = {
+            key: ArrayColumn(_as_array(value)) for key, value in data.items()
+        }
+        return cls.from_fields(
+            find_fields(columns, source), spec=spec, device=device, source=source
+        )
+
+    @classmethod
+    def from_fields(
+        cls,
+        fields: Fields,
+        *,
+        spec: EnvSpec | None,
+        device: torch.device | str = "cpu",
+        source: str,
+        time_limit: int | None = None,
+        finite: bool = True,
+    ) -> TransitionDataset:
+        """Fill packed rows column by column, checking each piece as it passes.
+
+        ``finite=False`` lets values through that are not, for an inspection to count.
+        """
+        layout = _layout(fields, spec, source)
+        rows = np.zeros((fields.rows, layout.width), dtype=np.float32)
+        for name, column in fields.columns.items():
+            _fill(rows[:, layout.slices[name]], column, name, source, finite)
+        notes = list(fields.notes)
+        ended, cut = rows[:, layout.slices["terminations"]], rows[:, layout.slices["truncations"]]
+        if fields.ambiguous_done:
+            notes += _settle_done(ended, cut, "truncations" in fields.columns, time_limit)
+        if "next_observations" not in fields.columns:
+            rows, note = _derive_next(rows, layout)
+            notes.append(note)
+        _map_actions(rows[:, layout.slices["actions"]], spec, source)
+        return cls(torch.from_numpy(rows).to(device), layout, spec=spec, notes=tuple(notes))
+
+    def __len__(self) -> int:
+        return int(self.rows.shape[0])
+
+    def sample(self, batch_size: int, generator: torch.Generator) -> Batch:
+        """A batch drawn uniformly with replacement."""
+        uniform = torch.rand(
+            batch_size, dtype=torch.float64, device=self.rows.device, generator=generator
+        )
+        return self.batch((uniform * len(self)).long())
+
+    def batch(self, indices: torch.Tensor) -> Batch:
+        """The transitions at ``indices``: one gather."""
+        return self.layout.batch(self.rows.index_select(0, indices))
+
+    def column(self, name: str) -> npt.NDArray[np.float32]:
+        """One column as an array, a view where the rows are on the CPU."""
+        columns = self.rows[:, self.layout.slices[name]].cpu().numpy()
+        flat = name in ("rewards", "terminations", "truncations")
+        return columns[:, 0] if flat else columns
+
+    # --- Episodes and statistics ------------------------------------------------
+
+    def episode_bounds(self) -> npt.NDArray[np.int64]:
+        """Where episodes begin, and the length at the end: episode i is [b[i], b[i + 1])."""
+        ends = np.flatnonzero((self.column("terminations") + self.column("truncations")) > 0) + 1
+        bounds = np.concatenate([[0], ends, [len(self)]])
+        return np.unique(bounds).astype(np.int64)
+
+    def statistics(self) -> DatasetStatistics:
+        """Moments of the observations, returns and lengths of the episodes."""
+        bounds = self.episode_bounds()
+        obs = self.column("observations")
+        return DatasetStatistics(
+            obs_mean=obs.mean(axis=0, dtype=np.float64),
+            obs_std=obs.std(axis=0, dtype=np.float64),
+            returns=np.add.reduceat(self.column("rewards").astype(np.float64), bounds[:-1]),
+            lengths=np.diff(bounds),
+        )
+
+    # --- Transforms -------------------------------------------------------------
+
+    def with_reward_transform(self, config: RewardTransformConfig) -> TransitionDataset:
+        """The same transitions with transformed rewards; this one stays as it is."""
+        changed = TransitionDataset(
+            self.rows.clone(), self.layout, spec=self.spec, notes=self.notes
+        )
+        changed.transform_rewards(config)
+        return changed
+
+    def transform_rewards(self, config: RewardTransformConfig) -> None:
+        """Transform rewards in place."""
+        if not config.is_identity:
+            values = config(self.column("rewards")).astype(np.float32)
+            self.rows[:, self.layout.slices["rewards"]] = torch.from_numpy(values)[:, None].to(
+                self.rows.device
+            )
+
+    def normalise_observations(
+        self, mean: npt.NDArray[np.float64], std: npt.NDArray[np.float64]
+    ) -> None:
+        """Standardise observations and next observations in place."""
+        device = self.rows.device
+        shift = torch.from_numpy(mean).float().to(device)
+        scale = torch.from_numpy(1.0 / std).float().to(device)
+        for name in ("observations", "next_observations"):
+            self.rows[:, self.layout.slices[name]].sub_(shift).mul_(scale)
+
+
+def _as_array(value: Any) -> Any:
+    return value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
+
+
+def _layout(fields: Fields, spec: EnvSpec | None, source: str) -> RowLayout:
+    def width(name: str) -> int:
+        return int(np.prod(fields.columns[name].shape[1:], dtype=np.int64))
+
+    obs_dim, action_dim = width("observations"), width("actions")
+    if spec is not None:
+        expected = 1 if spec.discrete else spec.action_dim
+        if obs_dim != spec.obs_dim or action_dim != expected:
+            raise ConfigError(
+                f"{source} has observations of {obs_dim} and actions of {action_dim} values, but "
+                f"the environment has {spec.obs_dim} and {expected}: it is of another environment."
+            )
+    return RowLayout(obs_dim, action_dim)
+
+
+def _fill(target: FloatRows, column: Column, name: str, source: str, finite: bool) -> None:
+    """Copy a column in pieces; a value that is not finite is named with its row."""
+    start = 0
+    for chunk in column.chunks():
+        values = chunk.reshape(len(chunk), -1)
+        part = target[start : start + len(values)]
+        with np.errstate(over="ignore", invalid="ignore"):
+            part[:] = values
+        if finite and not np.isfinite(part).all():
+            row = start + int(np.argwhere(~np.isfinite(part))[0, 0])
+            raise ConfigError(f"{source}: {name} of row {row} are not finite: {target[row]}.")
+        start += len(values)
+    if start != len(target):
+        raise ConfigError(f"{source}: {name} end after {start} of {len(target)} rows.")
+
+
+def _settle_done(
+    ended: FloatRows, cut: FloatRows, has_cut: bool, time_limit: int | None
+) -> list[str]:
+    """Tell time limits from terminations where one flag may mean either."""
+    if has_cut:
+        ended[cut[:, 0] > 0] = 0.0
+        return []
+    if time_limit is None:
+        return []
+    ends = np.flatnonzero(ended[:, 0] > 0)
+    lengths = np.diff(np.concatenate([[-1], ends]))
+    limited = ends[lengths == time_limit]
+    ended[limited], cut[limited] = 0.0, 1.0
+    return [f"{len(limited)} ends at the environment's limit of {time_limit} steps are time limits"]
+
+
+def _derive_next(rows: FloatRows, layout: RowLayout) -> tuple[FloatRows, str]:
+    """Next observations from the row after, never across an episode's end.
+
+    The last row of an episode that did not terminate has no next observation: it is left out, and
+    the row before it becomes the cut. After a termination none is needed.
+    """
+    obs, nxt = layout.slices["observations"], layout.slices["next_observations"]
+    rows[:-1, nxt] = rows[1:, obs]
+    ended = rows[:, layout.slices["terminations"].start] > 0
+    cut = rows[:, layout.slices["truncations"].start] > 0
+    cut[-1] |= not ended[-1]
+    rows[ended, nxt] = rows[ended, obs]
+    dropped = np.flatnonzero(cut & ~ended)
+    for row in dropped:
+        if row > 0 and not (ended[row - 1] or cut[row - 1]):
+            rows[row - 1, layout.slices["truncations"]] = 1.0
+    if len(dropped) == len(rows):
+        raise ConfigError("No episode is long enough to derive a next observation from.")
+    kept = 0
+    for start, stop in zip(
+        np.concatenate([[0], dropped + 1]), np.concatenate([dropped, [len(rows)]]), strict=True
+    ):  # in place: a second copy would double the memory
+        rows[kept : kept + stop - start] = rows[start:stop]
+        kept += int(stop - start)
+    note = f"next observations are derived from the order of rows; {len(dropped)} rows without one"
+    return rows[:kept], f"{note} are left out"
+
+
+def _map_actions(actions: FloatRows, spec: EnvSpec | None, source: str) -> None:
+    """Actions to [-1, 1] in place, or an error where they are outside the bounds."""
+    if spec is None:
+        return
+    if spec.discrete:
+        valid = (actions >= 0) & (actions < spec.action_dim) & (actions == np.floor(actions))
+        if not valid.all():
+            row = int(np.argwhere(~valid)[0, 0])
+            raise ConfigError(
+                f"{source}: action {actions[row, 0]} of row {row} is none of 0 to "
+                f"{spec.action_dim - 1}."
+            )
+        return
+    low = np.asarray(spec.action_low, dtype=np.float32)
+    high = np.asarray(spec.action_high, dtype=np.float32)
+    slack = BOUND_TOLERANCE * (high - low)
+    least, greatest = actions.min(axis=0), actions.max(axis=0)
+    if (least < low - slack).any() or (greatest > high + slack).any():
+        place = int(np.argmax(np.maximum(low - least, greatest - high)))
+        raise ConfigError(
+            f"{source}: action {place} goes from {least[place]:.6g} to {greatest[place]:.6g}, "
+            f"outside its bounds {low[place]:.6g} to {high[place]:.6g}."
+        )
+    actions -= 0.5 * (low + high)
+    actions /= 0.5 * (high - low)
+    np.clip(actions, -1.0, 1.0, out=actions)

@@ -1,0 +1,60 @@
+"""The reward arithmetic as environment wrappers."""
+
+from __future__ import annotations
+
+from typing import Any, SupportsFloat
+
+import gymnasium as gym
+
+from rl_training.rewards import RewardTransformConfig
+
+
+class RewardTransformWrapper(gym.RewardWrapper[Any, Any]):
+    """Applies a transform to every reward; the three wrappers below are its single steps."""
+
+    def __init__(self, env: gym.Env[Any, Any], transform: RewardTransformConfig) -> None:
+        super().__init__(env)
+        self._transform = transform
+
+    def reward(self, reward: SupportsFloat) -> float:
+        """The reward that the learner sees."""
+        return float(self._transform(float(reward)))
+
+
+class RewardScaleWrapper(RewardTransformWrapper):
+    """Multiplies rewards."""
+
+    def __init__(self, env: gym.Env[Any, Any], scale: float) -> None:
+        super().__init__(env, RewardTransformConfig(scale=scale))
+
+
+class RewardShiftWrapper(RewardTransformWrapper):
+    """Adds to rewards."""
+
+    def __init__(self, env: gym.Env[Any, Any], shift: float) -> None:
+        super().__init__(env, RewardTransformConfig(shift=shift))
+
+
+class RewardClipWrapper(RewardTransformWrapper):
+    """Limits rewards."""
+
+    def __init__(
+        self,
+        env: gym.Env[Any, Any],
+        clip_min: float | None = None,
+        clip_max: float | None = None,
+    ) -> None:
+        super().__init__(env, RewardTransformConfig(clip_min=clip_min, clip_max=clip_max))
+
+
+def apply_reward_wrappers(
+    env: gym.Env[Any, Any], config: RewardTransformConfig
+) -> gym.Env[Any, Any]:
+    """Scale, then shift, then clip, each only where it changes something."""
+    if config.scale != 1.0:
+        env = RewardScaleWrapper(env, config.scale)
+    if config.shift != 0.0:
+        env = RewardShiftWrapper(env, config.shift)
+    if config.clip_min is not None or config.clip_max is not None:
+        env = RewardClipWrapper(env, config.clip_min, config.clip_max)
+    return env

@@ -1,0 +1,42 @@
+"""The one reward arithmetic: scale, then shift, then clip; for datasets and environments alike."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class RewardTransformConfig(BaseModel):
+    """What is done to a reward before a learner sees it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    scale: float = Field(1.0, description="Factor on the reward.")
+    shift: float = Field(0.0, description="Added after scaling.")
+    clip_min: float | None = Field(None, description="Least reward after scaling and shifting.")
+    clip_max: float | None = Field(None, description="Greatest reward after scaling and shifting.")
+
+    @model_validator(mode="after")
+    def _bounds_are_ordered(self) -> Self:
+        bounds = [bound for bound in (self.clip_min, self.clip_max) if bound is not None]
+        if len(bounds) == 2 and bounds[0] >= bounds[1]:
+            raise ValueError(f"clip_min must be below clip_max = {self.clip_max}")
+        return self
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether rewards stay as they are."""
+        return self == RewardTransformConfig()
+
+    def __call__(self, rewards: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Transform rewards, in float64: a single one and a million give the same values."""
+        changed = np.asarray(rewards, dtype=np.float64) * self.scale + self.shift
+        if self.clip_min is not None or self.clip_max is not None:
+            changed = np.clip(changed, self.clip_min, self.clip_max)
+        return changed

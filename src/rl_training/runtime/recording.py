@@ -1,0 +1,94 @@
+"""Recording transitions: by a policy, or by uniform play."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from rl_training.envs import ActionScaler, make_env, read_env_spec
+from rl_training.runtime.evaluation import Policy
+from rl_training.types import EnvSpec, FloatArray
+
+Progress = Callable[[int], None]
+
+
+def record(
+    env: gym.Env[Any, Any],
+    choose: Callable[[FloatArray], Any],
+    *,
+    steps: int,
+    seed: int,
+    progress: Progress | None = None,
+) -> dict[str, np.ndarray[Any, Any]]:
+    """Play ``steps`` steps; episode ``i`` starts from seed ``seed + i``.
+
+    Actions are in the environment's units. The last row is marked as cut where its episode goes on.
+    """
+    observations, actions, rewards, following, ended, cut = [], [], [], [], [], []
+    episode = 0
+    obs, _ = env.reset(seed=seed)
+    for step in range(steps):
+        action = choose(obs)
+        next_obs, reward, terminated, truncated, _ = env.step(action)
+        observations.append(obs)
+        actions.append(action)
+        rewards.append(float(reward))
+        following.append(next_obs)
+        ended.append(terminated)
+        cut.append(truncated or (step == steps - 1 and not terminated))
+        obs = next_obs
+        if terminated or truncated:
+            episode += 1
+            obs, _ = env.reset(seed=seed + episode)
+        if progress is not None:
+            progress(step + 1)
+    return {
+        "observations": np.asarray(observations, dtype=np.float32),
+        "actions": np.asarray(actions, dtype=np.float32),
+        "rewards": np.asarray(rewards, dtype=np.float32),
+        "next_observations": np.asarray(following, dtype=np.float32),
+        "terminals": np.asarray(ended, dtype=bool),
+        "timeouts": np.asarray(cut, dtype=bool),
+    }
+
+
+def noisy_policy(policy: Policy, noise: float, seed: int) -> Callable[[FloatArray], FloatArray]:
+    """The policy with Gaussian noise of deviation ``noise`` in model space, seeded."""
+    scaler = ActionScaler(policy.spec)
+    generator = np.random.default_rng(seed)
+
+    def choose(obs: FloatArray) -> FloatArray:
+        action = policy(obs)
+        if noise == 0.0:
+            return action
+        model = scaler.to_model(action)
+        shaken = model + noise * generator.standard_normal(model.shape).astype(np.float32)
+        return scaler.to_env(np.clip(shaken, -1.0, 1.0).astype(np.float32))
+
+    return choose
+
+
+def record_random(
+    env_id: str, env_kwargs: Mapping[str, Any], size: int, seed: int
+) -> dict[str, np.ndarray[Any, Any]]:
+    """Transitions of uniform play."""
+    env = make_env(env_id, env_kwargs)
+    try:
+        spec = read_env_spec(env, env_id)
+        return record(env, uniform_policy(spec, seed), steps=size, seed=seed)
+    finally:
+        env.close()
+
+
+def uniform_policy(spec: EnvSpec, seed: int) -> Callable[[FloatArray], Any]:
+    """Uniform actions in the environment's units."""
+    generator = np.random.default_rng(seed)
+    if spec.discrete:
+        return lambda _obs: int(generator.integers(spec.action_dim))
+    scaler = ActionScaler(spec)
+    return lambda _obs: scaler.to_env(
+        generator.uniform(-1.0, 1.0, spec.action_dim).astype(np.float32)
+    )
