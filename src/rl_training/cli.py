@@ -149,15 +149,14 @@ def predict(
     import numpy as np
 
     from rl_training.api.training import predict_checkpoint
+    from rl_training.runtime.plain import read_npy
 
     if not obs.is_file():
         raise ConfigError(f"There is no file {str(obs)!r}.")
     try:
-        loaded = np.load(obs, allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
+        loaded = read_npy(obs)
+    except (ValueError, OSError) as error:
         raise ConfigError(f"{obs} is not a plain .npy file: {error}") from None
-    if not isinstance(loaded, np.ndarray):
-        raise ConfigError(f"{obs} holds several arrays: a .npy file with one is needed.")
     actions = predict_checkpoint(run, loaded, best=best, device=device)
     if out is not None:
         try:

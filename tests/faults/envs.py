@@ -58,4 +58,4 @@ class PoisonEnv(gym.Env[FloatArray, FloatArray]):
 def register() -> None:
     """Make it known to Gymnasium, once."""
     if POISON not in gym.registry:
-        gym.register(POISON, entry_point=PoisonEnv)
+        gym.register(POISON, entry_point=f"{__name__}:PoisonEnv")

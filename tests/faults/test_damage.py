@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +23,6 @@ from tests.faults.zygote import Zygote
 
 def _segment(checkpoint: Path) -> Path:
     """The replay rows that only this checkpoint refers to."""
-    import json
-
     (name,) = json.loads((checkpoint / MANIFEST).read_bytes())["replay"]
     return checkpoint.parents[1] / "replay" / f"{name}.npy"
 
@@ -66,8 +65,10 @@ def test_using_a_damaged_checkpoint_is_refused(
 ) -> None:
     run_dir = copy_run(reference.run_dir, tmp_path)
     DAMAGE[damage](newest(run_dir) / name)
-    for command in (["evaluate", run_dir, "--episodes", "1"], ["predict", run_dir, "--obs"]):
-        outcome = zygote.run(*command, *([observation] if command[0] == "predict" else []))
+    for outcome in (
+        zygote.run("evaluate", run_dir, "--episodes", "1"),
+        zygote.run("predict", run_dir, "--obs", observation),
+    ):
         assert outcome.status == 1
         assert str(newest(run_dir) / name) in outcome.error_line()
         assert outcome.out == ""

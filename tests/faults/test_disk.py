@@ -68,16 +68,20 @@ def test_a_full_disk_stops_the_notes_about_a_run_and_loses_nothing(
     assert "run.json could not be written" in stopped.error_line()
 
 
-def test_a_file_at_its_size_limit_stops_a_save(
-    zygote: Zygote, reference: Reference, tmp_path: Path
-) -> None:
-    """The operating system's own refusal: the growing replay rows meet the limit first."""
-    config = write_config(tmp_path)
-    size = next((newest(reference.run_dir) / name).stat().st_size for name in ("state.json",))
-    assert size < 16_000  # else the state would meet it first
-    stopped = zygote.run("train", "-c", config, "checkpoint_interval=200", file_limit=16_000)
-    assert stopped.status == 0, stopped.err  # the limit leaves room for all that is needed
-    stopped = zygote.run("train", "-c", config, file_limit=6_000)
+def test_a_file_at_its_size_limit_stops_a_save(zygote: Zygote, tmp_path: Path) -> None:
+    """The operating system's own refusal; of all files the replay rows outgrow the limit first."""
+    config = write_config(tmp_path, total_timesteps=500, log_interval=50, checkpoint_interval=50)
+    whole = tmp_path / "reference"
+    assert zygote.run("train", "-c", config, f"output_dir={whole}").status == 0
+    stopped = zygote.run("train", "-c", config, file_limit=128 + 40 * 449)  # 40 bytes a row
+    assert "the checkpoint at step 450 could not be written" in stopped.error_line()
+    assert "the last complete one is" in stopped.error_line()
+    assert newest(tmp_path / RUN_NAME).name == "step_000000400"
+    _check_and_continue(zygote, Reference(whole / RUN_NAME, []), tmp_path, stopped)
+
+
+def test_a_first_save_that_fails_names_no_checkpoint(zygote: Zygote, tmp_path: Path) -> None:
+    stopped = zygote.run("train", "-c", write_config(tmp_path), file_limit=6_000)
     assert stopped.status == 1
     assert "the checkpoint at step 0 could not be written" in stopped.error_line()
     assert "the last complete one is none" in stopped.error_line()

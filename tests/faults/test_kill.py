@@ -126,8 +126,8 @@ def _kill_by_the_clock(zygote: Zygote, reference: Reference, folder: Path, secon
 def test_kills_everywhere_change_nothing(
     zygote: Zygote, reference: Reference, tmp_path: Path
 ) -> None:
-    """90 kills, each in a run of its own, two thirds of them while a checkpoint is written."""
-    points = _points(reference, random.Random(1), 90)
+    """150 kills, each in a run of its own, two thirds of them while a checkpoint is written."""
+    points = _points(reference, random.Random(1), 150)
     events = [
         _kill_and_continue(zygote, reference, tmp_path / str(n), at, action)
         for n, (at, action) in enumerate(points)
@@ -159,7 +159,8 @@ def test_one_run_killed_again_and_again_changes_nothing(
     kills = 0
     while True:
         folder = tmp_path / RUN_NAME
-        command = ["resume", folder] if _is_run(folder) else ["train", "-c", write_config(tmp_path)]
+        fresh = ("train", "-c", write_config(tmp_path))
+        command = ("resume", folder) if _is_run(folder) else fresh
         outcome = zygote.run(*command, watch=tmp_path, at=rng.randrange(20, 120), action="kill")
         if outcome.status == 0:
             break

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from rl_training.errors import ConfigError, RLTrainingError, TrainingError
+from rl_training.errors import CheckpointError, ConfigError, RLTrainingError, TrainingError
 from rl_training.experiment.build import (
     build_session,
     check_config,
     checkpoint_config,
     load_policy,
+    saved_spec,
     versions,
 )
 from rl_training.experiment.config import TrainConfig, apply_override, make_config, split
@@ -29,6 +30,7 @@ from rl_training.experiment.manager import (
     newest_sound_checkpoint,
     read_config_file,
     read_run_info,
+    refuse_links,
     write_config,
     write_run_info,
 )
@@ -92,6 +94,7 @@ def resume(
         return _branch(
             open_checkpoint(locate(source), replay=True), overrides, callbacks, on_warning
         )
+    refuse_links(run_dir)
     with lock_run(run_dir):
         checkpoint = newest_sound_checkpoint(run_dir, on_warning)
         base = read_config_file(run_dir)
@@ -102,6 +105,7 @@ def resume(
             _check_resumable(checkpoint, config, run_dir)
             _warn_of_differences(checkpoint, config, on_warning)
         spec = check_config(config)
+        _check_spec(checkpoint, spec)
         with _writing(run_dir):
             write_config(run_dir, config)
             cut_metrics(run_dir, checkpoint.step if checkpoint else -1)
@@ -131,6 +135,7 @@ def _branch(
     _check_resumable(checkpoint, config)
     _warn_of_differences(checkpoint, config, on_warning)
     spec = check_config(config)
+    _check_spec(checkpoint, spec)
     run_dir = create_run(config)
     with lock_run(run_dir):
         with _writing(run_dir):
@@ -170,6 +175,14 @@ def _check_resumable(
     ended = run_dir is None or read_run_info(run_dir).get("state") in ENDED_STATES
     if over and (ended or not _stop_reason(checkpoint).startswith((COMPLETED, EARLY_STOPPING))):
         raise ConfigError(over)
+
+
+def _check_spec(checkpoint: Checkpoint | None, spec: EnvSpec) -> None:
+    if checkpoint is not None and saved_spec(checkpoint) != spec:
+        raise CheckpointError(
+            f"{checkpoint.path} was trained on another environment than this one of the same name: "
+            f"{saved_spec(checkpoint)} then, {spec} now"
+        )
 
 
 def _why_over(checkpoint: Checkpoint, config: TrainConfig) -> str | None:
@@ -212,8 +225,9 @@ def _warn_of_differences(
             f"the checkpoint is from {manifest.get('device')}, this run uses {device}: it goes on, "
             "but not bit for bit."
         )
+    written = manifest.get("versions")
     for name, version in versions().items():
-        saved = manifest.get("versions", {}).get(name)
+        saved = written.get(name) if isinstance(written, dict) else None
         if saved != version:
             on_warning(f"the checkpoint was written with {name} {saved}, this is {version}.")
 

@@ -73,6 +73,15 @@ def _capture_layer(layer: gym.Env[Any, Any]) -> dict[str, Any]:
     return {"class": type(layer).__name__, "attributes": attributes, "generators": generators}
 
 
+def _can_replace(present: Any, saved: Any) -> bool:
+    """Whether a saved value can be what the attribute holds at another instant."""
+    if present is None or saved is None:
+        return True
+    if callable(present) or isinstance(present, _CONSTANT_TYPES):
+        return False
+    return all(isinstance(present, kind) == isinstance(saved, kind) for kind in (str, dict))
+
+
 def _restore_layer(layer: gym.Env[Any, Any], state: dict[str, Any]) -> None:
     if state["class"] != type(layer).__name__:
         raise CaptureError(
@@ -81,7 +90,7 @@ def _restore_layer(layer: gym.Env[Any, Any], state: dict[str, Any]) -> None:
         )
     own = vars(layer)
     for name, value in state["attributes"].items():
-        if name in _CONSTANT:
+        if name in _CONSTANT or not _can_replace(getattr(layer, name, None), value):
             raise CaptureError(f"{state['class']}.{name} is not part of a running state")
         own[name] = copy_plain(value)
     for name, generator_state in state["generators"].items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 from collections.abc import Sequence
@@ -19,10 +20,16 @@ from rl_training.algorithms.config import OffPolicyConfig
 from rl_training.algorithms.registry import get_algorithm
 from rl_training.data import ReplayBuffer
 from rl_training.envs import EnvConfig, WrappersConfig, describe_env, make_training_envs
-from rl_training.errors import ConfigError
+from rl_training.errors import CheckpointError, ConfigError
 from rl_training.experiment.config import TrainConfig, make_config, split
 from rl_training.runtime.callbacks import Callback
-from rl_training.runtime.checkpointing import MODEL, Checkpoint, CheckpointWriter, load_tensors
+from rl_training.runtime.checkpointing import (
+    MANIFEST,
+    MODEL,
+    Checkpoint,
+    CheckpointWriter,
+    load_tensors,
+)
 from rl_training.runtime.collector import Collector
 from rl_training.runtime.controls import build_control_callbacks
 from rl_training.runtime.engine import Engine
@@ -61,6 +68,18 @@ def choose_threads(requested: int | None) -> int:
         return requested
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return min(MAX_THREADS, cores or 1)
+
+
+def keep_freed_memory() -> None:
+    """Let glibc keep what tensors free, on Linux.
+
+    By default it hands half-megabyte blocks back to the system, and every update asks for them
+    again, page by page (docs/decisions/0005-one-node-per-network.md).
+    """
+    if platform.libc_ver()[0] == "glibc":
+        libc = ctypes.CDLL(None)
+        for option, value in ((-3, 1 << 30), (-1, 2**31 - 1), (-2, 64 << 20)):
+            libc.mallopt(option, value)  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_TOP_PAD
 
 
 def check_config(config: TrainConfig) -> EnvSpec:
@@ -112,6 +131,7 @@ def build_session(
     assert isinstance(parts.algorithm, OffPolicyConfig)
     device = choose_device(config.device)
     torch.set_num_threads(choose_threads(parts.controls.num_threads))
+    keep_freed_memory()
     algorithm = build_algorithm(config, spec, device)
     buffer = ReplayBuffer(
         parts.algorithm.buffer_capacity, spec.obs_dim, spec.action_dim, device=device
@@ -197,9 +217,27 @@ def checkpoint_config(checkpoint: Checkpoint, output_dir: str = "runs") -> Train
     return make_config(checkpoint.manifest["config"] | {"output_dir": output_dir})
 
 
+def saved_spec(checkpoint: Checkpoint) -> EnvSpec:
+    """The environment that a checkpoint was trained on, as its manifest describes it."""
+    try:
+        spec = EnvSpec.from_dict(checkpoint.manifest["env_spec"])
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise CheckpointError(f"{checkpoint.path / MANIFEST} has no environment: {error}") from None
+    bounds = (*spec.action_low, *spec.action_high)
+    # Every observation entry and action has weights: sizes beyond the file's are made up.
+    most = checkpoint.manifest["files"][MODEL]["bytes"]
+    if (
+        not (0 < spec.obs_dim <= most and 0 < spec.action_dim <= most)
+        or len(bounds) != (0 if spec.discrete else 2 * spec.action_dim)
+        or not np.isfinite(bounds).all()
+    ):
+        raise CheckpointError(f"{checkpoint.path / MANIFEST} describes an impossible environment")
+    return spec
+
+
 def load_policy(checkpoint: Checkpoint, device: str = "cpu") -> Policy:
     """A checkpoint's policy, for evaluation and prediction."""
-    spec = EnvSpec.from_dict(checkpoint.manifest["env_spec"])
+    spec = saved_spec(checkpoint)
     where = choose_device(device)
     algorithm = build_algorithm(checkpoint_config(checkpoint), spec, where)
     load_tensors(algorithm, checkpoint, MODEL)

@@ -185,7 +185,15 @@ def _listed(value: Any) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe YAML in which 1e-3 is a number and a key that stands twice is an error."""
+    """Safe YAML in which 1e-3 is a number and a key that stands twice is an error.
+
+    Aliases are refused: a few lines of them unfold to more than any memory holds.
+    """
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("aliases (*name) are not allowed")
+        return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]

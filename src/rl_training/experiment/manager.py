@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import secrets
@@ -73,7 +74,7 @@ def write_config(run_dir: Path, config: TrainConfig) -> None:
 def read_config_file(run_dir: Path) -> TrainConfig:
     """The resolved config of a run."""
     file = run_dir / CONFIG_FILE
-    data = parse_yaml(file.read_text(encoding="utf-8"), str(file))
+    data = parse_yaml(file.read_text(encoding="utf-8", errors="replace"), str(file))
     if not isinstance(data, dict):
         raise ConfigError(f"{file} must hold a mapping of keys to values.")
     return make_config(data)
@@ -89,9 +90,16 @@ def read_run_info(run_dir: Path) -> dict[str, Any]:
     """What ``run.json`` says; empty if it is not there or damaged."""
     try:
         info = json.loads((run_dir / RUN_FILE).read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return info if isinstance(info, dict) else {}
+
+
+def refuse_links(run_dir: Path) -> None:
+    """Refuse a run whose files are not its own: writing to it would write elsewhere."""
+    for entry in run_dir.iterdir():
+        if entry.is_symlink() or not (entry.is_file() or entry.is_dir()):
+            raise CheckpointError(f"{entry} is a link, and links are not followed")
 
 
 @contextmanager
@@ -167,14 +175,19 @@ def list_runs(folder: Path) -> list[RunRow]:
                 algo=config.algo,
                 env_id=config.env_id,
                 seed=config.seed,
-                step=int(info.get("step") or 0),
+                step=int(_number(info.get("step")) or 0),
                 total_timesteps=config.total_timesteps,
-                best_return=info.get("best_return"),
-                last_return=info.get("last_return"),
+                best_return=_number(info.get("best_return")),
+                last_return=_number(info.get("last_return")),
                 state=state,
             )
         )
     return rows
+
+
+def _number(value: Any) -> float | None:
+    """What ``run.json`` says, where it is a number."""
+    return value if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def locate(path: Path, *, best: bool = False) -> Path:

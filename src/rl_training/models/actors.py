@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -39,6 +39,48 @@ def tanh_log_det(pre_tanh: Tensor) -> Tensor:
     return 2.0 * (math.log(2.0) - pre_tanh - F.softplus(-2.0 * pre_tanh)).sum(-1)
 
 
+def split_distribution(outputs: Tensor) -> tuple[Tensor, Tensor]:
+    """A network's ``[..., 2A]`` outputs as mean and clamped log σ."""
+    mean, log_std = outputs.chunk(2, dim=-1)
+    return mean, log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)
+
+
+def squashed_sample(outputs: Tensor, noise: Tensor) -> ActionSample:
+    """Reparametrised tanh-Gaussian actions and their log-probabilities."""
+    mean, log_std = split_distribution(outputs)
+    pre_tanh = mean + log_std.exp() * noise
+    log_prob = gaussian_log_prob(noise, log_std) - tanh_log_det(pre_tanh)
+    return ActionSample(pre_tanh.tanh(), log_prob)
+
+
+class SquashedSample(torch.autograd.Function):
+    """`squashed_sample` as one autograd node, for the CPU; its derivatives are short.
+
+    With a = tanh(u) and u = μ + σ ε:  ∂a/∂u = 1 − a²,  ∂log π/∂u = 2a,  ∂log π/∂log σ = −1 beside
+    what comes through u, whose derivatives are 1 by μ and σ ε by log σ.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, outputs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Sample."""
+        actions, log_prob = squashed_sample(outputs, noise)
+        ctx.save_for_backward(outputs, noise, actions)
+        return actions, log_prob
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad_actions: Tensor, grad_log_prob: Tensor) -> tuple[Tensor, None]:
+        """Gradient of the network's outputs."""
+        outputs, noise, actions = ctx.saved_tensors
+        log_std = outputs.chunk(2, dim=-1)[1]
+        grad_log = grad_log_prob.unsqueeze(-1)
+        grad_u = torch.addcmul(grad_actions, grad_actions * actions, actions, value=-1.0)
+        grad_u = torch.addcmul(grad_u, grad_log, actions, value=2.0)
+        inside = (log_std >= LOG_STD_MIN) & (log_std <= LOG_STD_MAX)
+        grad_log_std = (grad_u * noise * log_std.exp() - grad_log) * inside
+        return torch.cat((grad_u, grad_log_std), dim=-1), None
+
+
 class SquashedGaussianActor(MLP):
     """The tanh-Gaussian policy of SAC (arXiv 1812.05905, appendix C)."""
 
@@ -54,15 +96,13 @@ class SquashedGaussianActor(MLP):
 
     def distribution(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and log σ before the tanh, each ``[B, action_dim]``."""
-        mean, log_std = self(obs).chunk(2, dim=-1)
-        return mean, log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)
+        return split_distribution(self(obs))
 
     def sample(self, obs: Tensor, noise: Tensor) -> ActionSample:
         """Reparametrised actions from standard-normal ``noise`` ``[B, action_dim]``."""
-        mean, log_std = self.distribution(obs)
-        pre_tanh = mean + log_std.exp() * noise
-        log_prob = gaussian_log_prob(noise, log_std) - tanh_log_det(pre_tanh)
-        return ActionSample(pre_tanh.tanh(), log_prob)
+        if torch.is_grad_enabled() and self.one_node and obs.device.type == "cpu":
+            return ActionSample(*SquashedSample.apply(self(obs), noise))  # type: ignore[no-untyped-call]
+        return squashed_sample(self(obs), noise)
 
     def mode(self, obs: Tensor) -> Tensor:
         """The deterministic action, tanh of the mean."""

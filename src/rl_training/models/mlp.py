@@ -9,6 +9,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from rl_training.models.mlp_kernel import MLPFunction, linear, split_views
+
 
 class FlatModule(nn.Module):
     """A network whose parameters are one leaf vector; its layers are views of one `split`.
@@ -26,9 +28,8 @@ class FlatModule(nn.Module):
 
     def views(self, flat: Tensor) -> list[Tensor]:
         """The layers' tensors inside ``flat``; leading axes (a population) are kept."""
-        lead = flat.shape[:-1]
-        parts = torch.split(flat, self.sizes, dim=-1)
-        return [part.view(*lead, *shape) for part, shape in zip(parts, self.shapes, strict=True)]
+        views: list[Tensor] = split_views(flat, self.sizes, self.shapes)
+        return views
 
     def parameters_for(self, flat: Tensor | None) -> list[Tensor]:
         """Views to compute with: of ``flat``, or of the module's own vector.
@@ -46,26 +47,14 @@ class FlatModule(nn.Module):
         return self._frozen_views[1]
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """``x @ weight + bias`` with the bias inside the product where the rank allows it.
-
-    A batched product with one column is ten times slower on the CPU than the sum that it is.
-    """
-    if weight.shape[-1] == 1 and weight.dim() == 3:
-        return (x * weight.mT).sum(-1, keepdim=True) + bias
-    if weight.dim() == 2 and x.dim() == 2:
-        return torch.addmm(bias, x, weight)
-    if weight.dim() == 3:
-        x = x.expand(weight.shape[0], -1, -1) if x.dim() == 2 else x
-        return torch.baddbmm(bias, x, weight)
-    return x @ weight + bias
-
-
 class MLP(FlatModule):
     """ReLU perceptron, or a stack of ``ensemble`` of them evaluated by one product a layer.
 
     Inputs are ``[B, in]``; outputs are ``[B, out]``, or ``[ensemble, B, out]`` for a stack.
     """
+
+    one_node = True
+    """Whether training on the CPU may use `MLPFunction`; the plain path is the reference."""
 
     def __init__(
         self,
@@ -96,6 +85,15 @@ class MLP(FlatModule):
 
     def forward(self, x: Tensor, flat: Tensor | None = None) -> Tensor:
         """Evaluate with the module's own parameters, or with those in ``flat``."""
+        if torch.is_grad_enabled() and self.one_node and x.device.type == "cpu" and x.dim() == 2:
+            vector = self.flat if flat is None else flat
+            if vector.dim() == 1:
+                out: Tensor = MLPFunction.apply(x, vector, self.sizes, self.shapes)  # type: ignore[no-untyped-call]
+                return out
+        return self.plain_forward(x, flat)
+
+    def plain_forward(self, x: Tensor, flat: Tensor | None = None) -> Tensor:
+        """The same, one operation at a time: for a second derivative, a compiler, a GPU."""
         params = self.parameters_for(flat)
         last = len(params) - 2
         for i in range(0, last, 2):

@@ -36,6 +36,11 @@ FILES = (MODEL, OPTIMIZERS, STATE)
 OPTIMIZER_PREFIX = "optimizers."
 _STEP_NAME = re.compile(r"step_\d{9,}")
 _SHA = re.compile(r"[0-9a-f]{64}")
+_UNREADABLE = (
+    *(safetensors.SafetensorError, ValueError, TypeError, KeyError, OverflowError),
+    *(OSError, MemoryError, RecursionError),
+)
+"""What reading a file that somebody made up can raise."""
 _MAX_MANIFEST = 64 << 20
 
 
@@ -73,7 +78,7 @@ class Checkpoint:
         for name in names:
             try:
                 tensors |= safetensors.torch.load((self.path / name).read_bytes())
-            except (safetensors.SafetensorError, ValueError, OSError) as error:
+            except _UNREADABLE as error:
                 raise CheckpointError(f"{self.path / name} cannot be read: {error}") from None
         return tensors
 
@@ -81,8 +86,10 @@ class Checkpoint:
         """The counters, generators and running episodes of ``state.json``."""
         try:
             state: dict[str, Any] = plain.loads((self.path / STATE).read_bytes())
-        except (ValueError, TypeError, OSError, RecursionError) as error:
+        except _UNREADABLE as error:
             raise CheckpointError(f"{self.path / STATE} cannot be read: {error}") from None
+        if not isinstance(state, dict) or not isinstance(state.get("trainer"), dict):
+            raise CheckpointError(f"{self.path / STATE} does not hold a run's state")
         return state
 
     def restore_storage(self, storage: SegmentedStorage, state: dict[str, Any]) -> None:
@@ -95,7 +102,10 @@ class Checkpoint:
                 f"{storage.num_segments()}"
             )
         for index, name in enumerate(names):
-            storage.load_segment(index, _read_segment(self.replay_dir() / f"{name}.npy"))
+            rows = _read_segment(self.replay_dir() / f"{name}.npy")
+            storage.load_segment(index, rows)
+            if not np.isfinite(rows).all():
+                raise CheckpointError(f"replay segment {index} holds values that are not finite")
 
 
 # --- Reading ------------------------------------------------------------------
@@ -110,7 +120,7 @@ def open_checkpoint(path: Path, *, replay: bool = False) -> Checkpoint:
     manifest = _read_manifest(path)
     for name in FILES:
         entry = manifest["files"][name]
-        _verify(path / name, str(entry["sha256"]), int(entry["bytes"]))
+        _verify(path / name, entry["sha256"], entry["bytes"])
     checkpoint = Checkpoint(path, manifest)
     if replay:
         folder = checkpoint.replay_dir()
@@ -128,19 +138,20 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     if file.is_symlink():
         raise CheckpointError(f"{file} is a link, and links are not followed")
     try:
+        if not file.is_file():
+            raise CheckpointError(f"{file} is missing")
         if file.stat().st_size > _MAX_MANIFEST:
             raise CheckpointError(f"{file} is too large to be a manifest")
         manifest = json.loads(file.read_bytes())
         digest = manifest.pop("digest")
-    except FileNotFoundError:
-        raise CheckpointError(f"{file} is missing") from None
-    except (ValueError, KeyError, AttributeError, TypeError, OSError, RecursionError) as error:
+        body = plain.dumps(manifest)
+    except (*_UNREADABLE, AttributeError) as error:
         raise CheckpointError(f"{file} is damaged ({type(error).__name__})") from None
     if manifest.get("format") != FORMAT:
         raise CheckpointError(
             f"{file} has checkpoint format {manifest.get('format')!r}; this version reads {FORMAT}"
         )
-    if digest != hashlib.sha256(plain.dumps(manifest)).hexdigest():
+    if digest != hashlib.sha256(body).hexdigest():
         raise CheckpointError(f"{file} was altered: its digest does not match")
     _check_manifest(file, manifest)
     return manifest  # type: ignore[no-any-return]
@@ -148,18 +159,25 @@ def _read_manifest(path: Path) -> dict[str, Any]:
 
 def _check_manifest(file: Path, manifest: dict[str, Any]) -> None:
     """Check that the names inside cannot lead out of the folder and the fields are what we read."""
-    replay = manifest.get("replay")
+    replay, step = manifest.get("replay"), manifest.get("step")
     sound = (
-        isinstance(manifest.get("step"), int)
+        type(step) is int
+        and step >= 0
         and isinstance(manifest.get("config"), dict)
         and isinstance(manifest.get("env_spec"), dict)
         and isinstance(manifest.get("files"), dict)
         and set(manifest["files"]) == set(FILES)
+        and all(_is_entry(entry) for entry in manifest["files"].values())
         and isinstance(replay, list)
         and all(isinstance(name, str) and _SHA.fullmatch(name) for name in replay)
     )
     if not sound:
         raise CheckpointError(f"{file} does not have the fields of a checkpoint's manifest")
+
+
+def _is_entry(entry: Any) -> bool:
+    fields = {"sha256": str, "bytes": int}
+    return isinstance(entry, dict) and all(type(entry.get(k)) is t for k, t in fields.items())
 
 
 def _verify(file: Path, sha256: str, size: int | None = None) -> None:
@@ -187,8 +205,8 @@ def _digest(stream: Any) -> Any:
 
 def _read_segment(file: Path) -> FloatArray:
     try:
-        rows: FloatArray = np.load(file, allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
+        rows: FloatArray = plain.read_npy(file)
+    except (ValueError, OSError) as error:
         raise CheckpointError(f"{file} cannot be read: {error}") from None
     return rows
 
@@ -202,14 +220,20 @@ def load_tensors(module: nn.Module, checkpoint: Checkpoint, *files: str) -> None
         if (OPTIMIZERS if name.startswith(OPTIMIZER_PREFIX) else MODEL) in files
     }
     for name in sorted(own.keys() | saved.keys()):
-        if name not in own or name not in saved or own[name].shape != saved[name].shape:
+        if name not in own or name not in saved or not _same_form(own[name], saved[name]):
             raise CheckpointError(f"{checkpoint.path} does not fit this learner: see tensor {name}")
         own[name].copy_(saved[name])
+
+
+def _same_form(own: Tensor, saved: Tensor) -> bool:
+    return own.shape == saved.shape and own.dtype == saved.dtype
 
 
 def list_steps(run_dir: Path) -> list[Path]:
     """The run's checkpoint folders, oldest first."""
     folder = run_dir / "checkpoints"
+    if folder.is_symlink():
+        raise CheckpointError(f"{folder} is a link, and links are not followed")
     found = [p for p in folder.iterdir() if _STEP_NAME.fullmatch(p.name)] if folder.is_dir() else []
     return sorted(found, key=lambda p: int(p.name.removeprefix("step_")))
 
@@ -337,14 +361,22 @@ class CheckpointWriter:
             for name, data in contents.items():
                 self._write_file(temporary / name, data)
             _sync_folder(temporary)
-            if path.exists():  # a damaged one that a resume fell back from
-                os.replace(path, self._folder / f".tmp-old-{path.name}")
+            if path.exists():  # saved twice in one step
+                self._discard(path)
             os.rename(temporary, path)
         except OSError:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
         _sync_folder(self._folder)
         return path
+
+    def _discard(self, path: Path) -> None:
+        """Remove a checkpoint so that no instant shows a part of it."""
+        hidden = self._folder / f".tmp-old-{path.name}"
+        _remove(hidden)
+        os.replace(path, hidden)
+        _remove(hidden)
+        self._references.pop(path, None)
 
     def _write_file(self, file: Path, data: bytes) -> None:
         with file.open("wb") as stream:
@@ -365,10 +397,7 @@ class CheckpointWriter:
         keep = {*steps[-self._keep :], self._best}
         for path in steps:
             if path not in keep:
-                hidden = self._folder / f".tmp-old-{path.name}"
-                os.replace(path, hidden)
-                shutil.rmtree(hidden)
-                self._references.pop(path, None)
+                self._discard(path)
             elif path not in self._references:
                 self._references[path] = _segments_of(path)
         used = set().union(*self._references.values())
@@ -404,7 +433,8 @@ def copy_checkpoint(checkpoint: Checkpoint, destination: Path) -> Path:
 def write_atomically(file: Path, data: bytes) -> None:
     """Replace a small file so that a reader sees the old one or the new one, never a part."""
     temporary = file.parent / f".tmp-{file.name}"
-    with temporary.open("wb") as stream:
+    temporary.unlink(missing_ok=True)
+    with temporary.open("xb") as stream:
         stream.write(data)
         stream.flush()
         os.fsync(stream.fileno())

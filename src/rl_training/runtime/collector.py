@@ -150,18 +150,27 @@ class Collector:
         restore_generator(self._generator, state["generator"])
         self._finished = [(float(r), int(n)) for r, n in state["finished"]]
         self.episodes = int(state["episodes"])
-        self.last_return = state["last_return"]
+        last = state["last_return"]
+        self.last_return = None if last is None else float(last)
         if state["environments"] is None:
             self.inexact_restore = str(state["environments_error"])
             self.reset(step)
             return
         self.reset()
         self.envs.call("restore", state["environments"])
-        self._obs = np.asarray(state["obs"], dtype=np.float32)
-        self._returns = np.asarray(state["returns"], dtype=np.float64)
-        self._lengths = np.asarray(state["lengths"], dtype=np.int64)
+        self._obs = _fitting(state["obs"], self._obs)
+        self._returns = _fitting(state["returns"], self._returns)
+        self._lengths = _fitting(state["lengths"], self._lengths)
 
     def close(self) -> None:
         """Close the environments."""
         with contextlib.suppress(OSError, EOFError):  # a worker that is gone needs no closing
             self.envs.close()
+
+
+def _fitting(value: Any, like: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A saved array in place of ``like``."""
+    array = np.asarray(value, dtype=like.dtype)
+    if array.shape != like.shape or not np.isfinite(array).all():
+        raise ValueError(f"{array.dtype}{list(array.shape)} does not fit {list(like.shape)}")
+    return array

@@ -88,6 +88,8 @@ class Engine:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where `state_dict` was taken."""
         self.updates = int(state["updates"])
+        if self.updates < 0 or not all(map(math.isfinite, state["sums"].values())):
+            raise ValueError("the counts or sums of the updates are impossible")
         restore_generator(self.generator, state["generator"])
         device = self.generator.device
         self._sums = {

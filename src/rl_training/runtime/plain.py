@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -52,6 +54,21 @@ def _decode_array(dtype: str, shape: list[int], data: str) -> np.ndarray[Any, An
     if kind.kind not in _KINDS:
         raise ValueError(f"an array of {kind} is not plain data")
     return np.frombuffer(base64.b64decode(data), dtype=kind).reshape(shape).copy()
+
+
+def read_npy(file: Path) -> np.ndarray[Any, Any]:
+    """The array of a ``.npy`` file, and nothing that `np.load` would read besides.
+
+    Raises:
+        ValueError: It is something else: an archive, a pickle, a header that somebody made up.
+    """
+    with file.open("rb") as stream:
+        try:
+            return np.lib.format.read_array(stream, allow_pickle=False)
+        except (EOFError, MemoryError, RecursionError, SyntaxError, TokenError) as error:
+            raise ValueError(f"{type(error).__name__}: {error}") from None
+        except (TypeError, OverflowError, KeyError) as error:
+            raise ValueError(f"its header is broken: {error}") from None
 
 
 def dumps(value: Any) -> bytes:

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
+
+from pydantic import TypeAdapter
 
 from rl_training.algorithms.base import Algorithm
-from rl_training.envs import CaptureError
 from rl_training.errors import CheckpointError, TrainingError
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpointing import (
@@ -68,8 +69,10 @@ class TrainerState:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore in place."""
+        kinds = get_type_hints(TrainerState)
         for item in fields(self):
-            setattr(self, item.name, state[item.name])
+            value = TypeAdapter(kinds[item.name]).validate_python(state[item.name], strict=True)
+            setattr(self, item.name, value)
 
 
 @dataclass(frozen=True)
@@ -214,15 +217,20 @@ class Session:
         state = checkpoint.state()
         try:
             self.state.load_state_dict(state["trainer"])
+            if self.state.step != checkpoint.step:
+                raise ValueError(f"step {self.state.step} is not the manifest's {checkpoint.step}")
             self.engine.load_state_dict(state["engine"])
             checkpoint.restore_storage(self.storage, state["storage"])
             for name, callback in self._named_callbacks():
                 if name in state["callbacks"]:
                     callback.load_state_dict(state["callbacks"][name])
             self.collector.load_state_dict(state["collector"], self.state.step)
-        except (KeyError, TypeError, ValueError, RuntimeError, CaptureError) as error:
+        except (CheckpointError, TrainingError):
+            raise
+        except Exception as error:  # whatever a state that somebody made up can cause
+            reason = " ".join(str(error).split())[:200]
             raise CheckpointError(
-                f"{checkpoint.path / STATE} does not fit this run: {type(error).__name__}: {error}"
+                f"{checkpoint.path / STATE} does not fit this run: {type(error).__name__}: {reason}"
             ) from error
         self.checkpoint_path = checkpoint.path
         try:

@@ -1,0 +1,96 @@
+"""The ReLU perceptron's forward and backward as one autograd node, for the CPU.
+
+The products are those of the plain path in `mlp.py`. What goes away is what stands around them: a
+node and several views a layer, and the concatenation of the layers' gradients, which are written
+where they belong in the flat vector (docs/decisions/0005-one-node-per-network.md). It has no second
+derivative; where one is needed, or on a GPU, the plain path runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """``x @ weight + bias`` with the bias inside the product where the rank allows it.
+
+    A batched product with one column is five times slower on the CPU than the sum that it is.
+    """
+    if weight.dim() == 2 and x.dim() == 2:
+        return torch.addmm(bias, x, weight)
+    if weight.dim() == 3:
+        if weight.shape[-1] == 1:
+            return (x * weight.mT).sum(-1, keepdim=True) + bias
+        x = x.expand(weight.shape[0], -1, -1) if x.dim() == 2 else x
+        return torch.baddbmm(bias, x, weight)
+    return x @ weight + bias
+
+
+def split_views(flat: Tensor, sizes: Sequence[int], shapes: Sequence[tuple[int, ...]]) -> Any:
+    """The layers' tensors inside a flat vector; leading axes (a population) are kept."""
+    lead = flat.shape[:-1]
+    parts = torch.split(flat, sizes, dim=-1)  # type: ignore[arg-type]
+    return [part.view(*lead, *shape) for part, shape in zip(parts, shapes, strict=True)]
+
+
+class MLPFunction(torch.autograd.Function):
+    """A whole network: inputs ``[B, in]`` and flat parameters to outputs."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, flat: Tensor, sizes: Any, shapes: Any) -> Tensor:
+        """Evaluate, keeping each layer's activations."""
+        params = split_views(flat, sizes, shapes)
+        activations = [x]
+        for i in range(0, len(params) - 2, 2):
+            activations.append(linear(activations[-1], params[i], params[i + 1]).relu_())
+        ctx.save_for_backward(flat, *activations)
+        ctx.sizes, ctx.shapes = sizes, shapes
+        return linear(activations[-1], params[-2], params[-1])
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+        """Gradients of the inputs and of the flat vector, each only where it is needed."""
+        flat, *activations = ctx.saved_tensors
+        params = split_views(flat, ctx.sizes, ctx.shapes)
+        wants_x, wants_flat = ctx.needs_input_grad[:2]
+        grad_flat = torch.empty_like(flat) if wants_flat else None
+        targets = None if grad_flat is None else split_views(grad_flat, ctx.sizes, ctx.shapes)
+        for i in range(len(activations) - 1, -1, -1):
+            weight, below = params[2 * i], activations[i]
+            if targets is not None:
+                _weight_gradient(below, grad, targets[2 * i])
+                torch.sum(grad, -2, keepdim=weight.dim() == 3, out=targets[2 * i + 1])
+            if i > 0:
+                grad = _input_gradient(grad, weight)
+                torch.ops.aten.threshold_backward.grad_input(grad, below, 0.0, grad_input=grad)
+        grad_x = _first_input_gradient(grad, params[0]) if wants_x else None
+        return grad_x, grad_flat, None, None
+
+
+def _weight_gradient(below: Tensor, grad: Tensor, out: Tensor) -> None:
+    """``belowᵀ @ grad`` into its place."""
+    if out.dim() == 2:
+        torch.mm(below.mT, grad, out=out)
+    elif out.shape[-1] == 1:
+        torch.bmm(grad.mT, below, out=out.view(out.shape[0], 1, -1))
+    else:
+        below_t = below.mT
+        torch.bmm(below_t.expand(len(out), -1, -1) if below.dim() == 2 else below_t, grad, out=out)
+
+
+def _input_gradient(grad: Tensor, weight: Tensor) -> Tensor:
+    """``grad @ weightᵀ``."""
+    if weight.shape[-1] == 1:
+        return grad * weight.mT
+    return torch.mm(grad, weight.mT) if weight.dim() == 2 else torch.bmm(grad, weight.mT)
+
+
+def _first_input_gradient(grad: Tensor, weight: Tensor) -> Tensor:
+    """The inputs' gradient, summed over the members of an ensemble that share them."""
+    gradient = _input_gradient(grad, weight)
+    return gradient if weight.dim() == 2 else gradient.sum(0)

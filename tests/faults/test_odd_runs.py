@@ -1,0 +1,199 @@
+"""Runs in odd places and states: two processes at once, moved, read-only, empty, unborn."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import stat
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from rl_training.api.training import resume
+from rl_training.errors import ConfigError, RLTrainingError
+from rl_training.runtime.checkpointing import list_steps, open_checkpoint
+from tests.faults.conftest import Reference
+from tests.faults.runs import RUN_NAME, assert_equal_runs, copy_run, newest, write_config
+from tests.faults.zygote import Zygote
+
+
+def test_two_processes_cannot_resume_one_run(
+    zygote: Zygote, reference: Reference, interrupted: Path, tmp_path: Path
+) -> None:
+    run_dir = copy_run(interrupted, tmp_path)
+    children = [zygote.start("resume", run_dir) for _ in range(3)]
+    outcomes = [child.wait() for child in children]
+    statuses = sorted(outcome.status for outcome in outcomes)
+    assert statuses in ([0, 2, 2], [0, 0, 2])  # one may begin after the other's end, and has none
+    for outcome in outcomes:
+        if outcome.status:
+            line = outcome.error_line()
+            assert "being trained by another process" in line or "is finished" in line
+    assert_equal_runs(run_dir, reference.run_dir)
+
+
+def test_two_trainings_get_folders_of_their_own(
+    zygote: Zygote, reference: Reference, tmp_path: Path
+) -> None:
+    config = write_config(tmp_path)
+    children = [zygote.start("train", "-c", config) for _ in range(3)]
+    assert [child.wait().status for child in children] == [0, 0, 0]
+    runs = sorted(path for path in tmp_path.iterdir() if path.is_dir())
+    assert [path.name for path in runs] == [RUN_NAME, f"{RUN_NAME}_2", f"{RUN_NAME}_3"]
+    for run_dir in runs:
+        assert_equal_runs(run_dir, reference.run_dir)
+
+
+def test_a_moved_run_goes_on_where_it_is(
+    zygote: Zygote, reference: Reference, interrupted: Path, tmp_path: Path
+) -> None:
+    moved = tmp_path / "elsewhere" / "renamed"
+    moved.parent.mkdir()
+    shutil.move(copy_run(interrupted, tmp_path), moved)
+    assert zygote.run("resume", moved).status == 0
+    assert_equal_runs(moved, reference.run_dir)
+    assert [path.name for path in tmp_path.iterdir()] == ["elsewhere"]
+
+
+def test_a_finished_run_says_so(zygote: Zygote, reference: Reference, tmp_path: Path) -> None:
+    run_dir = copy_run(reference.run_dir, tmp_path)
+    outcome = zygote.run("resume", run_dir)
+    assert outcome.status == 2
+    assert "finished at step 200" in outcome.error_line()
+
+
+@pytest.mark.parametrize("contents", [[], ["checkpoints"], ["config.yaml"], ["run.json"]])
+def test_a_folder_that_is_no_run_is_refused(
+    zygote: Zygote, tmp_path: Path, contents: list[str]
+) -> None:
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    for name in contents:
+        (folder / name).mkdir()
+    for command, path in (("resume", folder), ("evaluate", folder), ("resume", tmp_path / "no")):
+        outcome = zygote.run(command, path)
+        assert outcome.status == 2
+        assert str(path) in outcome.error_line()
+    assert sorted(path.name for path in folder.iterdir()) == contents
+
+
+def test_a_run_without_any_checkpoint_begins_anew(
+    zygote: Zygote, reference: Reference, interrupted: Path, tmp_path: Path
+) -> None:
+    run_dir = copy_run(interrupted, tmp_path)
+    shutil.rmtree(run_dir / "checkpoints")
+    shutil.rmtree(run_dir / "replay")
+    assert "no checkpoint yet" in zygote.run("evaluate", run_dir).error_line()
+    assert zygote.run("resume", run_dir).status == 0
+    assert_equal_runs(run_dir, reference.run_dir)
+
+
+def test_a_read_only_run_is_one_line(interrupted: Path, tmp_path: Path) -> None:
+    """Permissions do not bind a superuser, so the refusal is made here, not by the disk."""
+    run_dir = copy_run(interrupted, tmp_path)
+    before = {path: path.stat().st_mtime_ns for path in run_dir.rglob("*")}
+    real_open = Path.open
+
+    def refuse(self: Path, mode: str = "r", *args: object, **kwargs: object) -> object:
+        if mode.strip("b") != "r":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+        return real_open(self, mode, *args, **kwargs)  # type: ignore[call-overload]
+
+    with mock.patch.object(Path, "open", refuse), pytest.raises(RLTrainingError) as caught:
+        resume(run_dir)
+    assert "Permission denied" in str(caught.value)
+    assert before == {path: path.stat().st_mtime_ns for path in run_dir.rglob("*")}
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="permissions do not bind a superuser")
+def test_a_folder_without_write_permission_is_one_line(
+    zygote: Zygote, interrupted: Path, tmp_path: Path
+) -> None:
+    run_dir = copy_run(interrupted, tmp_path)
+    (run_dir / ".lock").unlink()
+    run_dir.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    try:
+        assert "Permission denied" in zygote.run("resume", run_dir).error_line()
+    finally:
+        run_dir.chmod(stat.S_IRWXU)
+
+
+def test_an_output_dir_that_is_a_file_is_refused(zygote: Zygote, tmp_path: Path) -> None:
+    config = write_config(tmp_path)
+    outcome = zygote.run("train", "-c", config, f"output_dir={config}")
+    assert outcome.status == 2
+    assert "output_dir" in outcome.error_line()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", '{"step": "many", "best_return": "x", "state": 3}', "[" * 100_000]
+)
+def test_a_broken_run_json_does_no_harm(
+    zygote: Zygote, reference: Reference, interrupted: Path, tmp_path: Path, text: str
+) -> None:
+    """It only informs: listings go on, and a resume writes it anew."""
+    run_dir = copy_run(interrupted, tmp_path)
+    (run_dir / "run.json").write_text(text)
+    listed = zygote.run("runs", tmp_path)
+    assert listed.status == 0, listed.err
+    assert RUN_NAME in listed.out
+    assert zygote.run("resume", run_dir).status == 0
+    assert_equal_runs(run_dir, reference.run_dir)
+
+
+def test_an_older_checkpoint_branches_off(
+    zygote: Zygote, reference: Reference, tmp_path: Path
+) -> None:
+    """Its run stays as it is, to the byte."""
+    run_dir = copy_run(reference.run_dir, tmp_path)
+    before = {path: path.stat().st_mtime_ns for path in run_dir.rglob("*")}
+    outcome = zygote.run("resume", list_steps(run_dir)[-2])
+    assert outcome.status == 0, outcome.err
+    assert before == {path: path.stat().st_mtime_ns for path in run_dir.rglob("*")}
+    branch = tmp_path / f"{RUN_NAME}_2"
+    expected = open_checkpoint(newest(reference.run_dir)).manifest["files"]["model.safetensors"]
+    assert open_checkpoint(newest(branch)).manifest["files"]["model.safetensors"] == expected
+
+
+def test_saving_twice_in_a_step_keeps_retention_working(tmp_path: Path) -> None:
+    """A callback that saves where a save is due leaves no trap for the later removal."""
+    from rl_training.api.training import train
+    from rl_training.runtime.callbacks import Callback
+    from rl_training.runtime.trainer import Session
+    from tests.faults.runs import config_for
+
+    class Saver(Callback):
+        def on_step(self, session: Session) -> None:
+            if session.state.step % 25 == 0:
+                session.save()
+
+    result = train(config_for(tmp_path, eval_episodes=0), callbacks=[Saver()])
+    assert [path.name for path in list_steps(result.run_dir)] == [
+        "step_000000150",
+        "step_000000175",
+        "step_000000200",
+    ]
+    assert not list((result.run_dir / "checkpoints").glob(".tmp-*"))
+
+
+def test_a_copy_is_complete_without_its_run(tmp_path: Path, reference: Reference) -> None:
+    from rl_training.api.training import predict_checkpoint
+    from rl_training.runtime.checkpointing import copy_checkpoint
+
+    checkpoint = open_checkpoint(newest(reference.run_dir), replay=True)
+    copy = copy_checkpoint(checkpoint, tmp_path / "copy")
+    open_checkpoint(copy, replay=True)
+    obs = np.zeros(3)
+    expected = predict_checkpoint(checkpoint.path, obs)
+    assert np.array_equal(predict_checkpoint(copy, obs), expected)
+    (segment,) = (copy / "replay").iterdir()
+    segment.unlink()
+    with pytest.raises(RLTrainingError, match=segment.name):
+        resume(copy)
+    with pytest.raises(ConfigError):
+        resume(tmp_path / "nowhere")
+    assert json.loads((copy / "manifest.json").read_bytes())["step"] == 200

@@ -1,0 +1,419 @@
+"""A stranger's file is loaded correctly, or refused with the reason."""
+
+from __future__ import annotations
+
+import builtins
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rl_training.api.datasets import convert_data, inspect_data, read_raw, validate_data
+from rl_training.data import DataConfig, EpochSampler, TransitionDataset, load_transition_dataset
+from rl_training.data.dataset_writers import dataset_arrays, write_arrays
+from rl_training.data.fields import ALIASES
+from rl_training.errors import ConfigError
+from rl_training.runtime.recording import record_random
+from rl_training.types import EnvSpec
+
+SPEC = EnvSpec(2, 1, (-2.0,), (6.0,))
+Arrays = dict[str, Any]
+
+
+def make_data(lengths: list[int], *, ends: str = "timeouts", seed: int = 0) -> Arrays:
+    """Episodes whose observations count (episode, time), so that mixing would show."""
+    rng = np.random.default_rng(seed)
+    obs, following, terminals, timeouts = [], [], [], []
+    for episode, length in enumerate(lengths):
+        for time in range(length):
+            obs.append([episode, time])
+            following.append([episode, time + 1])
+            last = time == length - 1
+            terminals.append(last and ends == "terminals")
+            timeouts.append(last and ends == "timeouts")
+    n = len(obs)
+    return {
+        "observations": np.array(obs, dtype=np.float32),
+        "actions": rng.uniform(-2, 6, (n, 1)).astype(np.float32),
+        "rewards": rng.normal(size=n).astype(np.float32),
+        "next_observations": np.array(following, dtype=np.float32),
+        "terminals": np.array(terminals),
+        "timeouts": np.array(timeouts),
+    }
+
+
+def without(data: Arrays, *keys: str) -> Arrays:
+    return {key: value for key, value in data.items() if key not in keys}
+
+
+LENGTHS = st.lists(st.integers(1, 6), min_size=1, max_size=6)
+
+
+@settings(deadline=None)
+@given(lengths=LENGTHS, ends=st.sampled_from(["timeouts", "terminals"]))
+def test_from_dict_round_trips(lengths: list[int], ends: str) -> None:
+    data = make_data(lengths, ends=ends)
+    dataset = TransitionDataset.from_dict(data)
+    assert len(dataset) == sum(lengths)
+    for name, values in dataset_arrays(dataset).items():
+        np.testing.assert_array_equal(values, data[name])
+    assert np.diff(dataset.episode_bounds()).tolist() == lengths
+    again = TransitionDataset.from_dict(dataset_arrays(dataset))
+    assert torch.equal(again.rows, dataset.rows)
+
+
+@settings(deadline=None)
+@given(lengths=LENGTHS, ends=st.sampled_from(["timeouts", "terminals"]))
+def test_implied_next_observations_equal_given_ones(lengths: list[int], ends: str) -> None:
+    data = make_data(lengths, ends=ends)
+    given_rows = TransitionDataset.from_dict(data)
+    if ends == "timeouts" and max(lengths) == 1:
+        with pytest.raises(ConfigError, match="long enough"):
+            TransitionDataset.from_dict(without(data, "next_observations"))
+        return
+    implied = TransitionDataset.from_dict(without(data, "next_observations"))
+    obs, following = implied.column("observations"), implied.column("next_observations")
+    running = implied.column("terminations") == 0
+    np.testing.assert_array_equal(following[running], obs[running] + [0, 1])
+    kept = sum(lengths) if ends == "terminals" else sum(n - 1 for n in lengths)
+    assert len(implied) == kept
+    expected = lengths if ends == "terminals" else [n - 1 for n in lengths if n > 1]
+    assert np.diff(implied.episode_bounds()).tolist() == expected
+    assert len(given_rows) >= len(implied)
+
+
+@pytest.mark.parametrize("field", list(ALIASES))
+def test_every_alias_is_understood(field: str) -> None:
+    data = make_data([3, 2], ends="terminals")
+    stored = {"terminations": "terminals", "truncations": "timeouts"}.get(field, field)
+    expected = TransitionDataset.from_dict(data)
+    for alias in ALIASES[field]:
+        renamed = without(data, stored) | {alias: data[stored]}
+        assert torch.equal(TransitionDataset.from_dict(renamed).rows, expected.rows)
+
+
+def test_actions_are_mapped_by_the_bounds() -> None:
+    data = make_data([4])
+    data["actions"] = np.array([[-2.0], [2.0], [6.0], [6.000001]])
+    actions = TransitionDataset.from_dict(data, spec=SPEC).column("actions")
+    np.testing.assert_allclose(actions[:, 0], [-1, 0, 1, 1], atol=1e-6)
+
+
+def test_discrete_actions_stay_indices() -> None:
+    data = make_data([3]) | {"actions": np.array([0, 2, 1])}
+    spec = EnvSpec(2, 3, discrete=True)
+    actions = TransitionDataset.from_dict(data, spec=spec).column("actions")
+    assert actions[:, 0].tolist() == [0, 2, 1]
+    with pytest.raises(ConfigError, match="none of 0 to 1"):
+        TransitionDataset.from_dict(data, spec=EnvSpec(2, 2, discrete=True))
+
+
+def test_one_done_flag_is_read_and_said(tmp_path: Path) -> None:
+    data = without(make_data([4, 2, 4], ends="terminals"), "timeouts")
+    dataset = TransitionDataset.from_dict(data)
+    assert dataset.column("terminations").sum() == 3
+    assert any("read as terminations" in note for note in dataset.notes)
+    done = without(data, "terminals") | {"dones": data["terminals"]}
+    np.savez(tmp_path / "d.npz", **done)
+    config = DataConfig(dataset_kind="npz", dataset_path=str(tmp_path / "d.npz"))
+    limited = load_transition_dataset(config, time_limit=4)
+    assert limited.column("truncations").nonzero()[0].tolist() == [3, 9]
+    assert limited.column("terminations").nonzero()[0].tolist() == [5]
+    assert any("2 ends at the environment's limit" in note for note in limited.notes)
+    no_flag = TransitionDataset.from_dict(without(data, "terminals"))
+    assert any("one episode" in note for note in no_flag.notes)
+
+
+def test_done_with_truncated_is_a_time_limit() -> None:
+    data = make_data([3, 2])
+    both = without(data, "terminals", "timeouts")
+    both |= {"done": data["timeouts"], "truncated": data["timeouts"]}
+    dataset = TransitionDataset.from_dict(both)
+    assert dataset.column("terminations").sum() == 0
+    assert dataset.column("truncations").sum() == 2
+
+
+@pytest.mark.parametrize("name", ["data.npz", "data.pt", "data.hdf5"])
+def test_formats_hold_the_same(tmp_path: Path, name: str) -> None:
+    data = make_data([5, 3, 4])
+    write_arrays(data, tmp_path / name)
+    loaded = load_transition_dataset(
+        {"dataset_kind": Path(name).suffix[1:], "dataset_path": str(tmp_path / name)}
+    )
+    assert torch.equal(loaded.rows, TransitionDataset.from_dict(data).rows)
+    with pytest.raises(ConfigError, match="exists already"):
+        write_arrays(data, tmp_path / name)
+
+
+def test_compressed_and_fortran_archives(tmp_path: Path) -> None:
+    data = make_data([5, 3])
+    expected = TransitionDataset.from_dict(data).rows
+    turned = {key: np.asfortranarray(value) for key, value in data.items()}
+    np.savez_compressed(tmp_path / "c.npz", **turned)
+    loaded = load_transition_dataset(
+        {"dataset_kind": "npz", "dataset_path": str(tmp_path / "c.npz")}
+    )
+    assert torch.equal(loaded.rows, expected)
+
+
+def test_random_data_is_collected_from_size_and_seed() -> None:
+    def collect(size: int, seed: int) -> Any:
+        return record_random("Pendulum-v1", {}, size, seed)
+
+    config = DataConfig(dataset_kind="random", dataset_size=250, dataset_seed=3)
+    first = load_transition_dataset(config, collect_random=collect)
+    second = load_transition_dataset(config, collect_random=collect)
+    assert torch.equal(first.rows, second.rows)
+    assert np.diff(first.episode_bounds()).tolist() == [200, 50]
+    other = DataConfig(dataset_kind="random", dataset_size=250, dataset_seed=4)
+    assert not torch.equal(load_transition_dataset(other, collect_random=collect).rows, first.rows)
+
+
+def test_return_scaling_and_normalisation() -> None:
+    data = make_data([4, 4, 4])
+    dataset = TransitionDataset.from_dict(data)
+    spread = dataset.statistics().return_range
+    scaled = load_transition_dataset(
+        DataConfig(dataset_kind="random", return_scaling=True), collect_random=lambda *_: data
+    )
+    assert scaled.statistics().return_range == pytest.approx(1000.0, rel=1e-4)
+    np.testing.assert_allclose(scaled.column("rewards"), data["rewards"] * 1000 / spread, rtol=1e-4)
+    statistics = dataset.statistics()
+    dataset.normalise_observations(statistics.obs_mean, statistics.obs_std + 1e-3)
+    obs = dataset.column("observations")
+    np.testing.assert_allclose(obs.mean(axis=0), 0, atol=1e-5)
+    np.testing.assert_allclose(obs.std(axis=0), 1, atol=5e-3)
+
+
+# --- Sampling ---------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(rows=st.integers(1, 40), batch=st.integers(1, 60), rounds=st.integers(1, 12))
+def test_epochs_visit_every_row_once(rows: int, batch: int, rounds: int) -> None:
+    dataset = TransitionDataset.from_dict(make_data([rows]))
+    sampler, generator = EpochSampler(dataset), torch.Generator().manual_seed(0)
+    drawn = [sampler.sample(batch, generator).obs[:, 1] for _ in range(rounds)]
+    order = torch.cat(drawn).long().tolist()
+    for start in range(0, len(order), rows):
+        epoch = order[start : start + rows]
+        assert len(set(epoch)) == len(epoch)
+
+
+def test_replacement_reaches_every_row_and_no_other() -> None:
+    dataset = TransitionDataset.from_dict(make_data([30]))
+    batch = dataset.sample(2000, torch.Generator().manual_seed(0))
+    assert set(batch.obs[:, 1].long().tolist()) == set(range(30))
+
+
+@pytest.mark.parametrize("cut", [1, 3, 4, 7])
+def test_epochs_resume_at_the_exact_position(cut: int) -> None:
+    dataset = TransitionDataset.from_dict(make_data([25]))
+
+    def draw(sampler: EpochSampler, generator: torch.Generator, times: int) -> list[Any]:
+        return [sampler.sample(8, generator).obs.tolist() for _ in range(times)]
+
+    whole = draw(EpochSampler(dataset), torch.Generator().manual_seed(0), 10)
+    first, generator = EpochSampler(dataset), torch.Generator().manual_seed(0)
+    head = draw(first, generator, cut)
+    second, later = EpochSampler(dataset), torch.Generator()
+    second.load_state_dict(first.state_dict())
+    later.set_state(generator.get_state())
+    assert head + draw(second, later, 10 - cut) == whole
+
+
+# --- Bad input --------------------------------------------------------------------
+
+
+def bad_data() -> dict[str, tuple[Arrays, str]]:
+    data = make_data([4, 4])
+    nan = data["rewards"].copy()
+    nan[5] = np.nan
+    far = data["actions"] * 3
+    return {
+        "unequal lengths": (data | {"rewards": np.zeros(3)}, "'rewards' has 3 rows"),
+        "two-dimensional rewards": (data | {"rewards": np.zeros((8, 2))}, "one value a row"),
+        "images": (data | {"observations": np.zeros((8, 4, 4))}, "flat rows"),
+        "next of another size": (
+            data | {"next_observations": np.zeros((8, 3))},
+            r"next observations have shape \(3,\)",
+        ),
+        "nan": (data | {"rewards": nan}, "rewards of row 5 are not finite"),
+        "infinite": (data | {"observations": data["observations"] / 0.0}, "not finite"),
+        "too large for float32": (data | {"rewards": np.full(8, 1e300)}, "not finite"),
+        "out of bounds": (data | {"actions": far}, "outside its bounds -2 to 6"),
+        "text": (data | {"actions": np.array(["a"] * 8)}, "numbers are needed"),
+        "complex": (data | {"rewards": np.ones(8) * 1j}, "numbers are needed"),
+        "empty": ({k: v[:0] for k, v in data.items()}, "holds no rows"),
+        "no actions": (without(data, "actions"), "no actions"),
+        "twice": (data | {"obs": data["observations"]}, "both mean observations"),
+        "other environment": (
+            data | {"observations": np.zeros((8, 5)), "next_observations": np.zeros((8, 5))},
+            "of another environment",
+        ),
+    }
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(("data", "sentence"), bad_data().values(), ids=list(bad_data()))
+def test_bad_data_is_one_sentence(data: Arrays, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence) as caught:
+        TransitionDataset.from_dict(data, spec=SPEC)
+    assert "\n" not in str(caught.value)
+
+
+class Evil:
+    """Unpickling it would write a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return (Path.write_text, (self.path, "ran"))
+
+
+def load(path: Path) -> TransitionDataset:
+    kind: Any = {".npz": "npz", ".pt": "pt", ".hdf5": "hdf5"}[path.suffix]
+    return load_transition_dataset(DataConfig(dataset_kind=kind, dataset_path=str(path)))
+
+
+def test_files_never_run_code(tmp_path: Path) -> None:
+    sentinel = tmp_path / "sentinel"
+    objects = np.array([Evil(sentinel)], dtype=object)
+    np.savez(tmp_path / "o.npz", observations=objects, allow_pickle=True)
+    (tmp_path / "o.pt").write_bytes(pickle.dumps({"observations": Evil(sentinel)}))
+    torch.save({"observations": Evil(sentinel)}, tmp_path / "t.pt")
+    for name in ("o.npz", "o.pt", "t.pt"):
+        with pytest.raises(ConfigError, match="Python objects|tensors alone") as caught:
+            load(tmp_path / name)
+        assert "\n" not in str(caught.value)
+    assert not sentinel.exists()
+
+
+@pytest.mark.parametrize("name", ["d.npz", "d.pt", "d.hdf5"])
+@pytest.mark.parametrize("damage", ["empty", "cut", "garbage", "missing"])
+def test_damaged_files_are_one_sentence(tmp_path: Path, name: str, damage: str) -> None:
+    path = tmp_path / name
+    write_arrays(make_data([300, 300]), path)
+    whole = path.read_bytes()
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(
+            {"empty": b"", "cut": whole[: len(whole) // 2], "garbage": b"\x07" * 999}[damage]
+        )
+    with pytest.raises(ConfigError) as caught:
+        load(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_pt_file_must_hold_tensors(tmp_path: Path) -> None:
+    torch.save([torch.zeros(3)], tmp_path / "list.pt")
+    with pytest.raises(ConfigError, match="dict of tensors"):
+        load(tmp_path / "list.pt")
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"dataset_kind": "npz"}, "needs dataset_path"),
+        ({"dataset_kind": "minari"}, "needs dataset_id"),
+        ({"dataset_path": "x.npz"}, "needs dataset_kind"),
+        ({"dataset_kind": "csv"}, "dataset_kind"),
+        ({"dataset_size": 0}, "dataset_size"),
+        ({"reward_clip_min": 2, "reward_clip_max": 1}, "clip_min must be below"),
+    ],
+)
+def test_incomplete_settings(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        DataConfig(**settings)
+
+
+def test_missing_minari_names_the_install_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def refuse(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name.split(".")[0] in ("minari", "h5py"):
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    for module in [name for name in sys.modules if name.split(".")[0] == "minari"]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(ConfigError, match=r"pip install 'rl-training\[offline\]'"):
+        load_transition_dataset(DataConfig(dataset_kind="minari", dataset_id="x/y-v0"))
+
+
+def test_unknown_minari_id(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    with pytest.raises(ConfigError, match="'no/such-v0' is not to be had.*dataset_download"):
+        load_transition_dataset(DataConfig(dataset_kind="minari", dataset_id="no/such-v0"))
+
+
+def test_minari_round_trip(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    (tmp_path / "minari").mkdir()
+    data = record_random("Pendulum-v1", {}, 450, 0)
+    write_arrays(data, tmp_path / "p.npz")
+    convert_data(str(tmp_path / "p.npz"), "minari:tests/pendulum-v0", env_id="Pendulum-v1")
+    loaded = read_raw("tests/pendulum-v0")
+    assert torch.equal(loaded.rows, read_raw(str(tmp_path / "p.npz")).rows)
+    report, problems = validate_data("tests/pendulum-v0")
+    assert (report.rows, report.episodes, problems) == (450, 3, [])
+
+
+# --- Checking ---------------------------------------------------------------------
+
+
+def test_inspection_counts_what_is_odd(tmp_path: Path) -> None:
+    data = make_data([5, 5])
+    data["rewards"][2] = np.nan
+    for key in data:
+        data[key] = np.concatenate([data[key], data[key][:1]])
+    data["next_observations"][7] += 3
+    write_arrays(data, tmp_path / "d.npz")
+    report = inspect_data(str(tmp_path / "d.npz"), tmp_path / "d.png")
+    assert (report.rows, report.not_finite, report.duplicates) == (11, 1, 1)
+    assert report.discontinuities == 1
+    assert (tmp_path / "d.png").read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({}, None),
+        ({"actions": 3.0}, "actions: "),
+        ({"observations": 9.0}, "observations: "),
+        ({"next_observations": 0.5}, "discontinuities: "),
+        ({"rewards": np.nan}, "not finite: "),
+    ],
+)
+def test_validation_names_each_problem(tmp_path: Path, change: Any, problem: str | None) -> None:
+    data = record_random("Pendulum-v1", {}, 400, 0)
+    for key, value in change.items():
+        data[key][10] = value
+    write_arrays(data, tmp_path / "d.npz")
+    _, problems = validate_data(str(tmp_path / "d.npz"), "Pendulum-v1")
+    if problem is None:
+        assert problems == []
+    else:
+        assert any(text.startswith(problem) for text in problems)
+
+
+def test_time_limits_stored_as_terminals_are_noticed(tmp_path: Path) -> None:
+    data = record_random("Pendulum-v1", {}, 400, 0)
+    data["terminals"], data["timeouts"] = data["timeouts"], data["terminals"]
+    write_arrays(data, tmp_path / "d.npz")
+    _, problems = validate_data(str(tmp_path / "d.npz"), "Pendulum-v1")
+    assert any("time limits seem to be stored as terminals" in text for text in problems)
+    _, other = validate_data(str(tmp_path / "d.npz"), "MountainCarContinuous-v0")
+    assert any("another environment" in text for text in other)
