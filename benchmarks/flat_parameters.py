@@ -92,9 +92,8 @@ def main() -> None:
         ratios = [a / b for a, b in zip(rates["flat"], rates["layered"], strict=True)]
         for name, values in rates.items():
             print(f"{critics:3d} critics  {name:8s} {statistics.median(values):8.1f} steps/s")
-        print(
-            f"  flat / layered {statistics.median(ratios):.3f} ({min(ratios):.3f}-{max(ratios):.3f})"
-        )
+        spread = f"{min(ratios):.3f}-{max(ratios):.3f}"
+        print(f"  flat / layered {statistics.median(ratios):.3f} ({spread})")
         record[f"{critics}_critics"] = rates
     if args.out:
         args.out.write_text(json.dumps(record, indent=1) + "\n")

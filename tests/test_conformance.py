@@ -104,6 +104,18 @@ def test_state_is_restored_in_place(entry: AlgorithmEntry) -> None:
         assert torch.equal(tensor, learner.state_dict()[name])
 
 
+def test_acts_on_raw_observations_once_normalised(entry: AlgorithmEntry) -> None:
+    learner = build(entry)
+    obs = torch.randn(16, SPEC.obs_dim)
+    plain = learner.act(obs, deterministic=True)
+    mean, std = torch.arange(4.0), torch.tensor([0.5, 1.0, 2.0, 4.0])
+    learner.set_normalisation(mean, std)
+    torch.testing.assert_close(learner.act(obs * std + mean, deterministic=True), plain)
+    other = build(entry, seed=1)
+    other.load_state_dict(learner.state_dict())  # the statistics travel with the weights
+    torch.testing.assert_close(other.act(obs * std + mean, deterministic=True), plain)
+
+
 def test_learning_rate_schedules_reach_every_optimizer(entry: AlgorithmEntry) -> None:
     learner = build(entry)
     learner.scale_learning_rates(0.5)

@@ -21,8 +21,10 @@ from rl_training import cli
 from rl_training.algorithms.registry import REGISTRY
 from rl_training.api import train
 from rl_training.api.training import RESUMABLE_KEYS
-from rl_training.envs.factory import EnvConfig
+from rl_training.data.config import DataConfig
+from rl_training.envs.factory import EnvConfig, WrappersConfig
 from rl_training.experiment.config import TrainConfig, apply_override, make_config, read_config
+from rl_training.rewards import RewardTransformConfig
 from rl_training.runtime.callbacks import EarlyStoppingConfig
 from rl_training.runtime.controls import ControlsConfig
 from rl_training.runtime.logging import read_metrics
@@ -34,7 +36,8 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 MODELS: list[type[BaseModel]] = [
-    *(TrainConfig, ControlsConfig, EarlyStoppingConfig, EnvConfig),
+    *(TrainConfig, ControlsConfig, EarlyStoppingConfig, EnvConfig, DataConfig),
+    *(RewardTransformConfig, WrappersConfig),
     *(entry.config_class() for entry in REGISTRY.values()),
 ]
 METRIC = re.compile(r"(?:loss|q|policy|rollout|time)/\w+|eval_(?:return|length)_\w+")
@@ -50,6 +53,8 @@ def read(path: str) -> str:
 
 def shown(value: Any) -> str:
     """A value as the tables write it: YAML on one line, in code marks."""
+    if isinstance(value, BaseModel):
+        return "`{}`"
     plain = list(value) if isinstance(value, tuple) else value
     text = yaml.safe_dump(plain, default_flow_style=True, allow_unicode=True)
     return f"`{text.removesuffix('...' + chr(10)).strip()}`"
@@ -61,11 +66,11 @@ def rows(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
 
 
-def blocks(language: str) -> list[tuple[bool, str]]:
-    """The README's fenced blocks of a language, each with whether it is to be run."""
+def blocks(language: str, page: str = "README.md") -> list[tuple[bool, str]]:
+    """A page's fenced blocks of a language, each with whether it is to be run."""
     return [
         (NOT_RUN not in match["before"], match["code"])
-        for match in FENCE.finditer(read("README.md"))
+        for match in FENCE.finditer(read(page))
         if match["language"] == language
     ]
 
@@ -226,6 +231,35 @@ def test_readme_make_targets_exist() -> None:
         assert set(re.findall(r"(?:^|`)make ([a-z-]+)", read(page), re.M)) <= targets
 
 
-@pytest.mark.parametrize("text", [code for _, code in blocks("yaml")])
+def test_dataset_page_runs_from_top_to_bottom(tmp_path: Path) -> None:
+    """Its Python blocks and its commands, in their order, in one folder."""
+    pytest.importorskip("h5py")
+    pytest.importorskip("matplotlib")
+    script = ["import os, shlex, subprocess, sys"]
+    for match in FENCE.finditer(read("docs/datasets.md")):
+        if match["language"] == "python":
+            script.append(match["code"])
+        elif match["language"] == "bash":
+            for line in match["code"].splitlines():
+                command = ["-m", "rl_training", *shlex.split(line)[1:]]
+                script.append(f"subprocess.run([sys.executable, *{command!r}], check=True)")
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(script)],
+        cwd=tmp_path,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert {"mine.png", "again.npz", "policy.npz"} <= {path.name for path in tmp_path.iterdir()}
+
+
+PAGES_WITH_CONFIGS = ("README.md", "docs/datasets.md")
+
+
+@pytest.mark.parametrize(
+    "text", [c for page in PAGES_WITH_CONFIGS for _, c in blocks("yaml", page)]
+)
 def test_readme_configs_are_valid(text: str) -> None:
     make_config(yaml.safe_load(text))

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rl_training.models import MLP, MLPREDQModel, MLPSACModel, SquashedGaussianActor
+from rl_training.models.actors import SquashedSample, squashed_sample
 
 
 @settings(deadline=None, max_examples=20)
@@ -100,3 +101,54 @@ def test_sac_model_is_the_family_model_with_two_critics() -> None:
     assert isinstance(model, MLPREDQModel)
     assert model.q_values(torch.zeros(3, 4), torch.zeros(3, 2)).shape == (2, 3)
     assert torch.equal(model.target, model.critic.flat)
+
+
+@pytest.mark.parametrize("ensemble", [None, 1, 3])
+@pytest.mark.parametrize("out", [1, 4])
+@pytest.mark.parametrize("hidden", [(8,), (8, 6, 5)])
+def test_one_node_equals_the_plain_path(
+    ensemble: int | None, out: int, hidden: tuple[int, ...]
+) -> None:
+    net = MLP(3, hidden, out, ensemble=ensemble).double()
+    x = torch.randn(7, 3, dtype=torch.float64, requires_grad=True)
+    results = []
+    for forward in (net.forward, net.plain_forward):
+        value = forward(x)
+        weights = torch.linspace(-1, 1, value.numel(), dtype=torch.float64).view_as(value)
+        results.append((value, *torch.autograd.grad((value * weights).sum(), (x, net.flat))))
+    for one, plain in zip(*results, strict=True):
+        torch.testing.assert_close(one, plain, rtol=1e-12, atol=1e-12)
+
+
+def test_one_node_skips_what_needs_no_gradient() -> None:
+    net = MLP(3, (8,), 2, ensemble=2)
+    x = torch.randn(7, 3, requires_grad=True)
+    (gradient,) = torch.autograd.grad(net(x, net.flat.detach()).sum(), x)
+    (expected,) = torch.autograd.grad(net.plain_forward(x, net.flat.detach()).sum(), x)
+    torch.testing.assert_close(gradient, expected)
+    assert net(torch.randn(7, 3), net.flat.detach()).requires_grad is False
+
+
+def test_one_node_sample_equals_the_plain_one() -> None:
+    outputs = torch.randn(9, 6, dtype=torch.float64) * 3
+    outputs[0, 3:] = torch.tensor([50.0, -50.0, 2.0])  # clamped above, below, at the edge
+    noise = torch.randn(9, 3, dtype=torch.float64)
+    results = []
+    for sample in (SquashedSample.apply, squashed_sample):
+        leaf = outputs.clone().requires_grad_()
+        actions, log_prob = sample(leaf, noise)
+        loss = (actions * noise).sum() + (log_prob * noise[:, 0]).sum()
+        results.append((actions, log_prob, *torch.autograd.grad(loss, leaf)))
+    for one, plain in zip(*results, strict=True):
+        torch.testing.assert_close(one, plain, rtol=1e-7, atol=1e-7)
+
+
+def test_second_derivatives_need_the_plain_path() -> None:
+    net = MLP(3, (8,), 1)
+    x = torch.randn(2, 3, requires_grad=True)
+    (gradient,) = torch.autograd.grad(net(x).sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match=r"once_differentiable|does not require grad"):
+        gradient.sum().backward()  # type: ignore[no-untyped-call]
+    (plain,) = torch.autograd.grad(net.plain_forward(x).sum(), x, create_graph=True)
+    plain.square().sum().backward()  # type: ignore[no-untyped-call]
+    assert net.flat.grad is not None

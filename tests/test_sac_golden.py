@@ -152,7 +152,7 @@ def test_actor_loss_and_gradient_equal_the_reference() -> None:
     expected = reference.actor_loss(
         layers(model.actor), layers(model.critic), batch.obs.numpy(), noise["action"].numpy(), 0.4
     )
-    np.testing.assert_allclose(float(loss), expected.loss, **TOLERANCE)
+    np.testing.assert_allclose(loss.item(), expected.loss, **TOLERANCE)
     (flat,) = torch.autograd.grad(loss, model.actor.flat)
     gradient = layers(model.actor, flat)
     for mine, theirs in zip(gradient["weights"], expected.grads.weights, strict=True):

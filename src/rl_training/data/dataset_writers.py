@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -96,7 +97,9 @@ def write_minari(arrays: Arrays, dataset_id: str, env_id: str | None) -> str:
         )
     spaces = {} if env_id else _spaces(arrays)
     try:
-        minari.create_dataset_from_buffers(dataset_id, buffer=episodes, env=env_id, **spaces)
+        with warnings.catch_warnings():  # of author, permalink and the like, which we do not know
+            warnings.simplefilter("ignore", UserWarning)
+            minari.create_dataset_from_buffers(dataset_id, buffer=episodes, env=env_id, **spaces)
     except (ValueError, TypeError, OSError, ImportError, AssertionError) as error:
         reason = " ".join(str(error).split())[:200]
         raise ConfigError(f"Minari could not make {dataset_id!r}: {reason}") from None
