@@ -218,3 +218,31 @@ def test_video(run: Path, tmp_path: Path) -> None:
     assert (tmp_path / "film.gif").read_bytes()[:6] == b"GIF89a"
     done = cli("evaluate", str(run), "--video", "film.xyz", cwd=tmp_path)
     assert (done.returncode, ".mp4 or .gif" in done.stderr) == (2, True)
+
+
+def test_data_commands(run: Path, tmp_path: Path) -> None:
+    arguments = ("data", "collect", str(run), "--steps", "230", "--noise", "0.2", "--seed", "4")
+    for name in ("one.npz", "two.npz"):
+        ok(*arguments, "--out", name, cwd=tmp_path)
+    first, second = np.load(tmp_path / "one.npz"), np.load(tmp_path / "two.npz")
+    assert all(np.array_equal(first[key], second[key]) for key in first.files)
+    assert first["timeouts"].nonzero()[0].tolist() == [199, 229]
+    assert np.abs(first["actions"]).max() <= 2
+    report = only_json("data", "inspect", "one.npz", cwd=tmp_path)
+    assert (report["rows"], report["episodes"], report["discontinuities"]) == (230, 2, 0)
+    assert "Valid" in ok("data", "validate", "one.npz", "--env-id", "Pendulum-v1", cwd=tmp_path)
+    wrong = cli("data", "validate", "one.npz", "--env-id", "MountainCarContinuous-v0", cwd=tmp_path)
+    assert wrong.returncode == 1
+    assert "Problem: sizes" in wrong.stdout
+    for bad, sentence in {
+        ("inspect", "none.npz"): "no dataset file",
+        ("inspect", str(run)): "must end in",
+        ("validate", "one.npz"): "give --env-id",
+        ("convert", "one.npz", "two.npz"): "exists already",
+        ("convert", "one.npz", "three.csv"): "must end in",
+        ("collect", str(run), "--steps", "9"): "either --out",
+        ("collect", "nowhere", "--steps", "9", "--out", "x.npz"): "no run or checkpoint",
+    }.items():
+        done = cli("data", *bad, cwd=tmp_path)
+        assert (done.returncode, sentence in done.stderr) == (2, True), (bad, done.stderr)
+        assert len(done.stderr.strip().splitlines()) == 1

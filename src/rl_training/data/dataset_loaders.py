@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
+import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -172,7 +175,27 @@ def _open_pt(path: Path) -> Iterator[dict[str, Column]]:
         isinstance(key, str) and isinstance(value, torch.Tensor) for key, value in data.items()
     ):
         raise ConfigError(f"{path} must hold a dict of tensors.")
-    yield {key: ArrayColumn(value.detach().numpy()) for key, value in data.items()}
+    try:
+        columns: dict[str, Column] = {k: _MappedColumn(v.detach().numpy()) for k, v in data.items()}
+    except TypeError as error:
+        raise ConfigError(f"{path} holds a type that NumPy does not know: {error}") from None
+    yield columns
+
+
+class _MappedColumn(ArrayColumn):
+    """A column of a memory-mapped file, whose pages are given back once they are read."""
+
+    def chunks(self) -> Iterator[np.ndarray[Any, Any]]:
+        for chunk in super().chunks():
+            yield chunk
+            if sys.platform == "linux":
+                start = -(-chunk.ctypes.data // mmap.PAGESIZE) * mmap.PAGESIZE
+                length = chunk.ctypes.data + chunk.nbytes - start
+                if length > 0:
+                    dont_need = ctypes.c_int(mmap.MADV_DONTNEED)
+                    ctypes.CDLL(None).madvise(
+                        ctypes.c_void_p(start), ctypes.c_size_t(length), dont_need
+                    )
 
 
 # --- HDF5: D4RL's layout -----------------------------------------------------------

@@ -23,8 +23,8 @@ from rl_training.runtime.checkpointing import (
     list_steps,
     open_checkpoint,
     read_pointer,
-    write_atomically,
 )
+from rl_training.runtime.files import write_atomically
 
 CONFIG_FILE = "config.yaml"
 RUN_FILE = "run.json"

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from rl_training.errors import CheckpointError
 from rl_training.runtime import plain
+from rl_training.runtime.files import remove, sync_folder
 from rl_training.types import FloatArray, SegmentedStorage
 
 FORMAT = 1
@@ -274,11 +275,11 @@ class CheckpointWriter:
             return
         for folder in (self._folder, self._replay):
             for leftover in folder.glob(".tmp-*"):  # what a kill left half-written
-                _remove(leftover)
+                remove(leftover)
         for path in list_steps(self.run_dir):
             if int(path.name.removeprefix("step_")) > checkpoint.step:  # found damaged
                 aside = self._folder / f"damaged-{path.name}"
-                _remove(aside)  # what an earlier fallback put there
+                remove(aside)  # what an earlier fallback put there
                 os.replace(path, aside)
         self._segments = list(checkpoint.manifest["replay"])
         self.last_step = checkpoint.step
@@ -349,33 +350,33 @@ class CheckpointWriter:
             self._write_file(self._replay / f".tmp-{name}", data)
             os.replace(self._replay / f".tmp-{name}", self._replay / f"{name}.npy")
             names[index:] = [name, *names[index + 1 :]]
-        _sync_folder(self._replay)
+        sync_folder(self._replay)
         return names
 
     def _write_folder(self, step: int, contents: dict[str, bytes]) -> Path:
         path = self._folder / step_name(step)
         temporary = self._folder / f".tmp-{path.name}"
-        _remove(temporary)
+        remove(temporary)
         temporary.mkdir()
         try:
             for name, data in contents.items():
                 self._write_file(temporary / name, data)
-            _sync_folder(temporary)
+            sync_folder(temporary)
             if path.exists():  # saved twice in one step
                 self._discard(path)
             os.rename(temporary, path)
         except OSError:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
-        _sync_folder(self._folder)
+        sync_folder(self._folder)
         return path
 
     def _discard(self, path: Path) -> None:
         """Remove a checkpoint so that no instant shows a part of it."""
         hidden = self._folder / f".tmp-old-{path.name}"
-        _remove(hidden)
+        remove(hidden)
         os.replace(path, hidden)
-        _remove(hidden)
+        remove(hidden)
         self._references.pop(path, None)
 
     def _write_file(self, file: Path, data: bytes) -> None:
@@ -389,7 +390,7 @@ class CheckpointWriter:
         temporary = self._folder / f".tmp-{name}"
         self._write_file(temporary, f"{target.name}\n".encode())
         os.replace(temporary, self._folder / name)
-        _sync_folder(self._folder)
+        sync_folder(self._folder)
 
     def _retain(self) -> None:
         """Remove checkpoints beyond the newest few and the best, then rows that none refers to."""
@@ -419,7 +420,7 @@ def copy_checkpoint(checkpoint: Checkpoint, destination: Path) -> Path:
         raise CheckpointError(f"{destination} exists already: choose another path")
     destination.parent.mkdir(parents=True, exist_ok=True)
     temporary = destination.parent / f".tmp-{destination.name}"
-    _remove(temporary)
+    remove(temporary)
     (temporary / "replay").mkdir(parents=True)
     for name in (MANIFEST, *FILES):
         shutil.copyfile(checkpoint.path / name, temporary / name)
@@ -430,17 +431,6 @@ def copy_checkpoint(checkpoint: Checkpoint, destination: Path) -> Path:
     return destination
 
 
-def write_atomically(file: Path, data: bytes) -> None:
-    """Replace a small file so that a reader sees the old one or the new one, never a part."""
-    temporary = file.parent / f".tmp-{file.name}"
-    temporary.unlink(missing_ok=True)
-    with temporary.open("xb") as stream:
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(temporary, file)
-
-
 def _tensor_bytes(tensors: dict[str, Tensor], *, optimizers: bool) -> bytes:
     chosen = {
         name: tensor.detach().cpu().contiguous()
@@ -448,20 +438,3 @@ def _tensor_bytes(tensors: dict[str, Tensor], *, optimizers: bool) -> bytes:
         if name.startswith(OPTIMIZER_PREFIX) == optimizers
     }
     return safetensors.torch.save(chosen)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a rename durable; a folder cannot be synced on every system."""
-    if os.name == "posix":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rl_training.errors import TrainingError
-from rl_training.runtime.checkpointing import write_atomically
+from rl_training.runtime.files import write_atomically
 
 METRICS_FILE = "metrics.jsonl"
 TIMING_PREFIX = "time/"

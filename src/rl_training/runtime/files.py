@@ -1,0 +1,36 @@
+"""Files that are whole or not there: replaced, removed and made durable."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+
+def write_atomically(file: Path, data: bytes) -> None:
+    """Replace a small file so that a reader sees the old one or the new one, never a part."""
+    temporary = file.parent / f".tmp-{file.name}"
+    temporary.unlink(missing_ok=True)
+    with temporary.open("xb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(temporary, file)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link or a whole folder; nothing is no error."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename durable; a folder cannot be synced on every system."""
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
