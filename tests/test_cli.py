@@ -246,3 +246,33 @@ def test_data_commands(run: Path, tmp_path: Path) -> None:
         done = cli("data", *bad, cwd=tmp_path)
         assert (done.returncode, sentence in done.stderr) == (2, True), (bad, done.stderr)
         assert len(done.stderr.strip().splitlines()) == 1
+
+
+MODULE = """
+import gymnasium
+from gymnasium.envs.classic_control import PendulumEnv
+open("imported", "a").write("x")
+gymnasium.register("Mine-v0", entry_point=PendulumEnv, max_episode_steps=40)
+"""
+
+
+def test_environments_of_ones_own_are_imported_only_when_told(tmp_path: Path) -> None:
+    (tmp_path / "my_envs.py").write_text(MODULE)
+    train = ["train", "-c", "sac/pendulum", *SMALL, "total_timesteps=60"]
+    refused = cli(*train, "env_id=my_envs:Mine-v0", cwd=tmp_path)
+    assert (refused.returncode, "--import my_envs" in refused.stderr) == (2, True)
+    missing = cli("--import", "no_such", *train, cwd=tmp_path)
+    assert (missing.returncode, "no_such" in missing.stderr) == (2, True)
+    assert not (tmp_path / "imported").exists()
+    ok("--import", "my_envs", *train, "env_id=Mine-v0", cwd=tmp_path)
+    assert (tmp_path / "imported").exists()
+    run_dir = "runs/sac_Mine-v0_seed0"
+    assert cli("evaluate", run_dir, "--episodes", "1", cwd=tmp_path).returncode == 2
+    ok("--import", "my_envs", "evaluate", run_dir, "--episodes", "1", cwd=tmp_path)
+
+
+def test_a_checkpoint_is_found_from_inside_its_run(run: Path) -> None:
+    checkpoints = run / "checkpoints"
+    ok("evaluate", "step_000000120", "--episodes", "1", cwd=checkpoints)
+    done = cli("resume", "step_000000120", cwd=checkpoints)
+    assert (done.returncode, "finished at step 120" in done.stderr) == (2, True)

@@ -161,7 +161,7 @@ def test_unsupported_spaces_are_named(
         ("Pendulm-v1", "did you mean 'Pendulum"),
         ("Pendulum-v9", "v9"),
         ("no/such/Env-v0", "env_id"),
-        ("nomodule:Env-v0", "nomodule"),
+        ("nomodule:Env-v0", "--import nomodule"),
         ("", "Unknown environment|cannot be used"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -70,12 +71,23 @@ def _version(show: bool) -> None:
 @app.callback()
 def _options(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    imports: Annotated[
+        list[str] | None,
+        typer.Option("--import", help="Import a module first, one that registers environments."),
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     global _debug
     _debug = debug
+    for module in imports or ():
+        try:
+            if "" not in sys.path:
+                sys.path.insert(0, "")  # as `python -m` does: modules of the present folder
+            import_module(module)
+        except ImportError as error:
+            raise ConfigError(f"--import {module}: {error}") from None
 
 
 @app.command(epilog="Example: rl-training train --config sac/pendulum seed=1 batch_size=512")

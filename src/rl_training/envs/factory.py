@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import multiprocessing
 import signal
 from collections.abc import Callable, Mapping
@@ -56,13 +55,17 @@ class EnvConfig(BaseModel):
 def find_spec(env_id: str) -> gym.envs.registration.EnvSpec:
     """The registered environment, or an error with the nearest names.
 
-    ``module:Name-v0`` imports the module first, which registers its environments.
+    Gymnasium would import the module of ``module:Name-v0``. An id may come out of a checkpoint, and
+    loading a file never runs code: who wants a module imported says so.
     """
-    module, _, name = env_id.rpartition(":")
+    module, colon, name = env_id.rpartition(":")
+    if colon:
+        raise ConfigError(
+            f"env_id {env_id!r} names a module: import it yourself (rl-training --import {module} "
+            f"…) and write env_id={name}."
+        )
     try:
-        if module:
-            importlib.import_module(module)
-        return gym.spec(name)
+        return gym.spec(env_id)
     except gym.error.NameNotFound:
         names = {spec.name for spec in gym.registry.values()} | set(gym.registry)
         raise ConfigError(f"Unknown environment {env_id!r}{nearest(env_id, names)}") from None
@@ -100,7 +103,7 @@ def read_env_spec(env: gym.Env[Any, Any], env_id: str) -> EnvSpec:
         raise ConfigError(
             f"{env_id} has the observation space {_name(obs_space)}, but a flat Box is needed: "
             "wrap it with gymnasium.wrappers.FlattenObservation, register the result in a module "
-            "and name it as env_id=module:Name-v0."
+            "of yours and have it imported (rl-training --import MODULE …)."
         )
     if len(obs_space.shape) != 1:
         raise ConfigError(

@@ -207,7 +207,7 @@ def locate(path: Path, *, best: bool = False) -> Path:
         raise ConfigError(f"--best needs a run, but {path} is not one.")
     if not (path / "manifest.json").exists():
         raise ConfigError(f"{str(path)!r} is neither a run nor a checkpoint.")
-    return path
+    return Path(os.path.abspath(path))  # its folder tells whether it is part of a run
 
 
 def newest_sound_checkpoint(run_dir: Path, warn: Callable[[str], None]) -> Checkpoint | None:
