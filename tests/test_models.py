@@ -37,6 +37,15 @@ def test_samples_and_given_actions_agree_on_their_log_prob() -> None:
     torch.testing.assert_close(given_actions[inside], sample.log_prob[inside], rtol=1e-6, atol=1e-6)
 
 
+def test_exploring_gives_the_actions_of_a_sample() -> None:
+    actor = SquashedGaussianActor(4, 3, (8,)).double()
+    obs = torch.randn(16, 4, dtype=torch.float64)
+    noise = torch.randn(16, 3, dtype=torch.float64)
+    with torch.no_grad():
+        expected = actor.sample(obs, noise).actions
+        torch.testing.assert_close(actor.explore(obs, noise), expected)
+
+
 def test_extreme_actions_have_finite_log_prob_and_gradient() -> None:
     actor = SquashedGaussianActor(1, 1, (4,))
     with torch.no_grad():

@@ -148,7 +148,7 @@ class SACAlgorithm(Algorithm):
         if deterministic:
             return self.model.actor.mode(obs)
         assert noise is not None, "an exploring act needs the noise that act_noise declares"
-        return self.model.sample(obs, noise["action"]).actions
+        return self.model.actor.explore(obs, noise["action"])
 
     def noise(self, batch_size: int) -> NoiseSpec:
         """Policy noise for the target's action and for the actor's."""

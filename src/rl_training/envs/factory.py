@@ -169,7 +169,8 @@ def make_training_envs(env_id: str, config: EnvConfig, num_envs: int) -> Trainin
         for index in range(num_envs)
     ]
     if config.vectorization == "sync":
-        return SyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP)
+        # The collector copies observations itself.
+        return SyncVectorEnv(makers, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
     # Not fork: the parent runs threads, and forked siblings would keep a killed parent's pipes.
     methods = multiprocessing.get_all_start_methods()
     context = "forkserver" if "forkserver" in methods else "spawn"

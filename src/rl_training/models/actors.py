@@ -104,6 +104,11 @@ class SquashedGaussianActor(MLP):
             return ActionSample(*SquashedSample.apply(self(obs), noise))  # type: ignore[no-untyped-call]
         return squashed_sample(self(obs), noise)
 
+    def explore(self, obs: Tensor, noise: Tensor) -> Tensor:
+        """The actions of `sample` alone: for acting, the log-probability would cost the most."""
+        mean, log_std = self.distribution(obs)
+        return torch.addcmul(mean, log_std.exp_(), noise).tanh_()
+
     def mode(self, obs: Tensor) -> Tensor:
         """The deterministic action, tanh of the mean."""
         return self.distribution(obs)[0].tanh()

@@ -55,7 +55,7 @@ class Collector:
         """Begin new episodes in every environment, from the run's seed."""
         seed = derive_seed(self._seed, Stream.ENVIRONMENT, *extra)
         obs, _ = self.envs.reset(seed=seed)
-        self._obs = np.asarray(obs, dtype=np.float32)
+        self._obs = np.array(obs, dtype=np.float32)
         self._check_finite(extra[0] if extra else 0, observation=self._obs)
         self._returns[:] = 0.0
         self._lengths[:] = 0
@@ -67,7 +67,7 @@ class Collector:
         obs, rewards, terminations, truncations, infos = self.envs.step(
             self._scaler.to_env(actions)
         )
-        next_obs = np.asarray(obs, dtype=np.float32)
+        next_obs = np.array(obs, dtype=np.float32)
         true_next = self._true_next_obs(next_obs, terminations | truncations, infos)
         rewards32 = np.asarray(rewards, dtype=np.float32)
         self._check_finite(step + 1, observation=true_next, reward=rewards32)

@@ -45,7 +45,8 @@ class Engine:
         self.updates = 0
         self._batch_size = algorithm.config.batch_size
         self._noise_spec = algorithm.noise(self._batch_size)
-        self._sums: dict[str, Tensor] = {}
+        self._on_host = self.generator.device.type == "cpu"
+        self._sums: dict[str, Tensor | float] = {}
         self._counts: dict[str, int] = {}
 
     def run(self, num_updates: int) -> None:
@@ -57,22 +58,20 @@ class Engine:
             metrics = self.algorithm.update(batch, noise, phase=phase)
             self.updates += 1
             for key, value in metrics.items():
-                if key in self._sums:
-                    self._sums[key] += value
-                    self._counts[key] += 1
-                else:
-                    self._sums[key] = value.double()
-                    self._counts[key] = 1
+                # On the host a number is at hand; on a GPU asking for it would stall the device.
+                amount = value.item() if self._on_host else value.double()
+                self._sums[key] = self._sums.get(key, 0.0) + amount
+                self._counts[key] = self._counts.get(key, 0) + 1
 
     def check_finite(self) -> None:
         """Raise if any metric since the last `pop_metrics` was not finite (this waits for them)."""
         for key, value in self._sums.items():
-            if not math.isfinite(value.item()):
-                raise TrainingError(f"{key} is {value.item()} by update {self.updates}")
+            if not math.isfinite(value):
+                raise TrainingError(f"{key} is {float(value)} by update {self.updates}")
 
     def pop_metrics(self) -> dict[str, float]:
         """Means over the updates since the last call."""
-        means = {key: value.item() / self._counts[key] for key, value in self._sums.items()}
+        means = {key: float(value) / self._counts[key] for key, value in self._sums.items()}
         self._sums, self._counts = {}, {}
         return means
 
@@ -81,7 +80,7 @@ class Engine:
         return {
             "updates": self.updates,
             "generator": generator_state(self.generator),
-            "sums": {key: value.item() for key, value in self._sums.items()},
+            "sums": {key: float(value) for key, value in self._sums.items()},
             "counts": dict(self._counts),
         }
 
@@ -91,9 +90,5 @@ class Engine:
         if self.updates < 0 or not all(map(math.isfinite, state["sums"].values())):
             raise ValueError("the counts or sums of the updates are impossible")
         restore_generator(self.generator, state["generator"])
-        device = self.generator.device
-        self._sums = {
-            key: torch.tensor(value, dtype=torch.float64, device=device)
-            for key, value in state["sums"].items()
-        }
+        self._sums = {key: float(value) for key, value in state["sums"].items()}
         self._counts = {key: int(count) for key, count in state["counts"].items()}
