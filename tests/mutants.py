@@ -32,7 +32,12 @@ class Mutant:
 
 
 MUTANTS = [
-    Mutant("a termination bootstraps", SAC, "(1.0 - terminations) * soft_value", "soft_value"),
+    Mutant(
+        "a termination bootstraps",
+        SAC,
+        "1.0 - terminations, soft",
+        "1.0 + 0.0 * terminations, soft",
+    ),
     Mutant(
         "mean of the target critics, not their minimum", SAC, "next_q.amin(-2)", "next_q.mean(-2)"
     ),
@@ -84,7 +89,7 @@ MUTANTS = [
     Mutant(
         "tanh correction with an epsilon",
         "models/actors.py",
-        "return 2.0 * (math.log(2.0) - pre_tanh - F.softplus(-2.0 * pre_tanh)).sum(-1)",
+        "return 2.0 * (math.log(2.0) * pre_tanh.shape[-1] - inner)",
         "return (1 - pre_tanh.tanh() ** 2 + 1e-6).log().sum(-1)",
     ),
     Mutant(

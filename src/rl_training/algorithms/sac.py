@@ -46,7 +46,7 @@ def soft_target(
     ``next_q`` is ``[N, B]``. d is termination alone: a time limit bootstraps.
     """
     soft_value = next_q.amin(-2) - alpha * next_log_prob
-    return rewards + gamma * (1.0 - terminations) * soft_value
+    return torch.addcmul(rewards, 1.0 - terminations, soft_value, value=gamma)
 
 
 def critic_loss(q: Tensor, target: Tensor) -> Tensor:

@@ -27,8 +27,8 @@ class ActionSample(NamedTuple):
 
 def gaussian_log_prob(standardised: Tensor, log_std: Tensor) -> Tensor:
     """Log N(u; μ, σ) summed over the action's axis, from (u − μ)/σ and log σ."""
-    per_dim = -0.5 * standardised.square() - log_std
-    return per_dim.sum(-1) - 0.5 * math.log(2.0 * math.pi) * standardised.shape[-1]
+    per_dim = torch.addcmul(log_std, standardised, standardised, value=0.5)
+    return -per_dim.sum(-1) - 0.5 * math.log(2.0 * math.pi) * standardised.shape[-1]
 
 
 def tanh_log_det(pre_tanh: Tensor) -> Tensor:
@@ -36,7 +36,8 @@ def tanh_log_det(pre_tanh: Tensor) -> Tensor:
 
     Not log(1 − a² + ε): that loses the tails and biases the entropy.
     """
-    return 2.0 * (math.log(2.0) - pre_tanh - F.softplus(-2.0 * pre_tanh)).sum(-1)
+    inner = (pre_tanh + F.softplus(-2.0 * pre_tanh)).sum(-1)
+    return 2.0 * (math.log(2.0) * pre_tanh.shape[-1] - inner)
 
 
 def split_distribution(outputs: Tensor) -> tuple[Tensor, Tensor]:
@@ -48,7 +49,7 @@ def split_distribution(outputs: Tensor) -> tuple[Tensor, Tensor]:
 def squashed_sample(outputs: Tensor, noise: Tensor) -> ActionSample:
     """Reparametrised tanh-Gaussian actions and their log-probabilities."""
     mean, log_std = split_distribution(outputs)
-    pre_tanh = mean + log_std.exp() * noise
+    pre_tanh = torch.addcmul(mean, log_std.exp(), noise)
     log_prob = gaussian_log_prob(noise, log_std) - tanh_log_det(pre_tanh)
     return ActionSample(pre_tanh.tanh(), log_prob)
 

@@ -28,4 +28,5 @@ class EnsembleCritic(MLP):
 
     def q_values(self, obs: Tensor, actions: Tensor, flat: Tensor | None = None) -> Tensor:
         """Q_i(s, a) of every critic, ``[num_critics, B]``."""
-        return self(torch.cat((obs, actions), dim=-1), flat).squeeze(-1)  # type: ignore[no-any-return]
+        values: Tensor = self(actions, flat, prefix=obs)
+        return values.squeeze(-1)

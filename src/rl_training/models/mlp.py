@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from rl_training.models.mlp_kernel import MLPFunction, linear, split_views
 
+MAX_KEPT_VIEWS = 4
+
 
 class FlatModule(nn.Module):
     """A network whose parameters are one leaf vector; its layers are views of one `split`.
@@ -24,27 +26,25 @@ class FlatModule(nn.Module):
         self.shapes = tuple(shapes)
         self.sizes = [math.prod(shape) for shape in self.shapes]
         self.flat = nn.Parameter(torch.empty(sum(self.sizes)))
-        self._frozen_views: tuple[int, list[Tensor]] | None = None
+        self._kept_views: dict[int, list[Tensor]] = {}
 
     def views(self, flat: Tensor) -> list[Tensor]:
         """The layers' tensors inside ``flat``; leading axes (a population) are kept."""
-        views: list[Tensor] = split_views(flat, self.sizes, self.shapes)
-        return views
+        return split_views(flat, self.sizes, self.shapes)
 
-    def parameters_for(self, flat: Tensor | None) -> list[Tensor]:
-        """Views to compute with: of ``flat``, or of the module's own vector.
+    def kept_views(self, flat: Tensor) -> list[Tensor]:
+        """Views of ``flat`` without its gradient, made once for as long as it stays in place.
 
-        Without gradients the module's own views are made once: they alias the vector, which is only
-        ever written in place.
+        They alias the vector, which is only ever written in place, and keep its memory from being
+        used for anything else.
         """
-        if flat is not None:
-            return self.views(flat)
-        if torch.is_grad_enabled():
-            return self.views(self.flat)
-        address = self.flat.data_ptr()
-        if self._frozen_views is None or self._frozen_views[0] != address:
-            self._frozen_views = (address, self.views(self.flat.detach()))
-        return self._frozen_views[1]
+        address = flat.data_ptr()
+        kept = self._kept_views.get(address)
+        if kept is None:
+            if len(self._kept_views) >= MAX_KEPT_VIEWS:
+                self._kept_views.clear()
+            kept = self._kept_views[address] = self.views(flat.detach())
+        return kept
 
 
 class MLP(FlatModule):
@@ -83,18 +83,33 @@ class MLP(FlatModule):
             weight.uniform_(-bound, bound, generator=generator)
             bias.uniform_(-bound, bound, generator=generator)
 
-    def forward(self, x: Tensor, flat: Tensor | None = None) -> Tensor:
-        """Evaluate with the module's own parameters, or with those in ``flat``."""
-        if torch.is_grad_enabled() and self.one_node and x.device.type == "cpu" and x.dim() == 2:
-            vector = self.flat if flat is None else flat
-            if vector.dim() == 1:
-                out: Tensor = MLPFunction.apply(x, vector, self.sizes, self.shapes)  # type: ignore[no-untyped-call]
-                return out
-        return self.plain_forward(x, flat)
+    def forward(
+        self, x: Tensor, flat: Tensor | None = None, *, prefix: Tensor | None = None
+    ) -> Tensor:
+        """Evaluate with the module's own parameters, or with those in ``flat``.
 
-    def plain_forward(self, x: Tensor, flat: Tensor | None = None) -> Tensor:
+        ``prefix`` stands before ``x`` in the inputs and gets no gradient.
+        """
+        vector = self.flat if flat is None else flat
+        if self.one_node and x.device.type == "cpu" and x.dim() == 2 and vector.dim() == 1:
+            if torch.is_grad_enabled():
+                params = self.kept_views(vector)
+                out: Tensor = MLPFunction.apply(x, prefix, vector, params, self.sizes)  # type: ignore[no-untyped-call]
+                return out
+            return self.evaluate(x, self.kept_views(vector), prefix)
+        return self.plain_forward(x, flat, prefix=prefix)
+
+    def plain_forward(
+        self, x: Tensor, flat: Tensor | None = None, *, prefix: Tensor | None = None
+    ) -> Tensor:
         """The same, one operation at a time: for a second derivative, a compiler, a GPU."""
-        params = self.parameters_for(flat)
+        return self.evaluate(x, self.views(self.flat if flat is None else flat), prefix)
+
+    @staticmethod
+    def evaluate(x: Tensor, params: list[Tensor], prefix: Tensor | None = None) -> Tensor:
+        """The perceptron itself."""
+        if prefix is not None:
+            x = torch.cat((prefix, x), dim=-1)
         last = len(params) - 2
         for i in range(0, last, 2):
             x = linear(x, params[i], params[i + 1]).relu_()

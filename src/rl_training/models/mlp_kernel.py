@@ -30,36 +30,43 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return x @ weight + bias
 
 
-def split_views(flat: Tensor, sizes: Sequence[int], shapes: Sequence[tuple[int, ...]]) -> Any:
+def split_views(flat: Tensor, sizes: list[int], shapes: Sequence[tuple[int, ...]]) -> list[Tensor]:
     """The layers' tensors inside a flat vector; leading axes (a population) are kept."""
     lead = flat.shape[:-1]
-    parts = torch.split(flat, sizes, dim=-1)  # type: ignore[arg-type]
+    parts = torch.split_with_sizes(flat, sizes, dim=-1)
     return [part.view(*lead, *shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
 class MLPFunction(torch.autograd.Function):
-    """A whole network: inputs ``[B, in]`` and flat parameters to outputs."""
+    """A whole network: inputs and flat parameters to outputs.
+
+    The inputs are ``x`` ``[B, k]`` behind a ``prefix`` that needs no gradient, if there is one: a
+    critic's action behind its observation. ``params`` are the layers' views of ``flat``.
+    """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, flat: Tensor, sizes: Any, shapes: Any) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, prefix: Tensor | None, flat: Tensor, params: list[Tensor], sizes: Any
+    ) -> Tensor:
         """Evaluate, keeping each layer's activations."""
-        params = split_views(flat, sizes, shapes)
-        activations = [x]
+        activations = [x if prefix is None else torch.cat((prefix, x), dim=-1)]
         for i in range(0, len(params) - 2, 2):
             activations.append(linear(activations[-1], params[i], params[i + 1]).relu_())
         ctx.save_for_backward(flat, *activations)
-        ctx.sizes, ctx.shapes = sizes, shapes
+        ctx.params, ctx.sizes = params, sizes
+        ctx.skipped = 0 if prefix is None else prefix.shape[-1]
         return linear(activations[-1], params[-2], params[-1])
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
-        """Gradients of the inputs and of the flat vector, each only where it is needed."""
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of ``x`` and of the flat vector, each only where it is needed."""
         flat, *activations = ctx.saved_tensors
-        params = split_views(flat, ctx.sizes, ctx.shapes)
-        wants_x, wants_flat = ctx.needs_input_grad[:2]
-        grad_flat = torch.empty_like(flat) if wants_flat else None
-        targets = None if grad_flat is None else split_views(grad_flat, ctx.sizes, ctx.shapes)
+        params: list[Tensor] = ctx.params
+        grad_flat, targets = None, None
+        if ctx.needs_input_grad[2]:
+            grad_flat = torch.empty_like(flat)
+            targets = split_views(grad_flat, ctx.sizes, [param.shape for param in params])
         for i in range(len(activations) - 1, -1, -1):
             weight, below = params[2 * i], activations[i]
             if targets is not None:
@@ -68,8 +75,10 @@ class MLPFunction(torch.autograd.Function):
             if i > 0:
                 grad = _input_gradient(grad, weight)
                 torch.ops.aten.threshold_backward.grad_input(grad, below, 0.0, grad_input=grad)
-        grad_x = _first_input_gradient(grad, params[0]) if wants_x else None
-        return grad_x, grad_flat, None, None
+        grad_x = None
+        if ctx.needs_input_grad[0]:
+            grad_x = _first_input_gradient(grad, params[0][..., ctx.skipped :, :])
+        return grad_x, None, grad_flat, None, None
 
 
 def _weight_gradient(below: Tensor, grad: Tensor, out: Tensor) -> None:
