@@ -30,7 +30,8 @@ def flat_step(critic: EnsembleCritic, x: Tensor, y: Tensor) -> Callable[[], None
 
     def step() -> None:
         loss = (critic(x).squeeze(-1) - y).square().mean(-1).sum(-1)
-        optimizer.minimise(loss, critic.flat)
+        (gradient,) = torch.autograd.grad(loss, critic.flat)
+        optimizer.step(critic.flat, gradient)
         polyak_update(target, critic.flat, 0.005)
 
     return step

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.optim.adam import adam
 
 from rl_training.algorithms.config import AlgorithmConfig
 from rl_training.errors import ConfigError
@@ -39,26 +38,25 @@ class FlatAdam(nn.Module):
         self.register_buffer("steps", torch.zeros((), dtype=torch.float32))
         self.register_buffer("learning_rate", torch.tensor(learning_rate, dtype=torch.float32))
 
-    def minimise(self, loss: Tensor, parameter: Tensor) -> None:
-        """One step on ``parameter`` down the gradient of ``loss``."""
-        (gradient,) = torch.autograd.grad(loss, parameter)
-        with torch.no_grad():
-            adam(
-                [parameter],
-                [gradient],
-                [self.moment1],
-                [self.moment2],
-                [],
-                [self.steps],
-                fused=True,
-                amsgrad=False,
-                beta1=0.9,
-                beta2=0.999,
-                lr=self.learning_rate,
-                weight_decay=self.weight_decay,
-                eps=1e-8,
-                maximize=False,
-            )
+    @torch.no_grad()
+    def step(self, parameter: Tensor, gradient: Tensor) -> None:
+        """One step of ``parameter`` down its ``gradient``, by the kernel of `torch.optim.Adam`."""
+        self.steps += 1
+        torch._fused_adam_(
+            [parameter],
+            [gradient],
+            [self.moment1],
+            [self.moment2],
+            [],
+            [self.steps],
+            lr=self.learning_rate,
+            beta1=0.9,
+            beta2=0.999,
+            weight_decay=self.weight_decay,
+            eps=1e-8,
+            amsgrad=False,
+            maximize=False,
+        )
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move or cast like any module, but keep the counters in float32, as the kernels need."""
@@ -156,11 +154,13 @@ class Algorithm(nn.Module, ABC):
         """Give ``parameter`` an Adam of its own at the config's learning rate."""
         self.optimizers[key] = FlatAdam(parameter, self.config.learning_rate, weight_decay)
 
-    def minimise(self, key: str, loss: Tensor, parameter: Tensor) -> None:
-        """One optimizer step of ``parameter`` down ``loss``."""
-        optimizer = self.optimizers[key]
-        assert isinstance(optimizer, FlatAdam)
-        optimizer.minimise(loss, parameter)
+    def minimise(self, loss: Tensor, **parameters: Tensor) -> None:
+        """One optimizer step of each parameter, by its optimizer's name, down ``loss``."""
+        gradients = torch.autograd.grad(loss, tuple(parameters.values()))
+        for (key, parameter), gradient in zip(parameters.items(), gradients, strict=True):
+            optimizer = self.optimizers[key]
+            assert isinstance(optimizer, FlatAdam)
+            optimizer.step(parameter, gradient)
 
     def scale_learning_rates(self, factor: float) -> None:
         """Apply a schedule's factor to every optimizer."""

@@ -166,7 +166,7 @@ class SACAlgorithm(Algorithm):
         target = sac_target(self.model, batch, noise, alpha=self.alpha, gamma=self.config.gamma)
         q = self.model.q_values(batch.obs, batch.actions)  # [N, B]
         loss = critic_loss(q, target)
-        self.minimise("critic", loss, self.model.critic.flat)
+        self.minimise(loss, critic=self.model.critic.flat)
         return {
             "loss/critic": loss.detach(),
             "q/mean": q.detach().mean((-2, -1)),
@@ -179,16 +179,17 @@ class SACAlgorithm(Algorithm):
         policy = self.model.sample(batch.obs, noise["action"])
         q = self.model.frozen_q_values(batch.obs, policy.actions)  # [N, B]
         loss = actor_loss(q, policy.log_prob, alpha=alpha)
-        self.minimise("actor", loss, self.model.actor.flat)
         metrics = {
             "loss/actor": loss.detach(),
             "policy/entropy": -policy.log_prob.detach().mean(-1),
             "policy/alpha": alpha,
         }
-        if self.log_alpha is not None:
-            loss = temperature_loss(
-                self.log_alpha, policy.log_prob, target_entropy=self.target_entropy
-            )
-            self.minimise("temperature", loss, self.log_alpha)
-            metrics["loss/temperature"] = loss.detach()
-        return metrics
+        if self.log_alpha is None:
+            self.minimise(loss, actor=self.model.actor.flat)
+            return metrics
+        temperature = temperature_loss(
+            self.log_alpha, policy.log_prob, target_entropy=self.target_entropy
+        )
+        # Neither loss has a gradient for the other's parameter: one backward serves both.
+        self.minimise(loss + temperature, actor=self.model.actor.flat, temperature=self.log_alpha)
+        return metrics | {"loss/temperature": temperature.detach()}
