@@ -58,7 +58,7 @@ def measure(folder: Path) -> list[dict[str, float]]:
         )
     began = time.perf_counter()
     checkpoint = open_checkpoint(path, replay=True)
-    checkpoint.restore_storage(ReplayBuffer(1_000_000, 17, 6), checkpoint.state()["storage"])
+    checkpoint.restore_storage(ReplayBuffer(1_000_000, 17, 6), buffer.state_dict())
     rows[-1]["verify_and_load_seconds"] = round(time.perf_counter() - began, 3)
     return rows
 

@@ -18,7 +18,13 @@ from rl_training.api.datasets import convert_data, inspect_data, read_raw, valid
 from rl_training.data import DataConfig, EpochSampler, TransitionDataset, load_transition_dataset
 from rl_training.data.dataset_writers import dataset_arrays, write_arrays
 from rl_training.data.fields import ALIASES
+from rl_training.envs import EnvConfig, describe_env
 from rl_training.errors import ConfigError
+from rl_training.experiment.build import build_algorithm, check_config, load_policy
+from rl_training.experiment.config import make_config
+from rl_training.experiment.datasets import load_dataset, prepare_sampler
+from rl_training.runtime.checkpointing import CheckpointWriter, open_checkpoint
+from rl_training.runtime.engine import Engine
 from rl_training.runtime.recording import record_random
 from rl_training.types import EnvSpec
 
@@ -195,8 +201,9 @@ def test_return_scaling_and_normalisation() -> None:
 
 
 @settings(deadline=None)
-@given(rows=st.integers(1, 40), batch=st.integers(1, 60), rounds=st.integers(1, 12))
-def test_epochs_visit_every_row_once(rows: int, batch: int, rounds: int) -> None:
+@given(rows=st.integers(1, 40), share=st.floats(0.01, 1.0), rounds=st.integers(1, 12))
+def test_epochs_visit_every_row_once(rows: int, share: float, rounds: int) -> None:
+    batch = max(1, int(rows * share))
     dataset = TransitionDataset.from_dict(make_data([rows]))
     sampler, generator = EpochSampler(dataset), torch.Generator().manual_seed(0)
     drawn = [sampler.sample(batch, generator).obs[:, 1] for _ in range(rounds)]
@@ -204,6 +211,27 @@ def test_epochs_visit_every_row_once(rows: int, batch: int, rounds: int) -> None
     for start in range(0, len(order), rows):
         epoch = order[start : start + rows]
         assert len(set(epoch)) == len(epoch)
+        if len(epoch) == rows:
+            assert set(epoch) == set(range(rows))
+
+
+def test_blocks_of_batches_equal_single_ones() -> None:
+    """As a captured graph runs: prepared once for a block, then gathered without the host."""
+    dataset = TransitionDataset.from_dict(make_data([50]))
+    singles, generator = EpochSampler(dataset), torch.Generator().manual_seed(0)
+    expected = [singles.sample(8, generator).obs.tolist() for _ in range(16)]
+    blocks, generator = EpochSampler(dataset), torch.Generator().manual_seed(0)
+    found = []
+    for _ in range(4):
+        blocks.prepare(8, generator, batches=4)
+        found += [blocks.gather(8).obs.tolist() for _ in range(4)]
+    assert found == expected
+
+
+def test_a_batch_larger_than_the_dataset_is_refused() -> None:
+    sampler = EpochSampler(TransitionDataset.from_dict(make_data([5])))
+    with pytest.raises(ConfigError, match="batch_size = 8: 8 rows"):
+        sampler.sample(8, torch.Generator())
 
 
 def test_replacement_reaches_every_row_and_no_other() -> None:
@@ -417,3 +445,62 @@ def test_time_limits_stored_as_terminals_are_noticed(tmp_path: Path) -> None:
     assert any("time limits seem to be stored as terminals" in text for text in problems)
     _, other = validate_data(str(tmp_path / "d.npz"), "MountainCarContinuous-v0")
     assert any("another environment" in text for text in other)
+
+
+# --- Into a learner -----------------------------------------------------------------
+
+
+def test_normalisation_is_saved_and_applied_at_prediction(tmp_path: Path) -> None:
+    """A dataset's statistics travel in the checkpoint; prediction takes raw observations."""
+    settings = {"dataset_kind": "random", "dataset_size": 300, "normalize_states": True}
+    settings |= {
+        "hidden_sizes": [8],
+        "batch_size": 16,
+        "sampling": "epochs",
+        "return_scaling": True,
+    }
+    config = make_config(
+        {
+            "algo": "sac",
+            "env_id": "Pendulum-v1",
+            "total_timesteps": 10,
+            "algo_kwargs": settings,
+        }
+    ).resolved()
+    spec = describe_env("Pendulum-v1", EnvConfig())
+    learner = build_algorithm(config, spec, torch.device("cpu"))
+    dataset = load_dataset(config, spec)
+    raw = dataset.column("observations").copy()
+    sampler = prepare_sampler(config, dataset, learner)
+    assert isinstance(sampler, EpochSampler)
+    assert dataset.column("observations").std(axis=0) == pytest.approx(np.ones(3), abs=0.02)
+    assert dataset.statistics().return_range == pytest.approx(1000, rel=1e-3)
+    Engine(learner, sampler, seed=0).run(3)
+    path = CheckpointWriter(tmp_path, keep=2).save(
+        step=1,
+        tensors=learner.state_dict(),
+        state={},
+        storage=None,
+        manifest={
+            "config": {k: v for k, v in config.to_dict().items() if k != "output_dir"},
+            "env_spec": spec.to_dict(),
+            "algorithm": "sac",
+        },
+    )
+    policy = load_policy(open_checkpoint(path))
+    normalised = torch.from_numpy(dataset.column("observations"))
+    inside = learner.choose_actions(normalised, deterministic=True, noise=None)
+    np.testing.assert_allclose(policy(raw), 2.0 * inside.detach().numpy(), atol=1e-4)
+
+
+def test_an_online_algorithm_refuses_a_dataset() -> None:
+    config = make_config(
+        {
+            "algo": "sac",
+            "env_id": "Pendulum-v1",
+            "total_timesteps": 10,
+            "algo_kwargs": {"dataset_kind": "random"},
+        }
+    )
+    with pytest.raises(ConfigError, match="takes no dataset_kind"):
+        check_config(config)

@@ -8,61 +8,83 @@ import numpy as np
 import torch
 
 from rl_training.data.offline_dataset import TransitionDataset
+from rl_training.errors import ConfigError
 from rl_training.types import Batch
 
 
 class EpochSampler:
     """Every row once an epoch, in a fresh random order; a batch may reach into the next epoch.
 
-    The order is drawn from the engine's generator. Its state before the draw and the position are
-    all that a resume needs.
+    The order of this epoch and of the next stand in one tensor on the device, and so does the
+    position: `gather` has static shapes and no branch, and may be captured in a graph. `prepare`,
+    which moves on to the next epoch, is the call between replays. Orders are drawn from the
+    engine's generator; its states before the two draws and the position are what a resume needs.
     """
 
     def __init__(self, dataset: TransitionDataset) -> None:
+        device = dataset.rows.device
         self.dataset = dataset
         self.epoch = 0
         self.position = 0
-        self._order: torch.Tensor | None = None
-        self._drawn_from: torch.Tensor | None = None
+        self._orders = torch.zeros(2 * len(dataset), dtype=torch.long, device=device)
+        self._offset = torch.zeros(1, dtype=torch.long, device=device)
+        self._steps = torch.arange(len(dataset), device=device)
+        self._drawn_from: list[np.ndarray[Any, Any]] = []
 
     def __len__(self) -> int:
         return len(self.dataset)
 
     def sample(self, batch_size: int, generator: torch.Generator) -> Batch:
         """The next ``batch_size`` rows of the present order."""
-        pieces, missing = [], batch_size
-        while missing:
-            if self._order is None or self.position == len(self):
-                self._shuffle(generator)
-            assert self._order is not None
-            taken = self._order[self.position : self.position + missing]
-            pieces.append(taken)
-            self.position += len(taken)
-            missing -= len(taken)
-        return self.dataset.batch(pieces[0] if len(pieces) == 1 else torch.cat(pieces))
+        self.prepare(batch_size, generator)
+        return self.gather(batch_size)
 
-    def _shuffle(self, generator: torch.Generator) -> None:
-        self._drawn_from = generator.get_state()
-        device = self.dataset.rows.device
-        self._order = torch.randperm(len(self), generator=generator, device=device)
-        self.epoch += 1
-        self.position = 0
+    def prepare(self, batch_size: int, generator: torch.Generator, batches: int = 1) -> None:
+        """Make sure that the orders reach far enough for the next ``batches``."""
+        rows = batch_size * batches
+        if rows > len(self):
+            raise ConfigError(
+                f"batch_size = {batch_size}: {rows} rows at once are more than the dataset's "
+                f"{len(self)}."
+            )
+        while len(self._drawn_from) < 2:  # the first call: this epoch's order and the next one's
+            self._draw(len(self._drawn_from), generator)
+            self.epoch = 1
+        if self.position >= len(self):
+            self._orders[: len(self)] = self._orders[len(self) :].clone()
+            self._drawn_from.pop(0)
+            self._draw(1, generator)
+            self.position -= len(self)
+            self._offset -= len(self)
+            self.epoch += 1
+        self.position += rows
+
+    def gather(self, batch_size: int) -> Batch:
+        """The rows at the position, which moves on; nothing here waits for the host."""
+        indices = self._orders.index_select(0, self._offset + self._steps[:batch_size])
+        self._offset += batch_size
+        return self.dataset.batch(indices)
+
+    def _draw(self, half: int, generator: torch.Generator) -> None:
+        self._drawn_from.append(generator.get_state().numpy())
+        order = torch.randperm(len(self), generator=generator, device=self._orders.device)
+        self._orders[half * len(self) : (half + 1) * len(self)] = order
 
     def state_dict(self) -> dict[str, Any]:
-        """Epoch, position, and the generator's state that the order was drawn from."""
-        drawn = self._drawn_from
+        """Epoch, position, and the generator's states that the orders were drawn from."""
         return {
             "epoch": self.epoch,
             "position": self.position,
-            "drawn_from": None if drawn is None else drawn.numpy(),
+            "drawn_from": list(self._drawn_from),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Draw the same order again and go to the position."""
-        self._order = None
-        if state["drawn_from"] is not None:
-            generator = torch.Generator(self.dataset.rows.device)
-            generator.set_state(torch.from_numpy(np.asarray(state["drawn_from"], dtype=np.uint8)))
-            self._shuffle(generator)
+        """Draw the same orders again and go to the position."""
+        self._drawn_from = []
+        for half, drawn in enumerate(state["drawn_from"]):
+            generator = torch.Generator(self._orders.device)
+            generator.set_state(torch.from_numpy(np.asarray(drawn, dtype=np.uint8)))
+            self._draw(half, generator)
         self.epoch = int(state["epoch"])
         self.position = int(state["position"])
+        self._offset.fill_(self.position)
