@@ -180,18 +180,23 @@ def test_functions_that_are_named_exist(page: Path) -> None:
 # --- What the README shows ----------------------------------------------------
 
 
-def test_readme_python_blocks_run(tmp_path: Path) -> None:
-    chosen = [code for run, code in blocks("python") if run]
-    assert chosen, "at least one block must run"
+def run_python(code: str, folder: Path) -> None:
+    """Run code in a process of its own; it must end well."""
     done = subprocess.run(
-        [sys.executable, "-c", "\n".join(chosen)],
-        cwd=tmp_path,
+        [sys.executable, "-c", code],
+        cwd=folder,
         env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_readme_python_blocks_run(tmp_path: Path) -> None:
+    chosen = [code for run, code in blocks("python") if run]
+    assert chosen, "at least one block must run"
+    run_python("\n".join(chosen), tmp_path)
 
 
 def test_readme_python_blocks_that_are_not_run_are_python() -> None:
@@ -243,15 +248,7 @@ def test_dataset_page_runs_from_top_to_bottom(tmp_path: Path) -> None:
             for line in match["code"].splitlines():
                 command = ["-m", "rl_training", *shlex.split(line)[1:]]
                 script.append(f"subprocess.run([sys.executable, *{command!r}], check=True)")
-    done = subprocess.run(
-        [sys.executable, "-c", "\n".join(script)],
-        cwd=tmp_path,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    run_python("\n".join(script), tmp_path)
     assert {"mine.png", "again.npz", "policy.npz"} <= {path.name for path in tmp_path.iterdir()}
 
 
