@@ -75,6 +75,12 @@ MUTANTS = [
     ),
     Mutant("critic losses averaged over critics", SAC, ".mean(-1).sum(-1)", ".mean(-1).mean(-1)"),
     Mutant(
+        "a fixed alpha is not the config's",
+        SAC,
+        "float(config.alpha)))",
+        "float(config.alpha) + 1e-3))",
+    ),
+    Mutant(
         "a fixed alpha of 0 through a logarithm",
         SAC,
         "torch.tensor(config.initial_alpha).log()) if auto else None",
