@@ -85,7 +85,7 @@ class Algorithm(nn.Module, ABC):
 
     name: ClassVar[str]
     config_class: ClassVar[type[AlgorithmConfig]]
-    period: ClassVar[int] = 1
+    period: int = 1
     """Updates after which the pattern of stages repeats (a policy delay); see `update`."""
     obs_shift: Tensor
     obs_scale: Tensor
@@ -149,6 +149,16 @@ class Algorithm(nn.Module, ABC):
         ``phase`` is the number of updates made so far modulo `period`, a plain integer that a
         captured graph may be specialised on.
         """
+
+    def form(self, phase: int) -> int:
+        """Which form an update has at ``phase``: updates of one form run the same operations.
+
+        An engine prepares each form once, however long the period is.
+        """
+        return phase
+
+    def explore_at(self, step: int) -> None:
+        """Told before each exploring `act` how many steps came before: a decay follows it."""
 
     def add_optimizer(self, key: str, parameter: Tensor, *, weight_decay: float = 0.0) -> None:
         """Give ``parameter`` an Adam of its own at the config's learning rate."""

@@ -31,6 +31,7 @@ def run_online(session: Session) -> None:
         before = state.step
         if not session.schedule.is_constant:
             session.algorithm.scale_learning_rates(session.schedule.factor(before))
+        session.algorithm.explore_at(before)
         state.step += session.collector.step(before, random=before < config.learning_starts)
         session.engine.run(updates_due(state.step, before, config))
         session.after_step(before)
