@@ -3,6 +3,7 @@
 import os
 import platform
 import shlex
+import statistics
 import subprocess
 import sys
 from datetime import datetime, timezone
@@ -12,6 +13,11 @@ from typing import Any
 from rl_training.experiment.build import versions
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    """Median, least and greatest."""
+    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
 
 
 def cpu_name() -> str:

@@ -21,6 +21,7 @@ from rl_training.envs import (
     read_env_spec,
 )
 from rl_training.errors import ConfigError, TrainingError
+from rl_training.runtime.acting import Explorer
 from rl_training.runtime.collector import Collector
 from rl_training.types import EnvSpec
 
@@ -63,11 +64,13 @@ def collect(
     learner = SACAlgorithm.build(spec, SACConfig(hidden_sizes=(8,)))
     buffer = ReplayBuffer(1000, spec.obs_dim, spec.action_dim)
     envs = make_training_envs("tests/Counting-v0", config, num_envs)
-    collector = Collector(envs, learner, buffer, spec, seed=0)
+    explorer = Explorer(learner, num_envs, torch.Generator().manual_seed(0))
+    collector = Collector(envs, explorer, buffer, spec, seed=0)
     collector.reset()
     try:
         for step in range(steps):
-            collector.step(step, random=step < steps // 2)
+            collector.ask(random=step < steps // 2)
+            collector.step(step)
     finally:
         collector.close()
     return collector, buffer

@@ -223,8 +223,8 @@ def test_blocks_of_batches_equal_single_ones() -> None:
     blocks, generator = EpochSampler(dataset), torch.Generator().manual_seed(0)
     found = []
     for _ in range(4):
-        blocks.prepare(8, generator, batches=4)
-        found += [blocks.gather(8).obs.tolist() for _ in range(4)]
+        blocks.prepare(8, generator, updates=4)
+        found += [blocks.gather(8, generator).obs.tolist() for _ in range(4)]
     assert found == expected
 
 

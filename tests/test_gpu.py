@@ -13,7 +13,10 @@ from rl_training import evaluate_checkpoint, resume, train
 from rl_training.algorithms.base import draw_noise
 from rl_training.algorithms.sac import SACAlgorithm, SACConfig
 from rl_training.data import EpochSampler, ReplayBuffer, TransitionDataset
+from rl_training.errors import ConfigError
 from rl_training.types import Batch, EnvSpec
+from tests.comparing import CrashAt, CrashError, assert_same_run
+from tests.test_engine import LEARNERS, assert_close, distance, make_engine, run_scheduled
 
 pytestmark = [
     pytest.mark.gpu,
@@ -53,18 +56,18 @@ def test_epochs_can_be_captured() -> None:
     eager, generator = EpochSampler(dataset), torch.Generator("cuda").manual_seed(0)
     expected = [eager.sample(8, generator).obs.clone() for _ in range(16)]
     sampler, generator = EpochSampler(dataset), torch.Generator("cuda").manual_seed(0)
-    sampler.prepare(8, generator, batches=4)
+    sampler.prepare(8, generator, updates=4)
     out = torch.empty(4, 8, 5, device="cuda")
 
     def block() -> None:
         for index in range(4):
-            out[index] = sampler.gather(8).obs
+            out[index] = sampler.gather(8, generator).obs
 
     graph = captured(block)
     found = []
     for turn in range(4):
         if turn:
-            sampler.prepare(8, generator, batches=4)
+            sampler.prepare(8, generator, updates=4)
         graph.replay()
         found += list(out.clone())
     assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
@@ -137,3 +140,65 @@ def test_train_resume_evaluate(tmp_path: Path) -> None:
     assert evaluate_checkpoint(further.run_dir, episodes=1)["eval_episodes"] == 1
     moved = resume(result.run_dir, ["total_timesteps=200", "device=cpu"])
     assert moved.metrics["step"] == 200
+
+
+@pytest.mark.parametrize("mode", ["compiled", "cuda_graph"])
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_modes_equal_eager(learner: type[SACAlgorithm], mode: str) -> None:
+    """200 updates in float64, in pieces, the learning rate falling between them."""
+    fast = make_engine(learner, mode, device="cuda")
+    assert_close(make_engine(learner, "eager", device="cuda"), fast, 1e-9)
+    assert fast.mode == mode
+
+
+@pytest.mark.parametrize("mode", ["compiled", "cuda_graph"])
+def test_float32_stays_within_the_drift_of_the_last_place(mode: str) -> None:
+    def up(x: torch.Tensor) -> torch.Tensor:
+        return torch.nextafter(x, torch.full_like(x, torch.inf))
+
+    torch.set_float32_matmul_precision("highest")
+    kind: Any = {"dtype": torch.float32, "device": "cuda"}
+    eager, fast = (make_engine(SACAlgorithm, m, **kind) for m in ("eager", mode))
+    moved = make_engine(SACAlgorithm, "eager", change=up, **kind)
+    for engine in (eager, fast, moved):
+        run_scheduled(engine)
+    assert fast.mode == mode
+    assert 0 < distance(eager, fast, "model.") <= distance(eager, moved, "model.")
+
+
+def gpu_config(folder: Path, engine: str) -> dict[str, Any]:
+    return {
+        "algo": "sac",
+        "env_id": "HalfCheetah-v5",
+        "total_timesteps": 300,
+        "output_dir": str(folder),
+        "device": "cuda",
+        "eval_episodes": 0,
+        "checkpoint_interval": 60,
+        "log_interval": 20,
+        "algo_kwargs": {
+            "hidden_sizes": [32, 32],
+            "batch_size": 32,
+            "learning_starts": 50,
+            "engine": engine,
+            "tensorboard": False,
+        },
+    }
+
+
+@pytest.mark.parametrize("engine", ["eager", "compiled", "cuda_graph"])
+def test_resume_is_exact(tmp_path: Path, engine: str) -> None:
+    """Cut between checkpoints, in mid-episode: the continued run has the bits of the whole one."""
+    whole = train(gpu_config(tmp_path / "whole", engine))
+    for step in (130, 270):
+        config = gpu_config(tmp_path / str(step), engine)
+        with pytest.raises(CrashError):
+            train(config, callbacks=[CrashAt(step)])
+        assert_same_run(whole, resume(next((tmp_path / str(step)).iterdir())))
+
+
+def test_a_replay_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    config = gpu_config(tmp_path, "eager")
+    config["algo_kwargs"]["buffer_capacity"] = 5_000_000_000
+    with pytest.raises(ConfigError, match="buffer_capacity = 5000000000: the replay does not fit"):
+        train(config)

@@ -44,11 +44,28 @@ class Batch(NamedTuple):
 
 
 class Sampler(Protocol):
-    """Where updates get their data: a replay buffer, a dataset, a mixture; all alike to a loop."""
+    """Where updates get their data: a replay buffer, a dataset, a mixture; all alike to a loop.
+
+    `prepare` is the part that the host does between blocks of updates; `gather` has static shapes,
+    never waits for the host, and may be captured in a graph.
+    """
+
+    def prepare(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> None:
+        """Make the next `gather` possible."""
+        ...
+
+    def gather(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> Batch:
+        """The batches of ``updates`` updates as one, in their order; numbers by ``generator``."""
+        ...
+
+    def most_updates(self, batch_size: int) -> int:
+        """The longest block that `gather` can serve."""
+        return 1_000_000
 
     def sample(self, batch_size: int, generator: torch.Generator) -> Batch:
-        """Draw a batch; every random number comes from ``generator``."""
-        ...
+        """A batch, at once."""
+        self.prepare(batch_size, generator)
+        return self.gather(batch_size, generator)
 
     def __len__(self) -> int: ...
 

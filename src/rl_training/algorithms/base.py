@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from rl_training.algorithms.config import AlgorithmConfig
 from rl_training.errors import ConfigError
+from rl_training.models.tracing import is_tracing
 from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseSpec
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ class FlatAdam(nn.Module):
     def step(self, parameter: Tensor, gradient: Tensor) -> None:
         """One step of ``parameter`` down its ``gradient``, by the kernel of `torch.optim.Adam`."""
         self.steps += 1
+        if is_tracing():
+            self._plain_step(parameter, gradient)
+            return
         torch._fused_adam_(
             [parameter],
             [gradient],
@@ -57,6 +61,18 @@ class FlatAdam(nn.Module):
             amsgrad=False,
             maximize=False,
         )
+
+    def _plain_step(self, parameter: Tensor, gradient: Tensor) -> None:
+        """The same by single operations, which a compiler makes one loop of."""
+        if self.weight_decay:
+            gradient = gradient + self.weight_decay * parameter
+        self.moment1.lerp_(gradient, 1.0 - 0.9)
+        self.moment2.mul_(0.999).addcmul_(gradient, gradient, value=1.0 - 0.999)
+        steps = self.steps.double()
+        rate = self.learning_rate / (1.0 - 0.9**steps)
+        root = (1.0 - 0.999**steps).sqrt()
+        scale = self.moment2.sqrt() / root.to(parameter.dtype) + 1e-8
+        parameter.sub_(rate.to(parameter.dtype) * self.moment1 / scale)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move or cast like any module, but keep the counters in float32, as the kernels need."""
@@ -180,12 +196,20 @@ class Algorithm(nn.Module, ABC):
 
 
 def draw_noise(
-    spec: NoiseSpec, generator: torch.Generator, dtype: torch.dtype = torch.float32
+    spec: NoiseSpec,
+    generator: torch.Generator,
+    dtype: torch.dtype = torch.float32,
+    *,
+    lead: tuple[int, ...] = (),
 ) -> dict[str, Tensor]:
-    """Draw what a noise spec declares, in its order, from one generator."""
+    """Draw what a noise spec declares, in its order, from one generator.
+
+    ``lead`` are axes before the declared ones: the updates of a block.
+    """
     device = generator.device
     drawn: dict[str, Tensor] = {}
     for key, field in spec.items():
         draw = torch.randn if field.kind == "normal" else torch.rand
-        drawn[key] = draw(field.shape, generator=generator, device=device, dtype=dtype)
+        shape = (*lead, *field.shape)
+        drawn[key] = draw(shape, generator=generator, device=device, dtype=dtype)
     return drawn

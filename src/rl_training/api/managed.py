@@ -52,6 +52,8 @@ class RunOptions(TypedDict, total=False):
     keep_checkpoints: int
     tensorboard: bool
     num_threads: int | None
+    engine: Literal["auto", "eager", "compiled", "cuda_graph"]
+    matmul_precision: Literal["highest", "high"]
     dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari"] | None
     dataset_path: str | None
     dataset_id: str | None

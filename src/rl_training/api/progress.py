@@ -41,7 +41,8 @@ class ProgressCallback(Callback):
         manifest = session.manifest
         self.console.print(
             f"{manifest['algorithm']} on {manifest['config']['env_id']}: {manifest['device']}, "
-            f"{manifest['num_threads']} threads, in {session.checkpoints.run_dir}",
+            f"{manifest['num_threads']} threads, {session.engine.mode} updates, "
+            f"in {session.checkpoints.run_dir}",
             highlight=False,
             soft_wrap=True,
         )
@@ -78,6 +79,10 @@ class ProgressCallback(Callback):
         """Show an evaluation as soon as it is there."""
         self._show(session)
 
+    def on_message(self, session: Session, text: str) -> None:
+        """Show it above the bar."""
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
     def on_end(self, session: Session) -> None:
         """Close the display."""
         self._show(session)
@@ -91,7 +96,7 @@ class ProgressCallback(Callback):
 
     def _show(self, session: Session) -> None:
         state = session.state
-        seconds = time.perf_counter() - self._began
+        seconds = time.perf_counter() - self._began - session.engine.preparation_seconds
         speed = (state.step - self._first_step) / seconds if seconds > 0 else 0.0
         last = _number(session.collector.last_return)
         evaluation = _number(state.evaluation.get("eval_return_mean"))

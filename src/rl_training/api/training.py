@@ -47,7 +47,7 @@ ConfigLike = TrainConfig | Mapping[str, Any] | str | Path
 RESUMABLE_KEYS = frozenset(
     {"total_timesteps", "output_dir", "tags", "eval_episodes", "checkpoint_interval"}
     | {"log_interval", "device", "eval_interval", "early_stopping", "keep_checkpoints"}
-    | {"tensorboard", "num_threads", "schedule_horizon"}
+    | {"tensorboard", "num_threads", "schedule_horizon", "engine", "matmul_precision"}
 )
 """What a resume may change; all else would contradict the checkpoint."""
 
@@ -225,6 +225,12 @@ def _warn_of_differences(
             f"the checkpoint is from {manifest.get('device')}, this run uses {device}: it goes on, "
             "but not bit for bit."
         )
+    engine, wanted = manifest.get("engine", "eager"), split(config).controls.engine
+    if wanted not in ("auto", engine):
+        on_warning(
+            f"the checkpoint is of {engine} updates, this run makes {wanted} ones: it goes on, but "
+            "the last bits may differ."
+        )
     written = manifest.get("versions")
     for name, version in versions().items():
         saved = written.get(name) if isinstance(written, dict) else None
@@ -275,8 +281,14 @@ def _run(
     start = checkpoint.step if checkpoint else 0
     try:
         session = build_session(
-            config, spec, run_dir, callbacks=[info, *callbacks], start_step=start
+            config,
+            spec,
+            run_dir,
+            callbacks=[info, *callbacks],
+            start_step=start,
+            saved_engine=checkpoint.manifest.get("engine") if checkpoint else None,
         )
+        session.engine.warn = on_warning
     except Exception as error:
         _note_failure(run_dir, error)
         raise
@@ -297,6 +309,7 @@ def _run(
             versions=versions(),
             device=str(session.policy.device),
             num_threads=torch.get_num_threads(),
+            engine=session.engine.mode,
         )
         result = run_session(session)
         info.write(session, state=_state_name(result.stop_reason), stop_reason=result.stop_reason)

@@ -14,7 +14,7 @@ from rl_training.data.fields import ArrayColumn, Column, Fields, find_fields
 from rl_training.data.rows import RowLayout
 from rl_training.errors import ConfigError
 from rl_training.rewards import RewardTransformConfig
-from rl_training.types import Batch, EnvSpec
+from rl_training.types import Batch, EnvSpec, Sampler
 
 FloatRows = npt.NDArray[np.float32]
 BOUND_TOLERANCE = 1e-3
@@ -36,7 +36,7 @@ class DatasetStatistics:
         return float(self.returns.max() - self.returns.min())
 
 
-class TransitionDataset:
+class TransitionDataset(Sampler):
     """Transitions in episode order, on the learner's device; a sampler with replacement.
 
     Build one with `from_dict`, or with `load_transition_dataset` from a file.
@@ -109,10 +109,13 @@ class TransitionDataset:
     def __len__(self) -> int:
         return int(self.rows.shape[0])
 
-    def sample(self, batch_size: int, generator: torch.Generator) -> Batch:
-        """A batch drawn uniformly with replacement."""
+    def prepare(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> None:
+        """Nothing: a dataset does not change."""
+
+    def gather(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> Batch:
+        """Rows drawn uniformly with replacement."""
         uniform = torch.rand(
-            batch_size, dtype=torch.float64, device=self.rows.device, generator=generator
+            batch_size * updates, dtype=torch.float64, device=self.rows.device, generator=generator
         )
         return self.batch((uniform * len(self)).long())
 

@@ -6,16 +6,21 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from rl_training.data.rows import RowLayout
 from rl_training.errors import CheckpointError
-from rl_training.types import Batch, BoolArray, FloatArray
+from rl_training.types import Batch, BoolArray, FloatArray, Sampler
 
 SEGMENT_ROWS = 4096
 """Rows that a checkpoint saves as one immutable file."""
 
 
-class ReplayBuffer:
+STAGED_ROWS = 1024
+"""Rows of page-locked memory through which transitions reach a GPU without waiting for it."""
+
+
+class ReplayBuffer(Sampler):
     """A ring of transitions, each one packed row: obs | action | reward | next_obs | ended | cut.
 
     A batch is one gather. The rows are divided into fixed segments; `dirty` names those written
@@ -40,6 +45,8 @@ class ReplayBuffer:
         # The fill count lives on the device: an integer bound would be frozen into a graph.
         self._size = torch.zeros((), dtype=torch.float64, device=device)
         self.dirty: set[int] = set()
+        self._staged = _pinned(self.layout.width) if self.rows.is_cuda else None
+        self._next_staged = 0
 
     def __len__(self) -> int:
         return min(self.total, self.capacity)
@@ -57,7 +64,8 @@ class ReplayBuffer:
         count = len(obs)
         if count > self.capacity:
             raise ValueError(f"{count} transitions at once do not fit into {self.capacity} rows.")
-        packed = np.empty((count, self.rows.shape[1]), dtype=np.float32)
+        fresh = self._fresh_rows(count)
+        packed = fresh.numpy()
         o, a = self.obs_dim, self.action_dim
         packed[:, :o] = obs
         packed[:, o : o + a] = actions
@@ -65,27 +73,41 @@ class ReplayBuffer:
         packed[:, o + a + 1 : 2 * o + a + 1] = next_obs
         packed[:, -2] = terminations
         packed[:, -1] = truncations
-        fresh = torch.from_numpy(packed)
         position = self.total % self.capacity
         head = min(count, self.capacity - position)
-        self.rows[position : position + head] = fresh[:head]
+        self.rows[position : position + head].copy_(fresh[:head], non_blocking=True)
         self._mark(position, head)
         if head < count:  # wrap around the ring's end
-            self.rows[: count - head] = fresh[head:]
+            self.rows[: count - head].copy_(fresh[head:], non_blocking=True)
             self._mark(0, count - head)
+        if self.total < self.capacity:
+            self._size.fill_(min(self.total + count, self.capacity))
         self.total += count
-        self._size.fill_(len(self))
+
+    def _fresh_rows(self, count: int) -> Tensor:
+        """Rows to fill; for a GPU they are page-locked, and free again once it has read them."""
+        if self._staged is None or count > STAGED_ROWS:
+            return torch.empty(count, self.layout.width)
+        if self._next_staged + count > STAGED_ROWS:
+            torch.cuda.current_stream(self.rows.device).synchronize()
+            self._next_staged = 0
+        first = self._next_staged
+        self._next_staged += count
+        return self._staged[first : first + count]
 
     def _mark(self, start: int, count: int) -> None:
         self.dirty.update(range(start // SEGMENT_ROWS, (start + count - 1) // SEGMENT_ROWS + 1))
 
-    def sample(self, batch_size: int, generator: torch.Generator) -> Batch:
-        """A batch drawn uniformly with replacement from what is stored."""
+    def prepare(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> None:
+        """Refuse to sample from nothing."""
         if self.total == 0:
             raise ValueError("The replay buffer is empty: collect transitions before sampling.")
+
+    def gather(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> Batch:
+        """Rows drawn uniformly with replacement from what is stored."""
         # float64: float32 has too few digits to reach every row of a large buffer evenly.
         uniform = torch.rand(
-            batch_size, dtype=torch.float64, device=self.rows.device, generator=generator
+            batch_size * updates, dtype=torch.float64, device=self.rows.device, generator=generator
         )
         return self.layout.batch(self.rows.index_select(0, (uniform * self._size).long()))
 
@@ -124,3 +146,7 @@ class ReplayBuffer:
         self.total = int(state["total"])
         self._size.fill_(len(self))
         self.dirty.clear()
+
+
+def _pinned(width: int) -> Tensor:
+    return torch.empty(STAGED_ROWS, width, pin_memory=True)

@@ -9,10 +9,10 @@ import torch
 
 from rl_training.data.offline_dataset import TransitionDataset
 from rl_training.errors import ConfigError
-from rl_training.types import Batch
+from rl_training.types import Batch, Sampler
 
 
-class EpochSampler:
+class EpochSampler(Sampler):
     """Every row once an epoch, in a fresh random order; a batch may reach into the next epoch.
 
     The order of this epoch and of the next stand in one tensor on the device, and so does the
@@ -34,14 +34,13 @@ class EpochSampler:
     def __len__(self) -> int:
         return len(self.dataset)
 
-    def sample(self, batch_size: int, generator: torch.Generator) -> Batch:
-        """The next ``batch_size`` rows of the present order."""
-        self.prepare(batch_size, generator)
-        return self.gather(batch_size)
+    def most_updates(self, batch_size: int) -> int:
+        """No block may be longer than an epoch."""
+        return max(1, len(self) // batch_size)
 
-    def prepare(self, batch_size: int, generator: torch.Generator, batches: int = 1) -> None:
-        """Make sure that the orders reach far enough for the next ``batches``."""
-        rows = batch_size * batches
+    def prepare(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> None:
+        """Make sure that the orders reach far enough for the next ``updates`` batches."""
+        rows = batch_size * updates
         if rows > len(self):
             raise ConfigError(
                 f"batch_size = {batch_size}: {rows} rows at once are more than the dataset's "
@@ -59,10 +58,11 @@ class EpochSampler:
             self.epoch += 1
         self.position += rows
 
-    def gather(self, batch_size: int) -> Batch:
+    def gather(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> Batch:
         """The rows at the position, which moves on; nothing here waits for the host."""
-        indices = self._orders.index_select(0, self._offset + self._steps[:batch_size])
-        self._offset += batch_size
+        rows = batch_size * updates
+        indices = self._orders.index_select(0, self._offset + self._steps[:rows])
+        self._offset += rows
         return self.dataset.batch(indices)
 
     def _draw(self, half: int, generator: torch.Generator) -> None:

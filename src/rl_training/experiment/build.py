@@ -5,11 +5,12 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 import gymnasium
 import numpy as np
@@ -22,6 +23,7 @@ from rl_training.data import ReplayBuffer
 from rl_training.envs import EnvConfig, WrappersConfig, describe_env, make_training_envs
 from rl_training.errors import CheckpointError, ConfigError
 from rl_training.experiment.config import TrainConfig, make_config, split
+from rl_training.runtime.acting import Explorer, GraphedExplorer
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpointing import (
     MANIFEST,
@@ -33,8 +35,10 @@ from rl_training.runtime.checkpointing import (
 from rl_training.runtime.collector import Collector
 from rl_training.runtime.controls import build_control_callbacks
 from rl_training.runtime.engine import Engine
+from rl_training.runtime.engine_choice import EngineMode, choose_engine
 from rl_training.runtime.evaluation import Evaluator, Policy
 from rl_training.runtime.logging import MetricsLogger
+from rl_training.runtime.loops import updates_due
 from rl_training.runtime.seeding import Stream, derive_seed
 from rl_training.runtime.trainer import LoopSettings, Session
 from rl_training.types import EnvSpec
@@ -84,8 +88,10 @@ def keep_freed_memory() -> None:
 
 def check_config(config: TrainConfig) -> EnvSpec:
     """All that can be wrong with a config and shows before anything is written."""
-    choose_device(config.device)
+    device = choose_device(config.device)
     parts = split(config)
+    if parts.controls.engine == "cuda_graph" and device.type != "cuda":
+        raise ConfigError("engine = cuda_graph needs a CUDA device: use engine=auto or compiled.")
     spec = describe_env(config.env_id, parts.env)
     entry = get_algorithm(config.algo)
     entry.learner_class().check_spec(spec)
@@ -125,24 +131,32 @@ def build_session(
     *,
     callbacks: Sequence[Callback] = (),
     start_step: int = 0,
+    saved_engine: str | None = None,
 ) -> Session:
-    """Put a run's parts together; the environments begin their first episodes."""
+    """Put a run's parts together; the environments begin their first episodes.
+
+    A continued run keeps the engine of its checkpoint, ``saved_engine``, unless another is asked
+    for: a longer budget must not change the last bits.
+    """
     parts = split(config)
     assert isinstance(parts.algorithm, OffPolicyConfig)
     device = choose_device(config.device)
     torch.set_num_threads(choose_threads(parts.controls.num_threads))
     keep_freed_memory()
+    mode = engine_mode(config, device, saved_engine)
     algorithm = build_algorithm(config, spec, device)
-    buffer = ReplayBuffer(
-        parts.algorithm.buffer_capacity, spec.obs_dim, spec.action_dim, device=device
-    )
+    with saying_what_fills_memory(parts.algorithm.buffer_capacity, device):
+        buffer = ReplayBuffer(
+            parts.algorithm.buffer_capacity, spec.obs_dim, spec.action_dim, device=device
+        )
+    exploration = torch.Generator(device).manual_seed(derive_seed(config.seed, Stream.EXPLORATION))
+    explorer = GraphedExplorer if mode == "cuda_graph" else Explorer
     collector = Collector(
         make_training_envs(config.env_id, training_envs(config), config.num_envs),
-        algorithm,
+        explorer(algorithm, config.num_envs, exploration),
         buffer,
         spec,
         seed=config.seed,
-        device=device,
     )
     try:
         collector.reset()
@@ -152,10 +166,14 @@ def build_session(
     except Exception:  # worker processes must not wait for a trainer that never comes
         collector.close()
         raise
-    return Session(
+    session = Session(
         algorithm=algorithm,
         engine=Engine(
-            algorithm, buffer, seed=derive_seed(config.seed, Stream.SAMPLING), device=device
+            algorithm,
+            buffer,
+            seed=derive_seed(config.seed, Stream.SAMPLING),
+            device=device,
+            mode=mode,
         ),
         collector=collector,
         storage=buffer,
@@ -179,6 +197,34 @@ def build_session(
         manifest=describe_run(config, spec, device),
         callbacks=[*build_control_callbacks(parts.controls), *callbacks],
     )
+    session.engine.say = session.say
+    return session
+
+
+def engine_mode(config: TrainConfig, device: torch.device, saved: str | None) -> EngineMode:
+    """How this run updates; products on a GPU are set to the precision that goes with it."""
+    parts = split(config)
+    assert isinstance(parts.algorithm, OffPolicyConfig)
+    wanted = parts.controls.engine
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision(parts.controls.matmul_precision)
+    if wanted == "auto" and saved in get_args(EngineMode):
+        fits = saved != "cuda_graph" or device.type == "cuda"
+        wanted = cast("EngineMode", saved) if fits else "compiled"
+    planned = updates_due(config.total_timesteps, 0, parts.algorithm)
+    return choose_engine(wanted, device.type, planned)
+
+
+@contextmanager
+def saying_what_fills_memory(rows: int, device: torch.device) -> Iterator[None]:
+    """One sentence in place of an allocator's report."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise ConfigError(
+            f"buffer_capacity = {rows}: the replay does not fit into the memory of {device}; "
+            "make it smaller or use device=cpu."
+        ) from None
 
 
 def build_algorithm(config: TrainConfig, spec: EnvSpec, device: torch.device) -> Algorithm:

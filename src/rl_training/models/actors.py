@@ -101,7 +101,7 @@ class SquashedGaussianActor(MLP):
 
     def sample(self, obs: Tensor, noise: Tensor) -> ActionSample:
         """Reparametrised actions from standard-normal ``noise`` ``[B, action_dim]``."""
-        if torch.is_grad_enabled() and self.one_node and obs.device.type == "cpu":
+        if torch.is_grad_enabled() and self.may_use_nodes(obs):
             return ActionSample(*SquashedSample.apply(self(obs), noise))  # type: ignore[no-untyped-call]
         return squashed_sample(self(obs), noise)
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from rl_training.models.mlp_kernel import MLPFunction, linear, split_views
+from rl_training.models.tracing import is_tracing
 
 MAX_KEPT_VIEWS = 4
 
@@ -91,13 +92,17 @@ class MLP(FlatModule):
         ``prefix`` stands before ``x`` in the inputs and gets no gradient.
         """
         vector = self.flat if flat is None else flat
-        if self.one_node and x.device.type == "cpu" and x.dim() == 2 and vector.dim() == 1:
+        if self.may_use_nodes(x) and x.dim() == 2 and vector.dim() == 1:
             if torch.is_grad_enabled():
                 params = self.kept_views(vector)
                 out: Tensor = MLPFunction.apply(x, prefix, vector, params, self.sizes)  # type: ignore[no-untyped-call]
                 return out
             return self.evaluate(x, self.kept_views(vector), prefix)
         return self.plain_forward(x, flat, prefix=prefix)
+
+    def may_use_nodes(self, x: Tensor) -> bool:
+        """Whether hand-written nodes may run: on the CPU, where no compiler looks on."""
+        return self.one_node and x.device.type == "cpu" and not is_tracing()
 
     def plain_forward(
         self, x: Tensor, flat: Tensor | None = None, *, prefix: Tensor | None = None

@@ -32,6 +32,9 @@ class Callback:
     def on_evaluation(self, session: Session, metrics: Mapping[str, float]) -> None:
         """After an evaluation inside the loop."""
 
+    def on_message(self, session: Session, text: str) -> None:
+        """When a part has something to say, such as a preparation that takes a while."""
+
     def on_end(self, session: Session) -> None:
         """After the last checkpoint."""
 

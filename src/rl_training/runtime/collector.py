@@ -6,13 +6,11 @@ import contextlib
 from typing import Any
 
 import numpy as np
-import torch
 
-from rl_training.algorithms.base import Algorithm, draw_noise
 from rl_training.data import ReplayBuffer
 from rl_training.envs import ActionScaler, TrainingEnvs
 from rl_training.errors import TrainingError
-from rl_training.runtime.engine import generator_state, restore_generator
+from rl_training.runtime.acting import Explorer
 from rl_training.runtime.seeding import Stream, derive_seed
 from rl_training.types import EnvSpec, FloatArray
 
@@ -23,28 +21,21 @@ class Collector:
     def __init__(
         self,
         envs: TrainingEnvs,
-        algorithm: Algorithm,
+        explorer: Explorer,
         buffer: ReplayBuffer,
         spec: EnvSpec,
         *,
         seed: int,
-        device: torch.device | str = "cpu",
     ) -> None:
         self.envs = envs
         self.num_envs = envs.num_envs
         self.episodes = 0
         self.inexact_restore: str | None = None
         """After a resume: why the environments could not be restored exactly, if so."""
-        self._algorithm = algorithm
+        self.explorer = explorer
         self._buffer = buffer
-        self._spec = spec
         self._scaler = ActionScaler(spec)
         self._seed = seed
-        self._device = torch.device(device)
-        self._generator = torch.Generator(self._device).manual_seed(
-            derive_seed(seed, Stream.EXPLORATION)
-        )
-        self._noise_spec = algorithm.act_noise(self.num_envs)
         self._obs: FloatArray = np.empty((0,), dtype=np.float32)
         self._returns = np.zeros(self.num_envs)
         self._lengths = np.zeros(self.num_envs, dtype=np.int64)
@@ -60,9 +51,13 @@ class Collector:
         self._returns[:] = 0.0
         self._lengths[:] = 0
 
-    def step(self, step: int, *, random: bool) -> int:
+    def ask(self, *, random: bool) -> None:
+        """Choose the next step's actions, by the policy as it is now or at random."""
+        self.explorer.ask(self._obs, random=random)
+
+    def step(self, step: int) -> int:
         """One step of every environment, stored; returns how many transitions that were."""
-        actions = self._random_actions() if random else self._policy_actions()
+        actions = self.explorer.answer()
         self._check_finite(step + 1, action=actions)
         obs, rewards, terminations, truncations, infos = self.envs.step(
             self._scaler.to_env(actions)
@@ -77,17 +72,6 @@ class Collector:
         self._obs = next_obs
         self._keep_books(rewards, terminations | truncations)
         return self.num_envs
-
-    def _random_actions(self) -> FloatArray:
-        shape = (self.num_envs, self._spec.action_dim)
-        uniform = torch.rand(shape, generator=self._generator, device=self._device)
-        return (uniform * 2.0 - 1.0).cpu().numpy()
-
-    def _policy_actions(self) -> FloatArray:
-        noise = draw_noise(self._noise_spec, self._generator)
-        obs = torch.from_numpy(self._obs).to(self._device)
-        actions = self._algorithm.act(obs, deterministic=False, noise=noise)
-        return actions.cpu().numpy()
 
     @staticmethod
     def _true_next_obs(obs: FloatArray, ended: Any, infos: dict[str, Any]) -> FloatArray:
@@ -137,7 +121,7 @@ class Collector:
             "environments": None if errors else states,
             "environments_error": errors[0] if errors else None,
             "obs": self._obs,
-            "generator": generator_state(self._generator),
+            "explorer": self.explorer.state_dict(),
             "returns": self._returns,
             "lengths": self._lengths,
             "finished": self._finished,
@@ -147,7 +131,7 @@ class Collector:
 
     def load_state_dict(self, state: dict[str, Any], step: int) -> None:
         """Continue the running episodes, or begin new ones where they could not be saved."""
-        restore_generator(self._generator, state["generator"])
+        self.explorer.load_state_dict(state["explorer"])
         self._finished = [(float(r), int(n)) for r, n in state["finished"]]
         self.episodes = int(state["episodes"])
         last = state["last_return"]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from rl_training.runtime.callbacks import Callback, EarlyStoppingCallback, EarlyStoppingConfig
+from rl_training.runtime.engine_choice import EngineChoice
 from rl_training.runtime.schedules import Schedule, ScheduleKind
 
 if TYPE_CHECKING:
@@ -40,6 +41,12 @@ class ControlsConfig(BaseModel):
     tensorboard: bool = Field(True, description="Write TensorBoard files beside metrics.jsonl.")
     num_threads: int | None = Field(
         None, gt=0, description="Threads for products on the CPU; chosen by the machine if null."
+    )
+    engine: EngineChoice = Field(
+        "auto", description="How updates run: eager, compiled, cuda_graph, or auto by the run."
+    )
+    matmul_precision: Literal["highest", "high"] = Field(
+        "high", description="Float32 products on a GPU: highest, or high for TF32."
     )
 
     @model_validator(mode="after")

@@ -1,9 +1,16 @@
-"""The update engine: draws indices and noise, runs updates, keeps the sums of their metrics."""
+"""The update engine: draws indices and noise, runs updates, keeps the sums of their metrics.
+
+All modes draw the same numbers in the same order, a block of updates at a time, and make the same
+updates: eagerly, compiled, or as graphs of whole blocks on a GPU (docs/performance.md).
+"""
 
 from __future__ import annotations
 
 import math
+import time
+import warnings
 import zlib
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -12,7 +19,12 @@ from torch import Tensor
 
 from rl_training.algorithms.base import Algorithm, draw_noise
 from rl_training.errors import TrainingError
-from rl_training.types import Sampler
+from rl_training.runtime.compilation import CompiledStep, NotGraphSafe, UpdateTracer
+from rl_training.runtime.engine_choice import EngineMode
+from rl_training.types import Batch, Noise, Sampler
+
+BLOCK = 20
+"""Updates that are drawn, and on a GPU replayed, as one."""
 
 
 def generator_state(generator: torch.Generator) -> np.ndarray[Any, Any]:
@@ -28,8 +40,23 @@ def restore_generator(generator: torch.Generator, state: np.ndarray[Any, Any]) -
         generator.manual_seed(zlib.crc32(state.tobytes()))
 
 
+def capture(work: Callable[[], None], generator: torch.Generator) -> Callable[[], None]:
+    """Record ``work`` as a CUDA graph without running it; ``generator`` goes on at each replay."""
+    graph = torch.cuda.CUDAGraph()
+    graph.register_generator_state(generator)
+    torch.cuda.synchronize(generator.device)
+    with torch.cuda.graph(graph):
+        work()
+    replay: Callable[[], None] = graph.replay
+    return replay
+
+
 class Engine:
-    """Runs an algorithm's updates eagerly, all randomness from one saved generator."""
+    """Runs an algorithm's updates, all randomness from one saved generator.
+
+    ``mode`` is what is asked for. What cannot be prepared falls back to eager updates, with a
+    warning; after the first update the mode does not change any more.
+    """
 
     def __init__(
         self,
@@ -38,41 +65,147 @@ class Engine:
         *,
         seed: int,
         device: torch.device | str = "cpu",
+        mode: EngineMode = "eager",
     ) -> None:
         self.algorithm = algorithm
         self.sampler = sampler
         self.generator = torch.Generator(device).manual_seed(seed)
         self.updates = 0
+        self.mode = mode
+        self.preparation_seconds = 0.0
+        self.say: Callable[[str], None] = lambda _: None
+        self.warn: Callable[[str], None] = lambda text: warnings.warn(text, stacklevel=2)
         self._batch_size = algorithm.config.batch_size
         self._noise_spec = algorithm.noise(self._batch_size)
+        self._dtype = algorithm.obs_shift.dtype
         self._on_host = self.generator.device.type == "cpu"
         self._sums: dict[str, Tensor | float] = {}
         self._counts: dict[str, int] = {}
+        # Of the compiled modes: one step a form, and the metrics' sums as one vector.
+        self._steps: dict[int, CompiledStep] = {}
+        self._metric_keys: dict[int, tuple[str, ...]] = {}
+        self._keys: tuple[str, ...] = ()
+        self._totals = torch.zeros(0, dtype=torch.float64)
+        self._graphs: dict[tuple[int, ...], Callable[[], None]] = {}
+
+    # --- Running ------------------------------------------------------------------
 
     def run(self, num_updates: int) -> None:
         """Make ``num_updates`` updates; their metrics stay on the device."""
-        for _ in range(num_updates):
-            batch = self.sampler.sample(self._batch_size, self.generator)
-            noise = draw_noise(self._noise_spec, self.generator)
-            phase = self.updates % self.algorithm.period
+        longest = min(BLOCK, self.sampler.most_updates(self._batch_size))
+        while num_updates > 0:
+            count = min(num_updates, longest)
+            phases = [(self.updates + i) % self.algorithm.period for i in range(count)]
+            self.sampler.prepare(self._batch_size, self.generator, count)
+            if self.mode == "cuda_graph" and self._steps:
+                self._replay(tuple(map(self.algorithm.form, phases)))
+            else:
+                self._run_block(phases)
+            self.updates += count
+            num_updates -= count
+
+    def _run_block(self, phases: list[int]) -> None:
+        drawn = self._draw(len(phases))
+        if self.mode != "eager" and not self._steps:
+            self._prepare(*drawn[0])
+        for (batch, noise), phase in zip(drawn, phases, strict=True):
+            if self._steps:
+                form = self.algorithm.form(phase)
+                self._steps[form](batch, noise, self._totals)
+                self._count(self._metric_keys[form])
+                continue
             metrics = self.algorithm.update(batch, noise, phase=phase)
-            self.updates += 1
             for key, value in metrics.items():
                 # On the host a number is at hand; on a GPU asking for it would stall the device.
                 amount = value.item() if self._on_host else value.double()
                 self._sums[key] = self._sums.get(key, 0.0) + amount
-                self._counts[key] = self._counts.get(key, 0) + 1
+            self._count(metrics)
+
+    def _count(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self._counts[key] = self._counts.get(key, 0) + 1
+
+    def _replay(self, forms: tuple[int, ...]) -> None:
+        """A block as one graph, recorded when its pattern of forms first comes up."""
+        if forms not in self._graphs:
+            self._graphs[forms] = capture(lambda: self._record(forms), self.generator)
+        self._graphs[forms]()
+        for form in forms:
+            self._count(self._metric_keys[form])
+
+    def _record(self, forms: tuple[int, ...]) -> None:
+        for (batch, noise), form in zip(self._draw(len(forms)), forms, strict=True):
+            self._steps[form](batch, noise, self._totals)
+
+    def _draw(self, count: int) -> list[tuple[Batch, Noise]]:
+        """Batches and noise of a block."""
+        size = self._batch_size
+        block = self.sampler.gather(size, self.generator, count)
+        if count == 1:
+            return [(block, draw_noise(self._noise_spec, self.generator, self._dtype))]
+        noise = draw_noise(self._noise_spec, self.generator, self._dtype, lead=(count,))
+        return [
+            (
+                Batch(*(x[i * size : (i + 1) * size] for x in block)),
+                {key: value[i] for key, value in noise.items()},
+            )
+            for i in range(count)
+        ]
+
+    # --- Preparing ----------------------------------------------------------------
+
+    def _prepare(self, batch: Batch, noise: Noise) -> None:
+        """Trace and compile every form of the update, tried on copies; or fall back."""
+        began = time.perf_counter()
+        self.say(f"preparing the {self.mode} engine (about half a minute; less when cached) ...")
+        try:
+            steps, tracer = self._compile(batch, noise)
+        except NotGraphSafe as error:
+            self._fall_back(f"because {error}")
+        except torch.OutOfMemoryError:
+            self._fall_back("because there is not enough GPU memory to prepare it")
+        except Exception as error:  # a compiler fails in many ways; eager updates need none
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            self._fall_back(f"because the compiler failed ({lines[0][:200]})")
+        else:
+            self._metric_keys, self._keys = tracer.metric_keys, tracer.keys
+            kept = [float(self._sums.get(key, 0.0)) for key in self._keys]
+            self._totals = torch.tensor(kept, dtype=torch.float64, device=self.generator.device)
+            self._sums = {}
+            self._steps = steps
+        self.preparation_seconds = time.perf_counter() - began
+        if self._steps:
+            self.say(f"{self.mode} engine ready after {self.preparation_seconds:.1f} s")
+
+    def _compile(self, batch: Batch, noise: Noise) -> tuple[dict[int, CompiledStep], UpdateTracer]:
+        tracer = UpdateTracer(self.algorithm, batch, noise)
+        return {form: tracer.compile(form, batch, noise) for form in tracer.metric_keys}, tracer
+
+    def _fall_back(self, reason: str) -> None:
+        self.warn(f"the {self.mode} engine cannot be used, {reason}: updates run eagerly.")
+        self.mode = "eager"
+
+    # --- Metrics and state ----------------------------------------------------------
+
+    def _collected(self) -> dict[str, Tensor | float]:
+        """The metrics' sums, on the host where they were summed in a vector."""
+        if not self._steps:
+            return self._sums
+        pairs = zip(self._keys, self._totals.tolist(), strict=True)
+        return {key: value for key, value in pairs if key in self._counts}
 
     def check_finite(self) -> None:
         """Raise if any metric since the last `pop_metrics` was not finite (this waits for them)."""
-        for key, value in self._sums.items():
+        for key, value in self._collected().items():
             if not math.isfinite(value):
                 raise TrainingError(f"{key} is {float(value)} by update {self.updates}")
 
     def pop_metrics(self) -> dict[str, float]:
         """Means over the updates since the last call."""
-        means = {key: float(value) / self._counts[key] for key, value in self._sums.items()}
+        sums = self._collected()
+        means = {key: float(value) / self._counts[key] for key, value in sums.items()}
         self._sums, self._counts = {}, {}
+        self._totals.zero_()
         return means
 
     def state_dict(self) -> dict[str, Any]:
@@ -80,7 +213,7 @@ class Engine:
         return {
             "updates": self.updates,
             "generator": generator_state(self.generator),
-            "sums": {key: float(value) for key, value in self._sums.items()},
+            "sums": {key: float(value) for key, value in self._collected().items()},
             "counts": dict(self._counts),
         }
 
@@ -92,3 +225,5 @@ class Engine:
         restore_generator(self.generator, state["generator"])
         self._sums = {key: float(value) for key, value in state["sums"].items()}
         self._counts = {key: int(count) for key, count in state["counts"].items()}
+        for index, key in enumerate(self._keys):
+            self._totals[index] = self._sums.get(key, 0.0)

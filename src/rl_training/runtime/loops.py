@@ -27,12 +27,21 @@ def run_online(session: Session) -> None:
     assert isinstance(config, OffPolicyConfig)
     for callback in session.callbacks:
         callback.on_start(session)
+    collector = session.collector
+
+    def ask() -> None:
+        session.algorithm.explore_at(state.step)
+        collector.ask(random=state.step < config.learning_starts)
+
     while not state.should_stop:
         before = state.step
         if not session.schedule.is_constant:
             session.algorithm.scale_learning_rates(session.schedule.factor(before))
-        session.algorithm.explore_at(before)
-        state.step += session.collector.step(before, random=before < config.learning_starts)
+        if not collector.explorer.asked:
+            ask()
+        state.step += collector.step(before)
+        if collector.explorer.lag:  # before this step's updates: they run while environments step
+            ask()
         session.engine.run(updates_due(state.step, before, config))
         session.after_step(before)
     if session.checkpoints.last_step != state.step:  # a signal came after the step's save

@@ -128,6 +128,11 @@ class Session:
         if improved or due or state.should_stop:
             self.save(best=improved)
 
+    def say(self, text: str) -> None:
+        """Tell whoever watches the run."""
+        for callback in self.callbacks:
+            callback.on_message(self, text)
+
     def check_finite(self) -> None:
         """Stop on a value that is not finite, naming it and the step."""
         with self._naming_the_step():
@@ -199,7 +204,7 @@ class Session:
                 tensors=tensors,
                 state=state,
                 storage=self.storage,
-                manifest=self.manifest | {"restores": restores},
+                manifest=self.manifest | {"engine": self.engine.mode, "restores": restores},
                 best=best,
             )
         except OSError as error:

@@ -1,0 +1,126 @@
+"""Exploring actions: asked for when observations are there, answered when a step needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rl_training.algorithms.base import Algorithm, draw_noise
+from rl_training.runtime.engine import capture, generator_state, restore_generator
+from rl_training.types import FloatArray
+
+
+class Explorer:
+    """The exploring policy, or uniform random play, for all environments at once."""
+
+    lag = 0
+    """Steps whose updates the acting policy has not seen yet: a constant, never a race."""
+
+    def __init__(self, algorithm: Algorithm, num_envs: int, generator: torch.Generator) -> None:
+        self.generator = generator
+        self._algorithm = algorithm
+        self._num_envs = num_envs
+        self._noise_spec = algorithm.act_noise(num_envs)
+        self._answer: FloatArray | None = None
+
+    @property
+    def asked(self) -> bool:
+        """Whether actions wait to be taken."""
+        return self._answer is not None
+
+    def ask(self, obs: FloatArray, *, random: bool) -> None:
+        """Choose actions for ``obs`` by the policy as it is now."""
+        self._answer = self._random_actions() if random else self._policy_actions(obs)
+
+    def answer(self) -> FloatArray:
+        """The actions that were asked for."""
+        assert self._answer is not None, "ask comes before answer"
+        actions, self._answer = self._answer, None
+        return actions
+
+    def _random_actions(self) -> FloatArray:
+        shape = (self._num_envs, self._algorithm.spec.action_dim)
+        device = self.generator.device
+        uniform = torch.rand(shape, generator=self.generator, device=device)
+        return (uniform * 2.0 - 1.0).cpu().numpy()
+
+    def _policy_actions(self, obs: FloatArray) -> FloatArray:
+        tensor = torch.from_numpy(obs).to(self.generator.device)
+        return self._explore(tensor, self.generator).cpu().numpy()
+
+    def _explore(self, obs: Tensor, generator: torch.Generator) -> Tensor:
+        noise = draw_noise(self._noise_spec, generator)
+        return self._algorithm.act(obs, deterministic=False, noise=noise)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The generator, and actions that were chosen but not yet taken."""
+        answer = self.answer() if self.asked else None
+        self._answer = answer
+        return {"generator": generator_state(self.generator), "answer": answer}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue with the same numbers and the same pending actions."""
+        restore_generator(self.generator, state["generator"])
+        answer = state.get("answer")
+        self._answer = None if answer is None else np.asarray(answer, dtype=np.float32)
+
+
+class GraphedExplorer(Explorer):
+    """The policy as one CUDA graph: observations in, noise, network, actions out.
+
+    A step's actions are asked for before the step's updates are started, so that the environments
+    can go on while the GPU updates: the acting policy is one step behind, always.
+    """
+
+    lag = 1
+
+    def __init__(self, algorithm: Algorithm, num_envs: int, generator: torch.Generator) -> None:
+        super().__init__(algorithm, num_envs, generator)
+        obs_dim = algorithm.spec.obs_dim
+        self._host_obs = torch.zeros(num_envs, obs_dim, pin_memory=True)
+        self._obs = torch.zeros(num_envs, obs_dim, device=generator.device)
+        self._host_actions = torch.empty(0)
+        self._replay: Callable[[], None] | None = None
+        self._done = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        self._in_flight = False
+
+    @property
+    def asked(self) -> bool:
+        """Whether actions wait to be taken."""
+        return self._in_flight or super().asked
+
+    def ask(self, obs: FloatArray, *, random: bool) -> None:
+        """Start choosing actions; the GPU gets to it after the updates that it has in hand."""
+        if random:
+            super().ask(obs, random=True)
+            return
+        if self._replay is None:
+            self._replay = self._capture()
+        self._host_obs.numpy()[:] = obs
+        self._replay()
+        self._done.record()
+        self._in_flight = True
+
+    def answer(self) -> FloatArray:
+        """Wait for the actions."""
+        if not self._in_flight:
+            return super().answer()
+        self._done.synchronize()
+        self._in_flight = False
+        return self._host_actions.numpy().copy()
+
+    def _capture(self) -> Callable[[], None]:
+        scratch = torch.Generator(self.generator.device).manual_seed(0)
+        actions = self._explore(self._obs, scratch)  # kernels must be loaded before a capture
+        self._host_actions = torch.empty(actions.shape, dtype=actions.dtype, pin_memory=True)
+
+        def act() -> None:
+            self._obs.copy_(self._host_obs, non_blocking=True)
+            chosen = self._explore(self._obs, self.generator)
+            self._host_actions.copy_(chosen, non_blocking=True)
+
+        return capture(act, self.generator)

@@ -1,0 +1,162 @@
+"""An algorithm's update as one function that a compiler can see through.
+
+`Algorithm.update` runs backward passes and optimizer steps of its own, which the compiler's front
+end does not follow. So it is traced here, on tensors without data, into one list of operations with
+every parameter, moment and target as an input that is written in place; that list is what
+`torch.compile` gets (docs/decisions/0007-traced-updates.md). A trace shows, too, whether an update
+may be replayed at all: `NotGraphSafe` says why not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+)
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from rl_training.algorithms.base import Algorithm
+from rl_training.models.tracing import tracing
+from rl_training.types import Batch, Metrics, Noise
+
+BACKEND = "inductor"
+"""The compiler; tests of tracing alone use a faster one."""
+
+CompiledStep = Callable[[Batch, Noise, Tensor], None]
+"""One update on a batch and its noise; adds the metrics to a float64 vector."""
+
+
+class NotGraphSafe(Exception):  # noqa: N818
+    """The update cannot be recorded and replayed."""
+
+
+def state_tensors(algorithm: Algorithm) -> dict[str, Tensor]:
+    """Every tensor that an update may read or write."""
+    return {**dict(algorithm.named_parameters()), **dict(algorithm.named_buffers())}
+
+
+def with_an_axis(tensor: Tensor) -> Tensor:
+    """A view with at least one axis.
+
+    `torch.compile` drops writes to an input that is a float64 number without axes (PyTorch 2.13).
+    """
+    return tensor.view(1) if tensor.dim() == 0 else tensor
+
+
+@contextmanager
+def swapped(algorithm: Algorithm, tensors: Sequence[Tensor]) -> Iterator[None]:
+    """Let ``tensors`` stand in for those of `state_tensors`, in that order."""
+    modules = dict(algorithm.named_modules())
+    places = []
+    for name in state_tensors(algorithm):
+        path, _, leaf = name.rpartition(".")
+        module = modules[path]
+        store = module._parameters if leaf in module._parameters else module._buffers
+        places.append((store, leaf, store[leaf]))
+    try:
+        for (store, leaf, _), tensor in zip(places, tensors, strict=True):
+            store[leaf] = tensor
+        yield
+    finally:
+        for store, leaf, original in places:
+            store[leaf] = original
+
+
+class UpdateTracer:
+    """Traces the forms of an algorithm's update on examples of its inputs."""
+
+    def __init__(self, algorithm: Algorithm, batch: Batch, noise: Noise) -> None:
+        self.algorithm = algorithm
+        self.noise_keys = tuple(noise)
+        phases = range(algorithm.period)
+        self.phases = {algorithm.form(phase): phase for phase in reversed(phases)}
+        """A phase of each form."""
+        self._fake = FakeTensorMode(allow_non_fake_inputs=True)
+        self._inputs = [self._fake.from_tensor(x) for x in (*batch, *noise.values())]
+        self.metric_keys = {form: tuple(self._update(form)) for form in sorted(self.phases)}
+        self.keys = tuple(dict.fromkeys(k for keys in self.metric_keys.values() for k in keys))
+        """The names of all metrics, in the order of the vector that sums them."""
+
+    def _state(self) -> list[Tensor]:
+        state = state_tensors(self.algorithm).values()
+        fakes = [self._fake.from_tensor(with_an_axis(x.detach())) for x in state]
+        return [f.requires_grad_(x.requires_grad) for f, x in zip(fakes, state, strict=True)]
+
+    def _call(self, form: int, inputs: Sequence[Tensor], state: Sequence[Tensor]) -> Metrics:
+        batch = Batch(*inputs[: len(Batch._fields)])
+        noise = dict(zip(self.noise_keys, inputs[len(Batch._fields) :], strict=True))
+        originals = state_tensors(self.algorithm).values()
+        shaped = [x.view(like.shape) for x, like in zip(state, originals, strict=True)]
+        with swapped(self.algorithm, shaped), tracing():
+            return self.algorithm.update(batch, noise, phase=self.phases[form])
+
+    def _update(self, form: int) -> Metrics:
+        """The update on tensors without data, for the names of its metrics."""
+        with self._fake, _saying_why():
+            return self._call(form, self._inputs, self._state())
+
+    def trace(self, form: int) -> fx.GraphModule:
+        """The operations of one form: inputs, sums of the metrics, then the state's tensors."""
+        count = len(self._inputs)
+
+        def step(*tensors: Tensor) -> None:
+            inputs, totals, state = tensors[:count], tensors[count], tensors[count + 1 :]
+            metrics = self._call(form, inputs, state)
+            zero = torch.zeros((), device=totals.device)
+            values = [metrics.get(key, zero).to(totals.dtype) for key in self.keys]
+            with torch.no_grad():
+                totals.add_(torch.stack(values))
+
+        with self._fake:
+            totals = torch.zeros(len(self.keys), dtype=torch.float64, device=self._inputs[0].device)
+        with _saying_why():
+            traced = make_fx(step)(*self._inputs, totals, *self._state())
+        _check_safe(traced)
+        return traced
+
+    def compile(self, form: int, batch: Batch, noise: Noise) -> CompiledStep:
+        """One form, compiled and tried on copies of the state."""
+        program = torch.compile(self.trace(form), fullgraph=True, dynamic=False, backend=BACKEND)
+
+        def run(state: Sequence[Tensor], batch: Batch, noise: Noise, totals: Tensor) -> None:
+            with torch.no_grad():
+                program(*batch, *noise.values(), totals, *state)
+
+        tensors = state_tensors(self.algorithm).values()
+        state = [with_an_axis(tensor.detach()) for tensor in tensors]
+        totals = torch.zeros(len(self.keys), dtype=torch.float64, device=batch.obs.device)
+        run([tensor.clone() for tensor in state], batch, noise, totals)
+        return partial(run, state)
+
+
+@contextmanager
+def _saying_why() -> Iterator[None]:
+    try:
+        yield
+    except (DataDependentOutputException, DynamicOutputShapeException) as error:
+        raise NotGraphSafe(
+            f"the update depends on a tensor's value on the host ({error.func})"
+        ) from error
+
+
+def _check_safe(traced: fx.GraphModule) -> None:
+    """Refuse what a replay would silently freeze: own random numbers, tensors not in the state."""
+    for node in traced.graph.nodes:
+        if node.op == "get_attr":
+            constant = getattr(traced, str(node.target))
+            if isinstance(constant, Tensor) and constant.numel() > 1:
+                raise NotGraphSafe(
+                    f"the update uses a tensor of shape {list(constant.shape)} that is neither a "
+                    "parameter nor a buffer of the algorithm"
+                )
+        tags: Any = getattr(node.target, "tags", ())
+        if torch.Tag.nondeterministic_seeded in tags:
+            raise NotGraphSafe(f"the update draws random numbers itself ({node.target})")

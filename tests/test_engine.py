@@ -1,0 +1,253 @@
+"""The engine: every mode makes the updates that eager makes, and says when it cannot."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from rl_training import resume, train
+from rl_training.algorithms.sac import SACAlgorithm, SACConfig
+from rl_training.data import ReplayBuffer
+from rl_training.errors import ConfigError
+from rl_training.runtime import compilation, engine
+from rl_training.runtime.engine import BLOCK, Engine
+from rl_training.runtime.engine_choice import WORTH_A_GRAPH, WORTH_COMPILING, choose_engine
+from rl_training.types import Batch, EnvSpec, Sampler
+from tests.comparing import CrashAt, CrashError, assert_same_run
+from tests.toys import (
+    DelayedSAC,
+    GamblingSAC,
+    HardCopySAC,
+    HoardingSAC,
+    PeekingSAC,
+    SubsetSAC,
+)
+
+Config = Callable[..., dict[str, Any]]
+SPEC = EnvSpec(5, 3, (-1.0,) * 3, (1.0,) * 3)
+LEARNERS = [SACAlgorithm, DelayedSAC, SubsetSAC, HardCopySAC]
+CALLS = [1, 1, 1, 7, 1, 45, 20, 1, 1, 3, 60, 19, 40]  # 200 updates, in pieces as loops ask for them
+
+
+class Cast(Sampler):
+    """A replay whose batches have another type."""
+
+    def __init__(self, source: ReplayBuffer, dtype: torch.dtype) -> None:
+        self.source, self.dtype = source, dtype
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def prepare(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> None:
+        self.source.prepare(batch_size, generator, updates)
+
+    def gather(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> Batch:
+        batch = self.source.gather(batch_size, generator, updates)
+        return Batch(*(x.to(self.dtype) for x in batch))
+
+
+def replay(device: str = "cpu", rows: int = 500) -> ReplayBuffer:
+    rng = np.random.default_rng(0)
+    buffer = ReplayBuffer(1000, 5, 3, device=device)
+    buffer.add(
+        rng.normal(size=(rows, 5)).astype(np.float32),
+        rng.uniform(-1, 1, (rows, 3)).astype(np.float32),
+        rng.normal(size=rows).astype(np.float32),
+        rng.normal(size=(rows, 5)).astype(np.float32),
+        rng.random(rows) < 0.1,
+        np.zeros(rows, bool),
+    )
+    return buffer
+
+
+def make_engine(
+    learner: type[SACAlgorithm],
+    mode: Any,
+    dtype: torch.dtype = torch.float64,
+    device: str = "cpu",
+    change: Callable[[torch.Tensor], torch.Tensor] | None = None,
+) -> Engine:
+    config = SACConfig(hidden_sizes=(16, 16), batch_size=32, learning_rate=1e-3)
+    algorithm = learner.build(SPEC, config, seed=3).to(dtype).to(device)
+    if change is not None:
+        for parameter in algorithm.parameters():
+            parameter.data.copy_(change(parameter.data))
+        algorithm.model.target.copy_(algorithm.model.critic.flat.detach())
+    return Engine(algorithm, Cast(replay(device), dtype), seed=1, device=device, mode=mode)
+
+
+def run_scheduled(running: Engine) -> dict[str, float]:
+    """200 updates in pieces, the learning rate falling between them."""
+    for index, count in enumerate(CALLS):
+        running.algorithm.scale_learning_rates(1.0 - index / 20)
+        running.run(count)
+    assert running.updates == 200
+    return running.pop_metrics()
+
+
+def distance(one: Engine, other: Engine, part: str = "") -> float:
+    """The greatest difference between the states of two engines' learners."""
+    states = one.algorithm.state_dict(), other.algorithm.state_dict()
+    names = [name for name in states[0] if name.startswith(part)]
+    return max(float((states[0][name] - states[1][name]).abs().max()) for name in names)
+
+
+def assert_close(one: Engine, other: Engine, tolerance: float) -> None:
+    metrics = run_scheduled(one), run_scheduled(other)
+    assert distance(one, other) < tolerance
+    assert metrics[0] == pytest.approx(metrics[1], rel=1e-7, abs=1e-9)
+    assert torch.equal(one.generator.get_state(), other.generator.get_state())
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_traced_updates_equal_eager_ones(
+    learner: type[SACAlgorithm], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The trace alone, without code generation: what it misses no compiler brings back."""
+    monkeypatch.setattr(compilation, "BACKEND", "aot_eager")
+    traced = make_engine(learner, "compiled")
+    assert_close(make_engine(learner, "eager"), traced, 1e-9)
+    assert traced.mode == "compiled"
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [
+        SACAlgorithm,
+        *(pytest.param(x, marks=pytest.mark.slow) for x in LEARNERS[1:]),
+    ],
+)
+def test_compiled_updates_equal_eager_ones(learner: type[SACAlgorithm]) -> None:
+    compiled = make_engine(learner, "compiled")
+    assert_close(make_engine(learner, "eager"), compiled, 1e-9)
+    assert compiled.mode == "compiled"
+
+
+def test_compiled_float32_stays_within_the_drift_of_the_last_place() -> None:
+    """Not further from eager than eager is from itself after a change of one unit."""
+    up = make_engine(
+        SACAlgorithm,
+        "eager",
+        torch.float32,
+        change=lambda x: torch.nextafter(x, torch.full_like(x, torch.inf)),
+    )
+    engines = [make_engine(SACAlgorithm, mode, torch.float32) for mode in ("eager", "compiled")]
+    for running in (up, *engines):
+        run_scheduled(running)
+    eager, compiled = engines
+    assert 0 < distance(eager, compiled, "model.") <= distance(eager, up, "model.")
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_blocks_are_recorded_once_a_pattern(
+    learner: type[SACAlgorithm], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scheduling of graphs, with plain calls in the place of recordings."""
+    recorded = []
+
+    def pretend(work: Callable[[], None], generator: torch.Generator) -> Callable[[], None]:
+        recorded.append(work)
+        return work
+
+    monkeypatch.setattr(compilation, "BACKEND", "aot_eager")
+    monkeypatch.setattr(engine, "capture", pretend)
+    graphs = make_engine(learner, "cuda_graph")
+    assert_close(make_engine(learner, "eager"), graphs, 1e-9)
+    patterns = set()
+    updates = 0
+    for call in CALLS:
+        while call:
+            count = min(call, BLOCK)
+            forms = [graphs.algorithm.form((updates + i) % learner.period) for i in range(count)]
+            if updates:  # the very first block prepares and runs without a graph
+                patterns.add(tuple(forms))
+            updates += count
+            call -= count
+    assert len(recorded) == len(patterns)
+
+
+@pytest.mark.parametrize(
+    ("learner", "reason"),
+    [
+        (PeekingSAC, "a tensor's value"),
+        (GamblingSAC, "random numbers"),
+        (HoardingSAC, "neither a parameter nor a buffer"),
+    ],
+)
+def test_what_is_not_graph_safe_runs_eagerly_and_says_so(
+    learner: type[SACAlgorithm], reason: str
+) -> None:
+    torch.manual_seed(0)
+    running = make_engine(learner, "compiled")
+    with pytest.warns(UserWarning, match=f"compiled engine cannot be used.*{reason}"):
+        running.run(5)
+    assert running.mode == "eager"
+    assert running.updates == 5
+    torch.manual_seed(0)
+    eager = make_engine(learner, "eager")
+    eager.run(5)
+    assert distance(running, eager) == 0
+
+
+def test_a_missing_compiler_is_said_and_survived(small_config: Config, tmp_path: Path) -> None:
+    """A real run in a process of its own, whose C++ compiler does not work."""
+    config = small_config(total_timesteps=60, algo_kwargs={"engine": "compiled"})
+    code = "import sys, json, rl_training; rl_training.train(json.loads(sys.argv[1]))"
+    env = os.environ | {"CXX": "/bin/false", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    done = subprocess.run(
+        [sys.executable, "-c", code, json.dumps(config)], capture_output=True, text=True, env=env
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Warning: the compiled engine cannot be used, because the compiler failed" in done.stderr
+    manifest = next(tmp_path.glob("runs/*/checkpoints/step_000000060/manifest.json"))
+    assert json.loads(manifest.read_text())["engine"] == "eager"
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_a_compiled_run_resumes_bit_for_bit(
+    small_config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    monkeypatch.setattr(compilation, "BACKEND", backend)
+    config = small_config(algo_kwargs={"engine": "compiled"})
+    whole = train(config)
+    with pytest.raises(CrashError):
+        train(config | {"output_dir": str(tmp_path / "cut")}, callbacks=[CrashAt(75)])
+    cut = resume(next((tmp_path / "cut").iterdir()))
+    assert_same_run(whole, cut)
+    manifest = json.loads((cut.checkpoint_path / "manifest.json").read_text())
+    assert manifest["engine"] == "compiled"
+
+
+def test_a_longer_budget_keeps_the_engine(
+    small_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Auto chooses once; a continued run must not change its last bits."""
+    monkeypatch.setattr("rl_training.runtime.engine_choice.WORTH_COMPILING", 100)
+    result = train(small_config(total_timesteps=60))
+    further = resume(result.run_dir, ["total_timesteps=400"])
+    manifest = json.loads((further.checkpoint_path / "manifest.json").read_text())
+    assert manifest["engine"] == "eager"
+
+
+def test_auto_prepares_only_what_pays() -> None:
+    assert choose_engine("auto", "cpu", WORTH_COMPILING - 1) == "eager"
+    assert choose_engine("auto", "cpu", WORTH_COMPILING) == "compiled"
+    assert choose_engine("auto", "cuda", WORTH_A_GRAPH - 1) == "eager"
+    assert choose_engine("auto", "cuda", WORTH_A_GRAPH) == "cuda_graph"
+    assert choose_engine("compiled", "cpu", 1) == "compiled"
+
+
+def test_graphs_without_a_gpu_are_refused(small_config: Config, tmp_path: Path) -> None:
+    config = small_config(algo_kwargs={"engine": "cuda_graph"})
+    with pytest.raises(ConfigError, match="needs a CUDA device"):
+        train(config)
+    assert not list(tmp_path.iterdir())
