@@ -6,7 +6,7 @@ nothing but the matrix products that an update needs: the limit that this machin
 
 On first use a virtual environment for the peers is made beside this file.
 
-    python benchmarks/sac_cpu.py --rounds 5 --out result.json
+    python -m benchmarks.sac_cpu --rounds 5 --out result.json
 """
 
 import argparse
@@ -15,7 +15,6 @@ import json
 import os
 import platform
 import shlex
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -26,6 +25,8 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+
+from benchmarks.describe import spread
 
 HERE = Path(__file__).resolve().parent
 PEERS = HERE / "peers"
@@ -38,9 +39,10 @@ THEN = [
     "gymnasium[mujoco]==1.4.*",
     "mujoco==4.0.*",
 ]
-NAMES = ["ours", "sb3", "sb3_1thread", "sbx", "products"]
+NAMES = ["ours", "ours_eager", "sb3", "sb3_1thread", "sbx", "products"]
 LABELS = {
-    "ours": "rl-training",
+    "ours": "rl-training, compiled",
+    "ours_eager": "rl-training, eager",
     "sb3": "SB3, default threads",
     "sb3_1thread": "SB3, 1 thread",
     "sbx": "SBX",
@@ -81,10 +83,15 @@ def peer_python(console: Console) -> str:
     return python
 
 
-def measure_ours(steps: int, warmup: int) -> Result:
-    """Train with the library's own command line; read the speed from the run's metrics."""
+def measure_ours(steps: int, warmup: int, engine: str) -> Result:
+    """Train with the library's own command line; read the speed from the run's metrics.
+
+    The compiled engine is what `engine: auto` takes for a run of real length. It is prepared
+    before the warm-up ends, as SBX's is.
+    """
     with tempfile.TemporaryDirectory() as folder:
         overrides = ["learning_starts=100", "log_interval=200", "checkpoint_interval=1000"]
+        overrides.append(f"engine={engine}")
         command = [sys.executable, "-m", "rl_training", "train", "--config", "sac/halfcheetah"]
         command += [f"total_timesteps={steps}", "--json", f"output_dir={folder}", *overrides]
         run_dir = Path(run_json(command)["run_dir"])
@@ -109,8 +116,8 @@ def logged_speed(lines: list[str], warmup: int) -> float:
 
 def measure(name: str, python: str, steps: int, warmup: int) -> Result:
     """One measurement; its speed is under ``speed``, in steps (one update each) per second."""
-    if name == "ours":
-        result = measure_ours(steps, warmup)
+    if name.startswith("ours"):
+        result = measure_ours(steps, warmup, "eager" if name == "ours_eager" else "compiled")
     elif name == "products":
         result = run_json([sys.executable, str(PEERS / "products.py")])
     else:
@@ -119,11 +126,6 @@ def measure(name: str, python: str, steps: int, warmup: int) -> Result:
         result = run_json(command + (["--threads", "1"] if name == "sb3_1thread" else []))
     speed = result.pop("updates_per_second" if name == "products" else "steps_per_second")
     return {"speed": speed, "load": os.getloadavg()[0], **result}
-
-
-def spread(values: list[float]) -> dict[str, float]:
-    """Median, least and greatest."""
-    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
 
 
 def summarise(rounds: list[dict[str, Result]]) -> Result:
