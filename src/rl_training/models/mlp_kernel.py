@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rl_training.models.tracing import is_tracing
+
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """``x @ weight + bias`` with the bias inside the product where the rank allows it.
@@ -26,7 +28,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         if weight.shape[-1] == 1:
             return (x * weight.mT).sum(-1, keepdim=True) + bias
         x = x.expand(weight.shape[0], -1, -1) if x.dim() == 2 else x
-        return torch.baddbmm(bias, x, weight)
+        # A compiler joins the bias with what follows; the kernel would copy it into place first.
+        return torch.bmm(x, weight) + bias if is_tracing() else torch.baddbmm(bias, x, weight)
     return x @ weight + bias
 
 
