@@ -1,0 +1,173 @@
+"""The references' own gradients against central differences, and their limiting cases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.reference import ddpg, nn, td3
+
+OBS, ACT, ROWS, RATE = 3, 2, 5, 1e-2
+DETERMINISTIC: Any = {"gamma": 0.9, "tau": 0.1, "actor_lr": RATE, "critic_lr": 2 * RATE}
+SMOOTHED: Any = {**DETERMINISTIC, "target_noise": 0.4, "noise_clip": 0.5, "policy_delay": 2}
+
+
+def make_network(rng: np.random.Generator, *layers: int, norm: bool = False) -> nn.Network:
+    pairs = list(pairwise(layers))
+    net = {
+        "weights": [rng.normal(size=pair) / np.sqrt(pair[0]) for pair in pairs],
+        "biases": [0.3 * rng.normal(size=out) for _, out in pairs],
+    }
+    if norm:
+        net["scales"] = [1.0 + 0.3 * rng.normal(size=out) for _, out in pairs[:-1]]
+        net["shifts"] = [0.3 * rng.normal(size=out) for _, out in pairs[:-1]]
+    return net
+
+
+def make_actor(rng: np.random.Generator, outputs: int = ACT) -> nn.Network:
+    return make_network(rng, OBS, 7, 6, outputs)
+
+
+def make_critics(rng: np.random.Generator, count: int, **changes: Any) -> list[nn.Network]:
+    outputs = changes.pop("outputs", 1)
+    return [make_network(rng, OBS + ACT, 8, 7, outputs, **changes) for _ in range(count)]
+
+
+def make_batch(rng: np.random.Generator) -> nn.Batch:
+    return {
+        "observation": rng.normal(size=(ROWS, OBS)),
+        "action": rng.uniform(-1.0, 1.0, size=(ROWS, ACT)),
+        "reward": rng.normal(size=ROWS),
+        "next_observation": rng.normal(size=(ROWS, OBS)),
+        "termination": (np.arange(ROWS) % 3 == 0).astype(np.float64),
+    }
+
+
+def differences(loss: Callable[[nn.Array], float], at: nn.Array, step: float = 1e-6) -> nn.Array:
+    """Central differences at an array, entry by entry."""
+    grad = np.zeros_like(at)
+    for index in np.ndindex(at.shape):
+        values = []
+        for sign in (1.0, -1.0):
+            moved = at.copy()
+            moved[index] += sign * step
+            values.append(loss(moved))
+        grad[index] = (values[0] - values[1]) / (2.0 * step)
+    return grad
+
+
+def assert_slopes(loss: Callable[[nn.Array], float], at: nn.Array, grad: nn.Array) -> None:
+    expected = differences(loss, at)
+    assert np.abs(expected).max() > 0.0, "nothing moves the loss"
+    np.testing.assert_allclose(grad, expected, rtol=1e-6, atol=1e-8)
+
+
+def assert_gradient(
+    loss: Callable[[nn.Network], float], net: nn.Network, grads: nn.Network
+) -> None:
+    """The gradient of every array of a network equals its central differences."""
+    assert set(grads) == set(net)
+    for key, arrays in net.items():
+        for i, array in enumerate(arrays):
+
+            def moved(value: nn.Array, key: str = key, i: int = i) -> float:
+                changed = {**net, key: [*net[key][:i], value, *net[key][i + 1 :]]}
+                return loss(changed)
+
+            assert_slopes(moved, array, grads[key][i])
+
+
+def assert_equal_networks(first: nn.Network, second: nn.Network) -> None:
+    assert set(first) == set(second)
+    for key in first:
+        for one, two in zip(first[key], second[key], strict=True):
+            np.testing.assert_allclose(one, two, rtol=1e-12, atol=1e-14)
+
+
+def changed(first: nn.Network, second: nn.Network) -> bool:
+    pairs = zip(first["weights"], second["weights"], strict=True)
+    return any(not np.array_equal(one, two) for one, two in pairs)
+
+
+@pytest.mark.parametrize("norm", [False, True])
+@pytest.mark.parametrize("layers", [(3, 2), (3, 5, 1), (3, 5, 4, 6, 2)])
+def test_backward_equals_differences(layers: tuple[int, ...], norm: bool) -> None:
+    rng = np.random.default_rng(0)
+    net = make_network(rng, *layers, norm=norm and len(layers) > 2)
+    x, mix = rng.normal(size=(ROWS, layers[0])), rng.normal(size=(ROWS, layers[-1]))
+    grads = nn.mlp_backward(nn.forward(net, x)[1], mix)
+    assert_gradient(lambda net: float((nn.forward(net, x)[0] * mix).sum()), net, grads.network)
+    assert_slopes(lambda x: float((nn.forward(net, x)[0] * mix).sum()), x, grads.inputs)
+
+
+def test_weight_decay_joins_the_gradient_before_the_moments() -> None:
+    rng = np.random.default_rng(1)
+    net, grads = make_actor(rng), make_actor(rng)
+    joined = {key: [g + 0.1 * p for p, g in zip(net[key], grads[key], strict=True)] for key in net}
+    with_decay, _ = nn.adam_network(net, grads, nn.fresh_adam(net), RATE, weight_decay=0.1)
+    without, _ = nn.adam_network(net, joined, nn.fresh_adam(net), RATE)
+    assert_equal_networks(with_decay, without)
+
+
+def test_deterministic_actor_gradient() -> None:
+    rng = np.random.default_rng(2)
+    actor, (critic,), batch = make_actor(rng), make_critics(rng, 1), make_batch(rng)
+    observation = batch["observation"]
+    result = ddpg.actor_loss(actor, critic, observation)
+    assert_gradient(
+        lambda net: ddpg.actor_loss(net, critic, observation).loss, actor, result.grads.network
+    )
+    q, target = rng.normal(size=ROWS), rng.normal(size=ROWS)
+    assert_slopes(lambda q: ddpg.critic_loss(q, target)[0], q, ddpg.critic_loss(q, target)[1])
+
+
+def test_td3_without_its_three_changes_is_ddpg() -> None:
+    rng = np.random.default_rng(3)
+    actor, critics = make_actor(rng), make_critics(rng, 1)
+    batches = [make_batch(rng) for _ in range(5)]
+    noise = {"next_action": rng.normal(size=(ROWS, ACT))}
+    one, _ = nn.run_updates(
+        ddpg.full_update,
+        ddpg.initial_state(actor, critics[0]),
+        [(batch,) for batch in batches],
+        DETERMINISTIC,
+    )
+    hyper = {**SMOOTHED, "target_noise": 0.0, "policy_delay": 1}
+    two, _ = nn.run_updates(
+        td3.full_update,
+        td3.initial_state(actor, critics),
+        [(batch, noise) for batch in batches],
+        hyper,
+    )
+    for name in ("actor", "target_actor"):
+        assert_equal_networks(one[name], two[name])
+    assert_equal_networks(one["critic"], two["critics"][0])
+    assert_equal_networks(one["target_critic"], two["target_critics"][0])
+
+
+def test_td3_moves_actor_and_targets_on_policy_steps_only() -> None:
+    rng = np.random.default_rng(4)
+    state: Any = td3.initial_state(make_actor(rng), make_critics(rng, 2))
+    for count in range(1, 6):
+        before = state
+        noise: Any = {"next_action": 3.0 * rng.normal(size=(ROWS, ACT))}
+        state, metrics = td3.full_update(before, make_batch(rng), noise, SMOOTHED)
+        assert changed(before["critics"][0], state["critics"][0])
+        moved = {
+            changed(before["actor"], state["actor"]),
+            changed(before["target_actor"], state["target_actor"]),
+            changed(before["target_critics"][1], state["target_critics"][1]),
+            "actor_loss" in metrics,
+        }
+        assert moved == {count % 2 == 0}
+        assert (before["updates"], state["updates"]) == (count - 1, count)
+
+
+def test_smoothing_clips_the_noise_and_then_the_action() -> None:
+    action, noise = np.array([0.0, 0.9, 0.0, -0.9]), np.array([1.0, 1.0, 10.0, -10.0])
+    smoothed = td3.smoothed_action(action, noise, 0.2, 0.5)
+    np.testing.assert_allclose(smoothed, [0.2, 1.0, 0.5, -1.0])
