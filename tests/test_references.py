@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.reference import ddpg, nn, td3
+from tests.reference import ddpg, dqn, nn, td3
 
 OBS, ACT, ROWS, RATE = 3, 2, 5, 1e-2
 DETERMINISTIC: Any = {"gamma": 0.9, "tau": 0.1, "actor_lr": RATE, "critic_lr": 2 * RATE}
@@ -171,3 +171,52 @@ def test_smoothing_clips_the_noise_and_then_the_action() -> None:
     action, noise = np.array([0.0, 0.9, 0.0, -0.9]), np.array([1.0, 1.0, 10.0, -10.0])
     smoothed = td3.smoothed_action(action, noise, 0.2, 0.5)
     np.testing.assert_allclose(smoothed, [0.2, 1.0, 0.5, -1.0])
+
+
+def make_discrete_batch(rng: np.random.Generator, actions: int) -> dqn.DiscreteBatch:
+    batch = make_batch(rng)
+    return {
+        "observation": batch["observation"],
+        "action": rng.integers(actions, size=ROWS),
+        "reward": 3.0 * batch["reward"],
+        "next_observation": batch["next_observation"],
+        "termination": batch["termination"],
+    }
+
+
+def test_dqn_gradient_in_both_parts_of_the_huber_loss() -> None:
+    rng = np.random.default_rng(5)
+    net, batch = make_network(rng, OBS, 6, 4), make_discrete_batch(rng, 4)
+    target = 2.0 * rng.normal(size=ROWS)
+
+    def loss(net: nn.Network) -> float:
+        q, _ = nn.forward(net, batch["observation"])
+        return dqn.dqn_loss(q, batch["action"], target)[0]
+
+    q, cache = nn.forward(net, batch["observation"])
+    large = np.abs(q[np.arange(ROWS), batch["action"]] - target) > 1.0
+    assert large.any()
+    assert not large.all()
+    _, grad = dqn.dqn_loss(q, batch["action"], target)
+    assert_gradient(loss, net, nn.mlp_backward(cache, grad).network)
+
+
+def test_double_dqn_scores_the_online_choice_with_the_target() -> None:
+    online, target = np.array([[1.0, 2.0, 0.0]]), np.array([[5.0, 3.0, 9.0]])
+    assert dqn.next_value(online, target, double=False) == [9.0]
+    assert dqn.next_value(online, target, double=True) == [3.0]
+
+
+@pytest.mark.parametrize(("period", "tau"), [(3, 1.0), (1, 0.1)])
+def test_dqn_target_moves_in_its_period(period: int, tau: float) -> None:
+    rng = np.random.default_rng(6)
+    state: Any = dqn.initial_state(make_network(rng, OBS, 6, 4))
+    hyper: Any = {"gamma": 0.9, "tau": tau, "target_period": period, "learning_rate": RATE}
+    for count in range(1, 8):
+        before = state
+        hyper["double"] = count > 3
+        state, _ = dqn.full_update(before, make_discrete_batch(rng, 4), hyper)
+        due = count % period == 0
+        assert changed(before["target_network"], state["target_network"]) == due
+        if due and tau == 1.0:
+            assert_equal_networks(state["target_network"], state["network"])
