@@ -9,10 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.reference import ddpg, dqn, nn, td3
+from tests.reference import ddpg, dqn, nn, redq, sac, td3
 
 OBS, ACT, ROWS, RATE = 3, 2, 5, 1e-2
 DETERMINISTIC: Any = {"gamma": 0.9, "tau": 0.1, "actor_lr": RATE, "critic_lr": 2 * RATE}
+SOFT: Any = {
+    **DETERMINISTIC,
+    "alpha_lr": RATE,
+    "target_entropy": -float(ACT),
+    "temperature_form": "log_alpha",
+}
 SMOOTHED: Any = {**DETERMINISTIC, "target_noise": 0.4, "noise_clip": 0.5, "policy_delay": 2}
 
 
@@ -220,3 +226,66 @@ def test_dqn_target_moves_in_its_period(period: int, tau: float) -> None:
         assert changed(before["target_network"], state["target_network"]) == due
         if due and tau == 1.0:
             assert_equal_networks(state["target_network"], state["network"])
+
+
+def normals(rng: np.random.Generator) -> nn.Array:
+    return rng.normal(size=(ROWS, ACT))
+
+
+def soft_noise(rng: np.random.Generator, **more: Any) -> Any:
+    return {"next_action": normals(rng), "action": normals(rng), **more}
+
+
+@pytest.mark.parametrize("module", [sac, redq])
+def test_soft_actor_gradient(module: Any) -> None:
+    rng = np.random.default_rng(7)
+    actor, critics = make_actor(rng, 2 * ACT), make_critics(rng, 4)
+    observation, noise = make_batch(rng)["observation"], normals(rng)
+    result = module.actor_loss(actor, critics, observation, noise, 0.3)
+    assert_gradient(
+        lambda net: float(module.actor_loss(net, critics, observation, noise, 0.3).loss),
+        actor,
+        result.grads.network,
+    )
+
+
+def test_the_subset_is_that_of_the_smallest_uniforms() -> None:
+    members = redq.subset(np.array([0.9, 0.1, 0.5, 0.3, 0.2]), 2)
+    np.testing.assert_array_equal(members, [1, 4])
+    next_q = np.array([[0.0], [5.0], [1.0], [2.0], [4.0]])
+    one = np.ones(1)
+    target = redq.critic_target(one, 0 * one, next_q, members, one, 0.5, 0.1)
+    np.testing.assert_allclose(target, [1.0 + 0.1 * (4.0 - 0.5)])
+
+
+def test_redq_moves_the_actor_on_the_last_update_of_a_block_only() -> None:
+    rng = np.random.default_rng(8)
+    state: Any = redq.initial_state(make_actor(rng, 2 * ACT), make_critics(rng, 4))
+    hyper: Any = {**SOFT, "subset_size": 2, "block": 3}
+    for count in range(1, 8):
+        before, last = state, count % 3 == 0
+        noise: Any = soft_noise(rng, subset=rng.random(4))
+        if not last:
+            del noise["action"]
+        state, metrics = redq.full_update(before, make_batch(rng), noise, hyper)
+        assert ("actor_loss" in metrics) == last
+        assert changed(before["actor"], state["actor"]) == last
+        assert (before["log_alpha"] != state["log_alpha"]) == last
+        for i in range(4):
+            assert changed(before["critics"][i], state["critics"][i])
+            assert changed(before["target_critics"][i], state["target_critics"][i])
+
+
+def test_redq_of_the_whole_pair_differs_from_sac_in_the_actor_alone() -> None:
+    rng = np.random.default_rng(9)
+    actor, critics = make_actor(rng, 2 * ACT), make_critics(rng, 2)
+    batch, noise = make_batch(rng), soft_noise(rng, subset=rng.random(2))
+    hyper: Any = {**SOFT, "subset_size": 2, "block": 1}
+    one, first = redq.full_update(redq.initial_state(actor, critics), batch, noise, hyper)
+    two, second = sac.full_update(sac.initial_state(actor, critics), batch, noise, hyper)
+    assert first["critic_loss"] == pytest.approx(second["critic_loss"], rel=1e-12)
+    assert first["actor_loss"] != second["actor_loss"]
+    for i in range(2):
+        assert_equal_networks(one["critics"][i], two["critics"][i])
+        assert_equal_networks(one["target_critics"][i], two["target_critics"][i])
+    assert changed(one["actor"], two["actor"])
