@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.reference import ddpg, dqn, nn, redq, sac, td3
+from tests.reference import ddpg, dqn, nn, redq, sac, td3, tqc
 
 OBS, ACT, ROWS, RATE = 3, 2, 5, 1e-2
 DETERMINISTIC: Any = {"gamma": 0.9, "tau": 0.1, "actor_lr": RATE, "critic_lr": 2 * RATE}
@@ -236,10 +236,10 @@ def soft_noise(rng: np.random.Generator, **more: Any) -> Any:
     return {"next_action": normals(rng), "action": normals(rng), **more}
 
 
-@pytest.mark.parametrize("module", [sac, redq])
-def test_soft_actor_gradient(module: Any) -> None:
+@pytest.mark.parametrize(("module", "outputs"), [(sac, 1), (redq, 1), (tqc, 3)])
+def test_soft_actor_gradient(module: Any, outputs: int) -> None:
     rng = np.random.default_rng(7)
-    actor, critics = make_actor(rng, 2 * ACT), make_critics(rng, 4)
+    actor, critics = make_actor(rng, 2 * ACT), make_critics(rng, 4, outputs=outputs)
     observation, noise = make_batch(rng)["observation"], normals(rng)
     result = module.actor_loss(actor, critics, observation, noise, 0.3)
     assert_gradient(
@@ -289,3 +289,54 @@ def test_redq_of_the_whole_pair_differs_from_sac_in_the_actor_alone() -> None:
         assert_equal_networks(one["critics"][i], two["critics"][i])
         assert_equal_networks(one["target_critics"][i], two["target_critics"][i])
     assert changed(one["actor"], two["actor"])
+
+
+@pytest.mark.parametrize(("reduction", "scale"), [("mean", 1.0), ("sum", 2.0)])
+def test_quantile_loss_gradient(reduction: Any, scale: float) -> None:
+    rng = np.random.default_rng(10)
+    critics, batch = make_critics(rng, 2, outputs=3), make_batch(rng)
+    atoms = 2.0 * rng.normal(size=(ROWS, 4))
+    at = batch["observation"], batch["action"]
+
+    def loss(net: nn.Network) -> float:
+        return tqc.quantile_loss(nn.critic_outputs([net, critics[1]], *at)[0], atoms, reduction)[0]
+
+    quantiles, caches = nn.critic_outputs(critics, *at)
+    value, grad = tqc.quantile_loss(quantiles, atoms, reduction)
+    assert value == pytest.approx(scale * tqc.quantile_loss(quantiles, atoms)[0])
+    assert_gradient(loss, critics[0], nn.mlp_backward(caches[0], grad[0]).network)
+
+
+def test_quantile_loss_pair_by_pair() -> None:
+    quantiles = np.array([[[0.0, 1.0]], [[-1.0, 3.0]]])  # two critics, one row, two quantiles
+    atoms = np.array([[0.5, 2.5, -4.0]])
+    total = 0.0
+    for critic in quantiles:
+        for tau, theta in zip((0.25, 0.75), critic[0], strict=True):
+            for y in atoms[0]:
+                u = y - theta
+                size = 0.5 * u * u if abs(u) <= 1.0 else abs(u) - 0.5
+                total += (tau if u > 0 else 1.0 - tau) * size
+    assert tqc.quantile_loss(quantiles, atoms)[0] == pytest.approx(total / 12)
+    assert tqc.quantile_loss(quantiles, atoms, "sum")[0] == pytest.approx(total / 6)
+
+
+def test_truncation_pools_before_it_drops() -> None:
+    quantiles = np.array([[[9.0, 1.0, 8.0]], [[2.0, 3.0, 7.0]]])
+    np.testing.assert_array_equal(tqc.truncated_atoms(quantiles, 1), [[1.0, 2.0, 3.0, 7.0]])
+    np.testing.assert_array_equal(tqc.truncated_atoms(quantiles, 2), [[1.0, 2.0]])
+    one = np.ones((1,))
+    target = tqc.target_atoms(one, 0 * one, np.array([[1.0, 2.0]]), one, 0.5, 0.1)
+    np.testing.assert_allclose(target, [[1.05, 1.15]])
+
+
+def test_tqc_learns_a_fixed_target() -> None:
+    rng = np.random.default_rng(11)
+    actor, critics = make_actor(rng, 2 * ACT), make_critics(rng, 2, outputs=3)
+    hyper: Any = {**SOFT, "gamma": 0.0, "drop_per_critic": 1, "critic_reduction": "mean"}
+    batch = make_batch(rng)
+    inputs = [(batch, soft_noise(rng)) for _ in range(200)]
+    state = sac.initial_state(actor, critics)
+    _, history = nn.run_updates(tqc.full_update, state, inputs, hyper)
+    assert history[-1]["critic_loss"] < 0.02 * history[0]["critic_loss"]
+    assert history[0]["target_mean"] == pytest.approx(batch["reward"].mean())
