@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.reference import ddpg, dqn, nn, redq, sac, td3, tqc
+from tests.reference import awac, bc, ddpg, dqn, gaussian, iql, nn, redq, sac, td3, td3_bc, tqc
 
 OBS, ACT, ROWS, RATE = 3, 2, 5, 1e-2
 DETERMINISTIC: Any = {"gamma": 0.9, "tau": 0.1, "actor_lr": RATE, "critic_lr": 2 * RATE}
@@ -340,3 +340,143 @@ def test_tqc_learns_a_fixed_target() -> None:
     _, history = nn.run_updates(tqc.full_update, state, inputs, hyper)
     assert history[-1]["critic_loss"] < 0.02 * history[0]["critic_loss"]
     assert history[0]["target_mean"] == pytest.approx(batch["reward"].mean())
+
+
+def test_imitation_gradient_and_learning() -> None:
+    rng = np.random.default_rng(12)
+    actor, batch = make_actor(rng), make_batch(rng)
+    at = batch["observation"], batch["action"]
+    assert_gradient(
+        lambda net: bc.actor_loss(net, *at)[0], actor, bc.actor_loss(actor, *at)[1].network
+    )
+    hyper: Any = {"actor_lr": RATE}
+    _, history = nn.run_updates(bc.full_update, bc.initial_state(actor), [(batch,)] * 300, hyper)
+    assert history[-1]["actor_loss"] < 0.01 * history[0]["actor_loss"]
+
+
+def test_normalisation_centres_and_scales() -> None:
+    data = np.array([[0.0, 5.0], [2.0, 5.0]])
+    mean, scale = bc.normalisation(data, eps=1e-3)
+    np.testing.assert_allclose((mean, scale), [[1.0, 5.0], [1.001, 0.001]])
+
+
+def test_td3_bc_gradient_holds_lambda_constant() -> None:
+    rng = np.random.default_rng(13)
+    actor, (critic,), batch = make_actor(rng), make_critics(rng, 1), make_batch(rng)
+    at = batch["observation"], batch["action"]
+    result = td3_bc.actor_loss(actor, critic, *at, 2.5)
+    mean_size = np.abs(nn.critic_values([critic], at[0], nn.tanh_forward(actor, at[0])[0])[0])
+    assert result.value_weight == pytest.approx(2.5 / mean_size.mean())
+
+    def loss(net: nn.Network) -> float:
+        value = ddpg.actor_loss(net, critic, at[0]).loss
+        return result.value_weight * value + bc.actor_loss(net, *at)[0]
+
+    assert result.loss == pytest.approx(loss(actor), rel=1e-12)
+    assert_gradient(loss, actor, result.grads.network)
+
+
+def test_td3_bc_runs_with_the_delay() -> None:
+    rng = np.random.default_rng(14)
+    state = td3.initial_state(make_actor(rng), make_critics(rng, 2))
+    inputs = [(make_batch(rng), {"next_action": normals(rng)}) for _ in range(4)]
+    new, history = nn.run_updates(td3_bc.full_update, state, inputs, {**SMOOTHED, "alpha": 2.5})
+    assert ["actor_loss" in metrics for metrics in history] == [False, True, False, True]
+    assert new["updates"] == 4
+
+
+def make_gaussian_actor(rng: np.random.Generator) -> nn.Network:
+    return make_actor(rng) | {"log_std": [0.3 * rng.normal(size=ACT) - 1.0]}
+
+
+def test_weighted_imitation_gradient() -> None:
+    rng = np.random.default_rng(15)
+    actor, batch, weights = make_gaussian_actor(rng), make_batch(rng), rng.random(ROWS)
+    rest = batch["observation"], batch["action"], weights, (-5.0, 2.0)
+    _, grads = gaussian.weighted_imitation(actor, *rest)
+    assert_gradient(lambda net: gaussian.weighted_imitation(net, *rest)[0], actor, grads)
+
+
+def test_clipped_deviation_has_no_gradient() -> None:
+    rng = np.random.default_rng(16)
+    actor, batch = make_gaussian_actor(rng), make_batch(rng)
+    actor["log_std"] = [np.array([-7.0, -1.0])]
+    rest = batch["observation"], batch["action"], np.ones(ROWS), (-6.0, 0.0)
+    _, grads = gaussian.weighted_imitation(actor, *rest)
+    assert grads["log_std"][0][0] == 0.0
+    assert grads["log_std"][0][1] != 0.0
+    np.testing.assert_array_equal(gaussian.deviation(actor, (-6.0, 0.0))[0], [-6.0, -1.0])
+
+
+def test_expectile_loss_gradient_and_asymmetry() -> None:
+    rng = np.random.default_rng(17)
+    v, q = rng.normal(size=ROWS), rng.normal(size=ROWS)
+    assert_slopes(lambda v: iql.value_loss(v, q, 0.8)[0], v, iql.value_loss(v, q, 0.8)[1])
+    one = np.ones(1)
+    assert iql.value_loss(0 * one, one, 0.8)[0] == pytest.approx(0.8)  # Q above V
+    assert iql.value_loss(one, 0 * one, 0.8)[0] == pytest.approx(0.2)
+
+
+def test_iql_follows_its_order() -> None:
+    rng = np.random.default_rng(18)
+    state: Any = iql.initial_state(
+        make_gaussian_actor(rng),
+        make_critics(rng, 2),
+        make_network(rng, OBS, 6, 1),
+        target_critics=make_critics(rng, 2),
+    )
+    hyper: Any = {
+        **DETERMINISTIC,
+        **{"value_lr": RATE, "expectile": 0.7, "beta": 3.0, "weight_clip": 4.0},
+        "log_std_bounds": (-5.0, 2.0),
+    }
+    for _ in range(3):
+        before, batch = state, make_batch(rng)
+        state, metrics = iql.full_update(before, batch, hyper)
+        at = batch["observation"], batch["action"]
+        q = nn.critic_values(before["target_critics"], *at)[0].min(axis=0)
+        v = nn.forward(state["value"], at[0])[0][:, 0]  # after its step
+        weights = np.minimum(np.exp(3.0 * (q - v)), 4.0)
+        log_prob = gaussian.log_prob(before["actor"], *at, (-5.0, 2.0)).log_prob
+        assert metrics["actor_loss"] == pytest.approx(-(weights * log_prob).mean())
+        next_v = nn.forward(state["value"], batch["next_observation"])[0][:, 0]
+        target = batch["reward"] + 0.9 * (1.0 - batch["termination"]) * next_v
+        assert metrics["target_mean"] == pytest.approx(target.mean())
+        assert changed(before["target_critics"][0], state["target_critics"][0])
+
+
+def test_cosine_rate_starts_full_and_ends_at_nothing() -> None:
+    rates = [iql.cosine_rate(2.0, step, 4) for step in (0, 2, 4)]
+    np.testing.assert_allclose(rates, [2.0, 1.0, 0.0], atol=1e-15)
+
+
+def test_awac_weights() -> None:
+    advantage = np.array([-1.0, 0.0, 3.0])
+    clipped = awac.advantage_weights(advantage, 0.5, "clip", 100.0)
+    np.testing.assert_allclose(clipped, [np.exp(-2.0), 1.0, 100.0])
+    soft = awac.advantage_weights(advantage, 0.5, "softmax", 100.0)
+    expected = 3.0 * np.exp(advantage / 0.5) / np.exp(advantage / 0.5).sum()
+    np.testing.assert_allclose(soft, expected)
+
+
+@pytest.mark.parametrize("form", ["clip", "softmax"])
+def test_awac_takes_the_advantage_from_the_updated_critics(form: Any) -> None:
+    rng = np.random.default_rng(19)
+    state: Any = awac.initial_state(make_gaussian_actor(rng), make_critics(rng, 2))
+    hyper: Any = {
+        **DETERMINISTIC,
+        **{"weight_decay": 1e-2, "temperature": 0.5, "weight_form": form, "weight_clip": 100.0},
+        **{"log_std_bounds": (-6.0, 0.0), "clip_actions": True},
+    }
+    for _ in range(3):
+        before, batch, noise = state, make_batch(rng), soft_noise(rng)
+        state, metrics = awac.full_update(before, batch, noise, hyper)
+        own = gaussian.sample(
+            before["actor"], batch["observation"], noise["action"], (-6.0, 0.0)
+        ).clip(-1.0, 1.0)
+        values = [
+            nn.critic_values(state["critics"], batch["observation"], action)[0].min(axis=0)
+            for action in (batch["action"], own)
+        ]
+        assert metrics["advantage_mean"] == pytest.approx((values[0] - values[1]).mean())
+        assert changed(before["actor"], state["actor"])

@@ -60,6 +60,14 @@ class MlpAdam(TypedDict):
     t: int
 
 
+class Ensemble(TypedDict):
+    """Critics, their Adam moments and their targets, member by member."""
+
+    critics: list[Network]
+    critic_adams: list[MlpAdam]
+    target_critics: list[Network]
+
+
 class Batch(TypedDict):
     """Transitions: [B, O], [B, A], [B], [B, O] and [B] (1.0 where s' is terminal)."""
 
@@ -192,6 +200,18 @@ def fresh_adam(net: Network) -> MlpAdam:
         return {key: [np.zeros(np.shape(x)) for x in arrays] for key, arrays in net.items()}
 
     return {"m": zeros(), "v": zeros(), "t": 0}
+
+
+def initial_ensemble(
+    critics: Sequence[Network], target_critics: Sequence[Network] | None = None
+) -> Ensemble:
+    """Float64 copies with zero moments; targets equal to the critics unless given."""
+    targets = critics if target_critics is None else target_critics
+    return {
+        "critics": [copy_network(c) for c in critics],
+        "critic_adams": [fresh_adam(c) for c in critics],
+        "target_critics": [copy_network(c) for c in targets],
+    }
 
 
 def adam_step(

@@ -12,6 +12,7 @@ from .ddpg import actor_loss, td_target
 from .nn import (
     Array,
     Batch,
+    Ensemble,
     MlpAdam,
     MlpGrads,
     Network,
@@ -22,6 +23,7 @@ from .nn import (
     copy_network,
     critic_values,
     fresh_adam,
+    initial_ensemble,
     polyak_network,
     polyak_networks,
     sizes,
@@ -30,15 +32,12 @@ from .nn import (
 )
 
 
-class Td3State(TypedDict):
+class Td3State(Ensemble):
     """Everything an update reads and writes; ``updates`` counts the updates made so far."""
 
     actor: Network
-    critics: list[Network]
     target_actor: Network
-    target_critics: list[Network]
     actor_adam: MlpAdam
-    critic_adams: list[MlpAdam]
     updates: int
 
 
@@ -94,14 +93,11 @@ def initial_state(
     target_critics: Sequence[Network] | None = None,
 ) -> Td3State:
     """State before the first update: float64 copies, zero moments, targets equal by default."""
-    targets = critics if target_critics is None else target_critics
     return {
+        **initial_ensemble(critics, target_critics),
         "actor": copy_network(actor),
-        "critics": [copy_network(c) for c in critics],
         "target_actor": copy_network(actor if target_actor is None else target_actor),
-        "target_critics": [copy_network(c) for c in targets],
         "actor_adam": fresh_adam(actor),
-        "critic_adams": [fresh_adam(c) for c in critics],
         "updates": 0,
     }
 
