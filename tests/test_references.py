@@ -9,7 +9,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.reference import awac, bc, ddpg, dqn, gaussian, iql, nn, redq, sac, td3, td3_bc, tqc
+from tests.reference import (
+    awac,
+    bc,
+    cql,
+    ddpg,
+    dqn,
+    edac,
+    gaussian,
+    iql,
+    nn,
+    redq,
+    rlpd,
+    sac,
+    td3,
+    td3_bc,
+    tqc,
+)
 
 OBS, ACT, ROWS, RATE = 3, 2, 5, 1e-2
 DETERMINISTIC: Any = {"gamma": 0.9, "tau": 0.1, "actor_lr": RATE, "critic_lr": 2 * RATE}
@@ -480,3 +496,201 @@ def test_awac_takes_the_advantage_from_the_updated_critics(form: Any) -> None:
         ]
         assert metrics["advantage_mean"] == pytest.approx((values[0] - values[1]).mean())
         assert changed(before["actor"], state["actor"])
+
+
+def test_edac_gradient_with_its_double_backward() -> None:
+    rng = np.random.default_rng(20)
+    critics, batch = make_critics(rng, 3), make_batch(rng)
+    at, target = (batch["observation"], batch["action"]), rng.normal(size=ROWS)
+    loss, diversity, q, grads = edac.critic_loss(critics, *at, target, 1.5)
+    bellman = nn.squared_loss(q, target)[0]
+    assert loss == pytest.approx(bellman + 1.5 * diversity, rel=1e-12)
+    for i in range(3):
+
+        def total(net: nn.Network, i: int = i) -> float:
+            changed = [*critics[:i], net, *critics[i + 1 :]]
+            return edac.critic_loss(changed, *at, target, 1.5)[0]
+
+        assert_gradient(total, critics[i], grads[i])
+
+
+def test_edac_action_gradients_equal_differences() -> None:
+    rng = np.random.default_rng(21)
+    (critic,), batch = make_critics(rng, 1), make_batch(rng)
+    observation, action = batch["observation"], batch["action"]
+    _, caches = nn.critic_values([critic], observation, action)
+    assert_slopes(
+        lambda action: float(nn.critic_values([critic], observation, action)[0].sum()),
+        action,
+        edac.q_action_gradient(caches[0], ACT),
+    )
+
+
+def test_diversity_of_aligned_orthogonal_and_opposed_gradients() -> None:
+    axis, other = np.array([[2.0, 0.0]]), np.array([[0.0, 0.5]])
+    assert edac.diversity_loss(np.stack([axis] * 4))[0] == pytest.approx(4.0)
+    assert edac.diversity_loss(np.stack([axis, other]))[0] == pytest.approx(0.0)
+    assert edac.diversity_loss(np.stack([axis, -3.0 * axis]))[0] == pytest.approx(-2.0)
+    rng = np.random.default_rng(22)
+    gradients = rng.normal(size=(3, ROWS, ACT))
+    slopes = edac.diversity_loss(gradients)[1]
+    assert_slopes(lambda g: edac.diversity_loss(g)[0], gradients, slopes)
+    gradients[1, 0] = 0.0  # a critic of which no unit is alive
+    assert np.isfinite(edac.diversity_loss(gradients)[1]).all()
+
+
+def test_edac_without_diversity_is_sac() -> None:
+    rng = np.random.default_rng(23)
+    state = sac.initial_state(make_actor(rng, 2 * ACT), make_critics(rng, 4))
+    inputs = [(make_batch(rng), soft_noise(rng)) for _ in range(4)]
+    one, _ = nn.run_updates(sac.full_update, state, inputs, SOFT)
+    two, _ = nn.run_updates(edac.full_update, state, inputs, {**SOFT, "eta": 0.0})
+    three, _ = nn.run_updates(edac.full_update, state, inputs, {**SOFT, "eta": 1.0})
+    assert_equal_networks(one["actor"], two["actor"])
+    for i in range(4):
+        assert_equal_networks(one["critics"][i], two["critics"][i])
+        assert_equal_networks(one["target_critics"][i], two["target_critics"][i])
+    assert changed(one["critics"][0], three["critics"][0])
+
+
+@pytest.mark.parametrize("backup", [True, False])
+def test_rlpd_normalises_critics_and_may_drop_the_entropy(backup: bool) -> None:
+    rng = np.random.default_rng(24)
+    actor, critics = make_actor(rng, 2 * ACT), make_critics(rng, 4, norm=True)
+    state = rlpd.initial_state(actor, critics, fixed_alpha=0.5)
+    hyper: Any = {**SOFT, "subset_size": 2, "block": 2, "backup_entropy": backup}
+    inputs = [(make_batch(rng), soft_noise(rng, subset=rng.random(4))) for _ in range(4)]
+    one, history = nn.run_updates(rlpd.full_update, state, inputs, hyper)
+    two, others = nn.run_updates(redq.full_update, state, inputs, hyper)
+    assert (history[0]["target_mean"] == others[0]["target_mean"]) == backup
+    assert changed(one["critics"][0], two["critics"][0]) != backup
+    for key in ("scales", "shifts"):
+        assert not np.array_equal(one["critics"][0][key][0], critics[0][key][0])
+        assert not np.array_equal(one["target_critics"][0][key][0], critics[0][key][0])
+    plain = rlpd.initial_state(actor, make_critics(rng, 4))
+    with pytest.raises(KeyError, match="scales"):
+        rlpd.full_update(plain, *inputs[0], hyper)
+
+
+def test_soft_actor_gradient_through_normalised_critics() -> None:
+    rng = np.random.default_rng(25)
+    actor, critics = make_actor(rng, 2 * ACT), make_critics(rng, 3, norm=True)
+    rest = critics, make_batch(rng)["observation"], normals(rng), 0.3
+    result = rlpd.actor_loss(actor, *rest)
+    assert_gradient(lambda net: rlpd.actor_loss(net, *rest).loss, actor, result.grads.network)
+
+
+SAMPLES = 3
+
+
+def conservative(**changes: Any) -> Any:
+    extra = {
+        **{"conservative_weight": 5.0, "conservative_temperature": 1.5, "threshold": None},
+        **{"alpha_prime_lr": RATE, "backup_entropy": False, "imitation_updates": 0},
+    }
+    return {**SOFT, **extra, **changes}
+
+
+def conservative_noise(rng: np.random.Generator) -> Any:
+    shape = (SAMPLES, ROWS, ACT)
+    return soft_noise(
+        rng,
+        random_actions=rng.uniform(-1.0, 1.0, size=shape),
+        current_actions=rng.normal(size=shape),
+        next_actions=rng.normal(size=shape),
+    )
+
+
+@pytest.mark.parametrize("threshold", [None, 2.0])
+def test_cql_critic_gradient(threshold: float | None) -> None:
+    rng = np.random.default_rng(26)
+    critics, batch = make_critics(rng, 2), make_batch(rng)
+    actor, noise = make_actor(rng, 2 * ACT), conservative_noise(rng)
+    hyper, target = conservative(threshold=threshold), rng.normal(size=ROWS)
+    actions, density = cql.sampled_actions(actor, batch, noise)
+    assert actions.shape == (3 * SAMPLES, ROWS, ACT)
+
+    def loss(net: nn.Network) -> float:
+        scored = cql.score([net, critics[1]], batch, actions)
+        return cql.critic_loss(scored, target, density, 0.7, hyper).loss
+
+    scored = cql.score(critics, batch, actions)
+    result = cql.critic_loss(scored, target, density, 0.7, hyper)
+    grad = np.concatenate([result.grad_q[0], result.grad_sampled[0].ravel()])
+    grads = nn.mlp_backward(scored.caches[0], grad[:, None])
+    assert_gradient(loss, critics[0], grads.network)
+
+
+def test_cql_gap_scores_every_action_at_the_state_itself() -> None:
+    rng = np.random.default_rng(27)
+    critics, batch = make_critics(rng, 2), make_batch(rng)
+    actor, noise = make_actor(rng, 2 * ACT), conservative_noise(rng)
+    observation, heat = batch["observation"], 1.5
+    columns = []
+    for k in range(SAMPLES):
+        q = nn.critic_values(critics, observation, noise["random_actions"][k])[0]
+        columns.append(q - np.log(0.5**ACT))
+        for name, key in (("observation", "current_actions"), ("next_observation", "next_actions")):
+            output = nn.forward(actor, batch[name])[0]  # type: ignore[literal-required]
+            sample = sac.policy_sample(output, noise[key][k])
+            columns.append(nn.critic_values(critics, observation, sample.action)[0])
+            columns[-1] = columns[-1] - sample.log_prob
+    total = heat * np.log(sum(np.exp(column / heat) for column in columns))
+    expected = (total - nn.critic_values(critics, observation, batch["action"])[0]).mean(axis=1)
+    actions, density = cql.sampled_actions(actor, batch, noise)
+    scored = cql.score(critics, batch, actions)
+    gaps, _, _ = cql.conservative_gap(scored.q, scored.sampled, density, heat)
+    np.testing.assert_allclose(gaps, expected, rtol=1e-12)
+
+
+def test_cql_multiplier_gradient_grows_above_the_threshold() -> None:
+    gaps = np.array([1.0, 3.0])
+    at = np.array(0.4)
+    for threshold, sign in ((2.0, -1.0), (20.0, 1.0)):
+
+        def loss(log: nn.Array, threshold: float = threshold) -> float:
+            return cql.multiplier_loss(float(log), gaps, 5.0, threshold)[0]
+
+        grad = np.array(cql.multiplier_loss(0.4, gaps, 5.0, threshold)[1])
+        assert_slopes(loss, at, grad)
+        assert np.sign(grad) == sign
+    assert cql.multiplier_loss(50.0, gaps, 5.0, 2.0) == (-8.0e6, 0.0)
+
+
+def test_cql_imitation_gradient() -> None:
+    rng = np.random.default_rng(28)
+    actor, rest = make_actor(rng, 2 * ACT), (make_critics(rng, 2), make_batch(rng), normals(rng))
+    result = cql.imitation_actor_loss(actor, *rest, 0.3)
+    assert_gradient(
+        lambda net: cql.imitation_actor_loss(net, *rest, 0.3).loss, actor, result.grads.network
+    )
+
+
+def test_cql_of_no_weight_is_sac() -> None:
+    rng = np.random.default_rng(29)
+    actor, critics = make_actor(rng, 2 * ACT), make_critics(rng, 2)
+    inputs = [(make_batch(rng), conservative_noise(rng)) for _ in range(4)]
+    one, _ = nn.run_updates(sac.full_update, sac.initial_state(actor, critics), inputs, SOFT)
+    state = cql.initial_state(actor, critics)
+    hyper = conservative(conservative_weight=0.0, backup_entropy=True)
+    two, _ = nn.run_updates(cql.full_update, state, inputs, hyper)
+    for i in range(2):
+        assert_equal_networks(one["critics"][i], two["critics"][i])
+    assert_equal_networks(one["actor"], two["actor"])
+
+
+def test_cql_moves_its_multiplier_and_changes_its_actor_after_the_imitation() -> None:
+    rng = np.random.default_rng(30)
+    state = cql.initial_state(make_actor(rng, 2 * ACT), make_critics(rng, 2))
+    inputs = [(make_batch(rng), conservative_noise(rng)) for _ in range(4)]
+    hyper = conservative(threshold=-10.0, imitation_updates=2)
+    new, history = nn.run_updates(cql.full_update, state, inputs, hyper)
+    assert new["log_alpha_prime"] > 0.0
+    late, others = nn.run_updates(
+        cql.full_update, state, inputs, conservative(threshold=-10.0, imitation_updates=4)
+    )
+    same = [
+        one["actor_loss"] == two["actor_loss"] for one, two in zip(history, others, strict=True)
+    ]
+    assert same == [True, True, False, False]
+    assert changed(new["actor"], late["actor"])
