@@ -671,7 +671,7 @@ def test_cql_of_no_weight_is_sac() -> None:
     actor, critics = make_actor(rng, 2 * ACT), make_critics(rng, 2)
     inputs = [(make_batch(rng), conservative_noise(rng)) for _ in range(4)]
     one, _ = nn.run_updates(sac.full_update, sac.initial_state(actor, critics), inputs, SOFT)
-    state = cql.initial_state(actor, critics)
+    state = cql.initial_state(sac.initial_state(actor, critics))
     hyper = conservative(conservative_weight=0.0, backup_entropy=True)
     two, _ = nn.run_updates(cql.full_update, state, inputs, hyper)
     for i in range(2):
@@ -681,7 +681,8 @@ def test_cql_of_no_weight_is_sac() -> None:
 
 def test_cql_moves_its_multiplier_and_changes_its_actor_after_the_imitation() -> None:
     rng = np.random.default_rng(30)
-    state = cql.initial_state(make_actor(rng, 2 * ACT), make_critics(rng, 2))
+    start = sac.initial_state(make_actor(rng, 2 * ACT), make_critics(rng, 2))
+    state = cql.initial_state(start)
     inputs = [(make_batch(rng), conservative_noise(rng)) for _ in range(4)]
     hyper = conservative(threshold=-10.0, imitation_updates=2)
     new, history = nn.run_updates(cql.full_update, state, inputs, hyper)
@@ -694,3 +695,46 @@ def test_cql_moves_its_multiplier_and_changes_its_actor_after_the_imitation() ->
     ]
     assert same == [True, True, False, False]
     assert changed(new["actor"], late["actor"])
+
+
+FAMILY: dict[str, tuple[Any, Any, Any]] = {
+    "sac": (sac, sac.actor_loss, SOFT),
+    "redq": (redq, redq.actor_loss, {**SOFT, "subset_size": 2, "block": 1}),
+    "rlpd": (
+        rlpd,
+        rlpd.actor_loss,
+        {**SOFT, "subset_size": 2, "block": 1, "backup_entropy": False},
+    ),
+    "tqc": (tqc, tqc.actor_loss, {**SOFT, "drop_per_critic": 1, "critic_reduction": "sum"}),
+    "edac": (edac, sac.actor_loss, {**SOFT, "eta": 1.0}),
+    "cql": (cql, sac.actor_loss, conservative(threshold=1.0)),
+}
+
+
+@pytest.mark.parametrize("name", FAMILY)
+def test_the_family_steps_in_one_order(name: str) -> None:
+    module, actor_loss, hyper = FAMILY[name]
+    rng = np.random.default_rng(31)
+    critics = make_critics(rng, 3, outputs=3 if name == "tqc" else 1, norm=name == "rlpd")
+    state: Any = sac.initial_state(make_actor(rng, 2 * ACT), critics, log_alpha=-0.5)
+    if name == "cql":
+        state = cql.initial_state(state)
+    elif name in ("redq", "rlpd"):
+        state["updates"] = 0
+    for _ in range(3):
+        before, batch = state, make_batch(rng)
+        noise = conservative_noise(rng) | {"subset": rng.random(3)}
+        state, metrics = module.full_update(before, batch, noise, hyper)
+        alpha = float(np.exp(before["log_alpha"]))
+        policy = actor_loss(  # the updated critics, the actor and alpha from before
+            before["actor"], state["critics"], batch["observation"], noise["action"], alpha
+        )
+        assert metrics["actor_loss"] == pytest.approx(policy.loss, rel=1e-12)
+        assert metrics["alpha"] == alpha
+        gap = float(policy.log_prob.mean()) - ACT
+        assert metrics["alpha_loss"] == pytest.approx(-float(before["log_alpha"]) * gap)
+        for i in range(3):
+            averaged = nn.polyak_network(
+                before["target_critics"][i], state["critics"][i], hyper["tau"]
+            )
+            assert_equal_networks(state["target_critics"][i], averaged)

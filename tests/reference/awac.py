@@ -8,6 +8,7 @@ import numpy as np
 
 from .gaussian import Bounds, sample, weighted_imitation
 from .nn import (
+    ActorCriticHyper,
     Array,
     Batch,
     Ensemble,
@@ -43,16 +44,12 @@ class Noise(TypedDict):
     action: Array
 
 
-class Hyper(TypedDict):
-    """Hyperparameters; Adam's betas and eps are the defaults of ``adam_step``.
+class Hyper(ActorCriticHyper):
+    """Hyperparameters of the actor-critic and of the advantage weights.
 
     ``clip_actions`` brings sampled actions into [-1, 1] before a critic sees them.
     """
 
-    gamma: float
-    tau: float
-    actor_lr: float
-    critic_lr: float
     weight_decay: float
     temperature: float
     weight_form: WeightForm

@@ -197,17 +197,10 @@ def imitation_actor_loss(
     return sac.ActorLoss(loss, grads, sample.log_prob, q)
 
 
-def initial_state(
-    actor: Network,
-    critics: Sequence[Network],
-    log_alpha: float = 0.0,
-    fixed_alpha: float | None = None,
-    target_critics: Sequence[Network] | None = None,
-    log_alpha_prime: float = 0.0,
-) -> CqlState:
-    """SAC's initial state with the multiplier exp(log_alpha_prime)."""
+def initial_state(start: sac.SacState, log_alpha_prime: float = 0.0) -> CqlState:
+    """``sac.initial_state``'s state with the multiplier exp(log_alpha_prime)."""
     return {
-        **sac.initial_state(actor, critics, log_alpha, fixed_alpha, target_critics),
+        **start,
         "log_alpha_prime": np.array(log_alpha_prime, dtype=np.float64),
         "log_alpha_prime_adam": {"m": np.zeros(()), "v": np.zeros(()), "t": 0},
         "updates": 0,

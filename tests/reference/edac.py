@@ -1,7 +1,8 @@
 """Float64 EDAC (arXiv 2110.01548) with hand-derived gradients, the double backward included.
 
 Soft Actor-Critic with the minimum over all N critics in target and actor, and a penalty on
-aligned action gradients of the critics; eta 0 is SAC-N.
+aligned action gradients of the critics; eta 0 is SAC-N. All N critics take part in the penalty,
+as in the paper (the authors' code draws min(N, A) of them for each update).
 """
 
 from collections.abc import Sequence

@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from typing import TypedDict
 
 import numpy as np
 
 from .ddpg import td_target
 from .gaussian import Bounds, weighted_imitation
 from .nn import (
+    ActorCriticHyper,
     Array,
     Batch,
     Ensemble,
@@ -38,13 +38,9 @@ class IqlState(Ensemble):
     value_adam: MlpAdam
 
 
-class Hyper(TypedDict):
-    """Hyperparameters; Adam's betas and eps are the defaults of ``adam_step``."""
+class Hyper(ActorCriticHyper):
+    """Hyperparameters of the actor-critic, of the value and of the advantage weights."""
 
-    gamma: float
-    tau: float
-    actor_lr: float
-    critic_lr: float
     value_lr: float
     expectile: float
     beta: float

@@ -17,7 +17,7 @@ Array: TypeAlias = npt.NDArray[np.float64]
 # "shifts" [out] of every hidden layer; for a state-independent deviation "log_std", one [A].
 Network: TypeAlias = dict[str, list[Array]]
 
-LAYER_NORM_EPS = 1e-5
+LAYER_NORM_EPS = 1e-5  # PyTorch's default; Flax, which RLPD's authors use, has 1e-6
 
 
 class Norm(NamedTuple):
@@ -66,6 +66,15 @@ class Ensemble(TypedDict):
     critics: list[Network]
     critic_adams: list[MlpAdam]
     target_critics: list[Network]
+
+
+class ActorCriticHyper(TypedDict):
+    """What all actor-critics take; Adam's betas and eps are the defaults of ``adam_step``."""
+
+    gamma: float
+    tau: float
+    actor_lr: float
+    critic_lr: float
 
 
 class Batch(TypedDict):

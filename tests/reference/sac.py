@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple, TypedDict
 import numpy as np
 
 from .nn import (
+    ActorCriticHyper,
     Array,
     Batch,
     Ensemble,
@@ -72,13 +73,9 @@ class Noise(TypedDict):
     action: Array
 
 
-class Hyper(TypedDict):
-    """Hyperparameters; Adam's betas and eps are the defaults of ``adam_step``."""
+class Hyper(ActorCriticHyper):
+    """Hyperparameters of the actor-critic, and of its temperature."""
 
-    gamma: float
-    tau: float
-    actor_lr: float
-    critic_lr: float
     alpha_lr: float
     target_entropy: float
     temperature_form: TemperatureForm

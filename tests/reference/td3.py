@@ -10,6 +10,7 @@ import numpy as np
 
 from .ddpg import actor_loss, td_target
 from .nn import (
+    ActorCriticHyper,
     Array,
     Batch,
     Ensemble,
@@ -47,13 +48,9 @@ class Noise(TypedDict):
     next_action: Array
 
 
-class Hyper(TypedDict):
-    """Hyperparameters; Adam's betas and eps are the defaults of ``adam_step``."""
+class Hyper(ActorCriticHyper):
+    """Hyperparameters; the policy moves on every ``policy_delay``-th update."""
 
-    gamma: float
-    tau: float
-    actor_lr: float
-    critic_lr: float
     target_noise: float
     noise_clip: float
     policy_delay: int
