@@ -189,6 +189,22 @@ def test_td3_moves_actor_and_targets_on_policy_steps_only() -> None:
         assert (before["updates"], state["updates"]) == (count - 1, count)
 
 
+def test_td3_target_is_the_least_of_the_target_critics() -> None:
+    rng = np.random.default_rng(32)
+    actors, batch = [make_actor(rng) for _ in range(2)], make_batch(rng)
+    critics, targets = make_critics(rng, 2), make_critics(rng, 2)
+    state = td3.initial_state(actors[0], critics, actors[1], targets)
+    noise: Any = {"next_action": normals(rng)}
+    _, metrics = td3.full_update(state, batch, noise, SMOOTHED)
+    seen = batch["next_observation"]
+    smoothing = np.clip(0.4 * noise["next_action"], -0.5, 0.5)
+    action = np.clip(nn.tanh_forward(actors[1], seen)[0] + smoothing, -1.0, 1.0)
+    pair = np.concatenate([seen, action], axis=1)
+    one, two = (nn.forward(net, pair)[0][:, 0] for net in targets)
+    target = batch["reward"] + 0.9 * (1.0 - batch["termination"]) * np.minimum(one, two)
+    assert metrics["target_mean"] == pytest.approx(target.mean(), rel=1e-12)
+
+
 def test_smoothing_clips_the_noise_and_then_the_action() -> None:
     action, noise = np.array([0.0, 0.9, 0.0, -0.9]), np.array([1.0, 1.0, 10.0, -10.0])
     smoothed = td3.smoothed_action(action, noise, 0.2, 0.5)
@@ -227,6 +243,24 @@ def test_double_dqn_scores_the_online_choice_with_the_target() -> None:
     online, target = np.array([[1.0, 2.0, 0.0]]), np.array([[5.0, 3.0, 9.0]])
     assert dqn.next_value(online, target, double=False) == [9.0]
     assert dqn.next_value(online, target, double=True) == [3.0]
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_dqn_target_row_by_row(double: bool) -> None:
+    rng = np.random.default_rng(33)
+    online, target = make_network(rng, OBS, 6, 4), make_network(rng, OBS, 6, 4)
+    batch = make_discrete_batch(rng, 4)
+    hyper: Any = {"gamma": 0.9, "tau": 1.0, "target_period": 2, "learning_rate": RATE}
+    _, metrics = dqn.full_update(
+        dqn.initial_state(online, target), batch, hyper | {"double": double}
+    )
+    expected = []
+    for row in range(ROWS):
+        scores = nn.forward(target, batch["next_observation"][row : row + 1])[0][0]
+        chosen = nn.forward(online, batch["next_observation"][row : row + 1])[0][0].argmax()
+        value = scores[chosen] if double else max(scores)
+        expected.append(batch["reward"][row] + 0.9 * (1.0 - batch["termination"][row]) * value)
+    assert metrics["target_mean"] == pytest.approx(np.mean(expected), rel=1e-12)
 
 
 @pytest.mark.parametrize(("period", "tau"), [(3, 1.0), (1, 0.1)])
@@ -379,10 +413,12 @@ def test_normalisation_centres_and_scales() -> None:
 def test_td3_bc_gradient_holds_lambda_constant() -> None:
     rng = np.random.default_rng(13)
     actor, (critic,), batch = make_actor(rng), make_critics(rng, 1), make_batch(rng)
+    critic["biases"][-1] -= 0.7  # values of both signs
     at = batch["observation"], batch["action"]
     result = td3_bc.actor_loss(actor, critic, *at, 2.5)
-    mean_size = np.abs(nn.critic_values([critic], at[0], nn.tanh_forward(actor, at[0])[0])[0])
-    assert result.value_weight == pytest.approx(2.5 / mean_size.mean())
+    q, _ = nn.critic_values([critic], at[0], nn.tanh_forward(actor, at[0])[0])
+    assert q.min() < 0.0 < q.max()
+    assert result.value_weight == pytest.approx(2.5 / np.abs(q).mean())
 
     def loss(net: nn.Network) -> float:
         value = ddpg.actor_loss(net, critic, at[0]).loss
@@ -478,7 +514,9 @@ def test_awac_weights() -> None:
 @pytest.mark.parametrize("form", ["clip", "softmax"])
 def test_awac_takes_the_advantage_from_the_updated_critics(form: Any) -> None:
     rng = np.random.default_rng(19)
-    state: Any = awac.initial_state(make_gaussian_actor(rng), make_critics(rng, 2))
+    state: Any = awac.initial_state(
+        make_gaussian_actor(rng), make_critics(rng, 2), make_critics(rng, 2)
+    )
     hyper: Any = {
         **DETERMINISTIC,
         **{"weight_decay": 1e-2, "temperature": 0.5, "weight_form": form, "weight_clip": 100.0},
@@ -495,7 +533,13 @@ def test_awac_takes_the_advantage_from_the_updated_critics(form: Any) -> None:
             for action in (batch["action"], own)
         ]
         assert metrics["advantage_mean"] == pytest.approx((values[0] - values[1]).mean())
-        assert changed(before["actor"], state["actor"])
+        seen = batch["next_observation"]
+        following = gaussian.sample(before["actor"], seen, noise["next_action"], (-6.0, 0.0))
+        next_q, _ = nn.critic_values(before["target_critics"], seen, following.clip(-1.0, 1.0))
+        target = batch["reward"] + 0.9 * (1.0 - batch["termination"]) * next_q.min(axis=0)
+        assert metrics["target_mean"] == pytest.approx(target.mean(), rel=1e-12)
+        free, _ = awac.full_update(before, batch, noise, hyper | {"weight_decay": 0.0})
+        assert changed(free["actor"], state["actor"])
 
 
 def test_edac_gradient_with_its_double_backward() -> None:
@@ -711,12 +755,29 @@ FAMILY: dict[str, tuple[Any, Any, Any]] = {
 }
 
 
+def family_target(name: str, state: Any, batch: nn.Batch, noise: Any, alpha: float) -> nn.Array:
+    """Each member's target, in words of its own."""
+    seen = batch["next_observation"]
+    sample = sac.policy_sample(nn.forward(state["actor"], seen)[0], noise["next_action"])
+    outputs, _ = nn.critic_outputs(state["target_critics"], seen, sample.action)
+    if name == "tqc":
+        value = np.stack([np.sort(outputs[:, row].ravel())[:6] for row in range(ROWS)], axis=1)
+    elif name in ("redq", "rlpd"):
+        value = np.delete(outputs[..., 0], noise["subset"].argmax(), axis=0).min(axis=0)
+    else:
+        value = outputs[..., 0].min(axis=0)
+    bonus = 0.0 if name in ("rlpd", "cql") else alpha * sample.log_prob
+    return batch["reward"] + 0.9 * (1.0 - batch["termination"]) * (value - bonus)
+
+
 @pytest.mark.parametrize("name", FAMILY)
 def test_the_family_steps_in_one_order(name: str) -> None:
     module, actor_loss, hyper = FAMILY[name]
     rng = np.random.default_rng(31)
-    critics = make_critics(rng, 3, outputs=3 if name == "tqc" else 1, norm=name == "rlpd")
-    state: Any = sac.initial_state(make_actor(rng, 2 * ACT), critics, log_alpha=-0.5)
+    kind: Any = {"outputs": 3 if name == "tqc" else 1, "norm": name == "rlpd"}
+    critics, targets = make_critics(rng, 3, **kind), make_critics(rng, 3, **kind)
+    actor = make_actor(rng, 2 * ACT)
+    state: Any = sac.initial_state(actor, critics, log_alpha=-0.5, target_critics=targets)
     if name == "cql":
         state = cql.initial_state(state)
     elif name in ("redq", "rlpd"):
@@ -726,6 +787,8 @@ def test_the_family_steps_in_one_order(name: str) -> None:
         noise = conservative_noise(rng) | {"subset": rng.random(3)}
         state, metrics = module.full_update(before, batch, noise, hyper)
         alpha = float(np.exp(before["log_alpha"]))
+        target = family_target(name, before, batch, noise, alpha)
+        assert metrics["target_mean"] == pytest.approx(target.mean(), rel=1e-12)
         policy = actor_loss(  # the updated critics, the actor and alpha from before
             before["actor"], state["critics"], batch["observation"], noise["action"], alpha
         )
