@@ -19,6 +19,12 @@ SMALL_KWARGS: dict[str, Any] = {
     "num_threads": 1,
 }
 
+TINY: dict[str, dict[str, Any]] = {
+    "redq": {"num_critics": 3, "gradient_updates_per_step": 3},
+    "tqc": {"num_critics": 2, "num_quantiles": 5, "critic_hidden_sizes": [16, 16]},
+}
+"""What an algorithm's small runs need besides, to be small."""
+
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> None:
@@ -30,7 +36,8 @@ def small_config(tmp_path: Path) -> Callable[..., dict[str, Any]]:
     """A mapping for a run of seconds; keyword arguments replace or extend its keys."""
 
     def make(**changes: Any) -> dict[str, Any]:
-        kwargs = SMALL_KWARGS | changes.pop("algo_kwargs", {})
+        tiny = TINY.get(changes.get("algo", "sac"), {})
+        kwargs = SMALL_KWARGS | tiny | changes.pop("algo_kwargs", {})
         return {
             "algo": "sac",
             "env_id": "Pendulum-v1",

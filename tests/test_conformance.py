@@ -22,10 +22,14 @@ from rl_training import (
 )
 from rl_training.algorithms.base import Algorithm, draw_noise
 from rl_training.algorithms.registry import REGISTRY, AlgorithmEntry
+from rl_training.experiment.build import build_session, check_config, checkpoint_config
 from rl_training.experiment.config import config_names
+from rl_training.runtime.checkpointing import MODEL, open_checkpoint
+from rl_training.runtime.evaluation import EvaluationResult, Evaluator
 from rl_training.runtime.logging import read_metrics
 from rl_training.runtime.trainer import Session
 from rl_training.types import Batch, EnvSpec
+from tests.conftest import TINY
 
 Config = Callable[..., dict[str, Any]]
 ROOT = Path(__file__).parents[1]
@@ -35,7 +39,8 @@ pytestmark = pytest.mark.parametrize("entry", REGISTRY.values(), ids=lambda entr
 
 
 def build(entry: AlgorithmEntry, seed: int = 0) -> Algorithm:
-    config = entry.config_class()(hidden_sizes=(16, 16), batch_size=8)
+    tiny = TINY.get(entry.name, {})
+    config = entry.config_class()(**{"hidden_sizes": (16, 16), "batch_size": 8} | tiny)
     return entry.learner_class().build(SPEC, config, seed=seed)
 
 
@@ -208,10 +213,14 @@ def test_a_callback_stops_at_once_and_the_flags_are_saved(
         def on_log(self, session: Session, metrics: Mapping[str, float]) -> None:
             seen.setdefault("first_log", session.state.step)
 
-    from rl_training.runtime.checkpointing import open_checkpoint
-
-    saved = open_checkpoint(result.checkpoint_path).state()["trainer"]
+    checkpoint = open_checkpoint(result.checkpoint_path)
+    saved = checkpoint.state()["trainer"]
     assert (saved["should_stop"], saved["stop_reason"]) == (True, "enough")
+    run_config = checkpoint_config(checkpoint)
+    session = build_session(run_config, check_config(run_config), result.run_dir)
+    session.restore(checkpoint)
+    session.close()
+    assert (session.state.should_stop, session.state.stop_reason) == (True, "enough")
     assert resume(result.run_dir, callbacks=[Look()]).stop_reason == "completed"
     assert seen["first_log"] == 60
 
@@ -229,6 +238,73 @@ def test_early_stopping(entry: AlgorithmEntry, small_config: Config) -> None:
         resume(result.run_dir)
     further = resume(result.run_dir, ["early_stopping=null", "total_timesteps=100"])
     assert (further.stop_reason, further.metrics["step"]) == ("completed", 100)
+
+
+def evaluations(monkeypatch: pytest.MonkeyPatch, *returns: float) -> None:
+    """Let the run's evaluations find these returns, the last of them again and again."""
+    left = list(returns)
+
+    def evaluate(self: Any, policy: Any, episodes: int) -> EvaluationResult:
+        value = left.pop(0) if len(left) > 1 else left[0]
+        return EvaluationResult(returns=(value,), lengths=(1,))
+
+    monkeypatch.setattr(Evaluator, "evaluate", evaluate)
+
+
+def test_no_improvement_stops(
+    entry: AlgorithmEntry, small_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The best comes at 40; 60 and 80 are no better, but 80 is the first from min_steps on."""
+    evaluations(monkeypatch, 1.0, 5.0, 5.0, 4.0)
+    config = small_config(algo=entry.name, eval_episodes=1, total_timesteps=200)
+    config["algo_kwargs"] |= {
+        "eval_interval": 20,
+        "early_stopping": {"patience": 1, "min_steps": 70},
+    }
+    result = train(config)
+    assert result.stop_reason.startswith("early_stopping: eval_return_mean did not improve")
+    assert (result.metrics["step"], result.metrics["best_step"]) == (80, 40)
+    seen = open_checkpoint(result.checkpoint_path).state()["trainer"]
+    assert (seen["should_stop"], seen["stop_reason"]) == (True, result.stop_reason)
+
+
+def test_the_best_model_is_kept(
+    entry: AlgorithmEntry, small_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although newer checkpoints push older ones out, and a resume comes between."""
+    evaluations(monkeypatch, 1.0, 9.0, 3.0)
+    config = small_config(algo=entry.name, eval_episodes=1, checkpoint_interval=10)
+    config["algo_kwargs"] |= {"eval_interval": 30, "keep_checkpoints": 2}
+    result = train(config, callbacks=[StopAfter(95)])
+    result = resume(result.run_dir)
+    assert result.best_checkpoint_path is not None
+    assert result.best_checkpoint_path.name == "step_000000060"
+    assert (result.metrics["best_return"], result.metrics["best_step"]) == (9.0, 60)
+    saved = {path.name for path in (result.run_dir / "checkpoints").glob("step_*")}
+    assert saved == {"step_000000060", "step_000000110", "step_000000120"}
+    one, two = result.best_checkpoint_path / MODEL, result.checkpoint_path / MODEL
+    assert one.read_bytes() != two.read_bytes()
+
+
+def test_warm_up_and_schedule_inside_training(entry: AlgorithmEntry, small_config: Config) -> None:
+    """Up to the full rate over 50 steps, then linearly down to 0 at step 120; resumed between."""
+    config = small_config(algo=entry.name)
+    config["algo_kwargs"] |= {"learning_rate_schedule": "linear", "learning_rate_warmup": 50}
+    factors: list[float] = []
+
+    class Watch(Callback):
+        def on_step(self, session: Session) -> None:
+            optimizers = session.algorithm.optimizers.values()
+            rates = {float(o.learning_rate) / o.base_learning_rate for o in optimizers}  # type: ignore[arg-type,operator]
+            assert max(rates) - min(rates) < 1e-6  # one factor for all of them
+            factors.append(rates.pop())
+
+    stopped = train(config, callbacks=[Watch(), StopAfter(70)])
+    resume(stopped.run_dir, callbacks=[Watch()])
+    expected = [(i + 1) / 50 if i < 50 else 1 - (i - 50) / 70 for i in range(120)]
+    assert factors == pytest.approx(expected, rel=1e-5)
+    rows = read_metrics(stopped.run_dir)
+    assert all("learning_rate_factor" in row for row in rows if "updates" in row)
 
 
 def test_schedule_changes_learning_rate_inside_training(

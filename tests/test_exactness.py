@@ -54,6 +54,24 @@ def test_resume_in_the_middle_of_an_episode(small_config: Config, env_id: str) -
     assert_same_run(whole, crash_and_resume(config, 57, 99))
 
 
+# The checkpoints at steps 40 and 80 follow 10 and 50 updates: both cut TD3's delay of 3.
+FAMILY: dict[str, dict[str, Any]] = {
+    "ddpg": {},
+    "td3": {"policy_delay": 3},
+    "redq": {"gradient_updates_per_step": 4, "num_critics": 3},
+    "tqc": {"num_critics": 3, "num_quantiles": 5, "critic_hidden_sizes": [16, 16]},
+}
+
+
+@pytest.mark.parametrize("algo", FAMILY)
+@pytest.mark.parametrize("num_envs", [1, 2])
+def test_resume_in_the_middle_of_a_delay(small_config: Config, algo: str, num_envs: int) -> None:
+    config = small_config(algo=algo, algo_kwargs=FAMILY[algo], num_envs=num_envs, eval_episodes=1)
+    config["env_kwargs"] = {"max_episode_steps": 47}
+    config["algo_kwargs"] |= {"eval_interval": 50}
+    assert_same_run(train(config), crash_and_resume(config, 57, 99))
+
+
 @pytest.mark.parametrize("vectorization", ["sync", "async"])
 def test_resume_of_vector_environments(small_config: Config, vectorization: str) -> None:
     config = small_config(num_envs=3, total_timesteps=180)

@@ -49,6 +49,17 @@ def test_files_stay_small_enough_to_read() -> None:
         assert len(file.read_text().splitlines()) <= 450, file
 
 
+def test_no_block_stands_in_two_algorithms() -> None:
+    """What algorithms share is written once: no six lines of one are in another, imports aside."""
+    homes: dict[tuple[str, ...], str] = {}
+    for file in sorted((ROOT / "src" / "rl_training" / "algorithms").glob("*.py")):
+        code = (line.strip() for line in file.read_text().splitlines())
+        lines = [line for line in code if line and not line.startswith(("import ", "from "))]
+        for start in range(len(lines) - 5):
+            block = tuple(lines[start : start + 6])
+            assert homes.setdefault(block, file.name) == file.name, (file.name, block)
+
+
 def test_loading_runs_no_code() -> None:
     forbidden = re.compile(
         r"\b(pickle|cloudpickle|dill|joblib)\b|allow_pickle=True|weights_only=False|yaml\.load\("

@@ -13,9 +13,24 @@ from rl_training.version import __version__
 
 if TYPE_CHECKING:
     from rl_training.algorithms.base import Algorithm
+    from rl_training.algorithms.ddpg import DDPGAlgorithm, DDPGConfig, ddpg_loss
+    from rl_training.algorithms.redq import REDQAlgorithm, REDQConfig, redq_loss
     from rl_training.algorithms.registry import REGISTRY
     from rl_training.algorithms.sac import SACAlgorithm, SACConfig, sac_loss
-    from rl_training.api.managed import SAC, train_sac
+    from rl_training.algorithms.td3 import TD3Algorithm, TD3Config, td3_loss
+    from rl_training.algorithms.tqc import TQCAlgorithm, TQCConfig, tqc_loss
+    from rl_training.api.managed import (
+        DDPG,
+        REDQ,
+        SAC,
+        TD3,
+        TQC,
+        train_ddpg,
+        train_redq,
+        train_sac,
+        train_td3,
+        train_tqc,
+    )
     from rl_training.api.training import evaluate_checkpoint, predict_checkpoint, resume, train
     from rl_training.data.replay_buffer import ReplayBuffer
     from rl_training.experiment.config import TrainConfig
@@ -32,34 +47,54 @@ if TYPE_CHECKING:
     from rl_training.types import Batch, EnvSpec
 
 __all__ = [
+    "DDPG",
+    "REDQ",
     "REGISTRY",
     "SAC",
+    "TD3",
+    "TQC",
     "Algorithm",
     "Batch",
     "Callback",
     "CheckpointError",
     "ConfigError",
+    "DDPGAlgorithm",
+    "DDPGConfig",
     "EarlyStoppingCallback",
     "EarlyStoppingConfig",
     "EnvSpec",
     "MLPREDQModel",
     "MLPSACModel",
+    "REDQAlgorithm",
+    "REDQConfig",
     "RLTrainingError",
     "ReplayBuffer",
     "SACAlgorithm",
     "SACConfig",
+    "TD3Algorithm",
+    "TD3Config",
+    "TQCAlgorithm",
+    "TQCConfig",
     "TrainConfig",
     "TrainResult",
     "TrainerState",
     "TrainingError",
     "__version__",
     "build_control_callbacks",
+    "ddpg_loss",
     "evaluate_checkpoint",
     "predict_checkpoint",
+    "redq_loss",
     "resume",
     "sac_loss",
+    "td3_loss",
+    "tqc_loss",
     "train",
+    "train_ddpg",
+    "train_redq",
     "train_sac",
+    "train_td3",
+    "train_tqc",
 ]
 
 __getattr__ = lazy_exports(
@@ -68,25 +103,45 @@ __getattr__ = lazy_exports(
         "Algorithm": "algorithms.base",
         "Batch": "types",
         "Callback": "runtime.callbacks",
+        "DDPG": "api.managed",
+        "DDPGAlgorithm": "algorithms.ddpg",
+        "DDPGConfig": "algorithms.ddpg",
         "EarlyStoppingCallback": "runtime.callbacks",
         "EarlyStoppingConfig": "runtime.callbacks",
         "EnvSpec": "types",
         "MLPREDQModel": "models.mlp_redq",
         "MLPSACModel": "models.mlp_sac",
+        "REDQ": "api.managed",
+        "REDQAlgorithm": "algorithms.redq",
+        "REDQConfig": "algorithms.redq",
         "REGISTRY": "algorithms.registry",
         "ReplayBuffer": "data.replay_buffer",
         "SAC": "api.managed",
         "SACAlgorithm": "algorithms.sac",
         "SACConfig": "algorithms.sac",
+        "TD3": "api.managed",
+        "TD3Algorithm": "algorithms.td3",
+        "TD3Config": "algorithms.td3",
+        "TQC": "api.managed",
+        "TQCAlgorithm": "algorithms.tqc",
+        "TQCConfig": "algorithms.tqc",
         "TrainConfig": "experiment.config",
         "TrainResult": "runtime.workflows",
         "TrainerState": "runtime.trainer",
         "build_control_callbacks": "runtime.controls",
+        "ddpg_loss": "algorithms.ddpg",
         "evaluate_checkpoint": "api.training",
         "predict_checkpoint": "api.training",
+        "redq_loss": "algorithms.redq",
         "resume": "api.training",
         "sac_loss": "algorithms.sac",
+        "td3_loss": "algorithms.td3",
+        "tqc_loss": "algorithms.tqc",
         "train": "api.training",
+        "train_ddpg": "api.managed",
+        "train_redq": "api.managed",
         "train_sac": "api.managed",
+        "train_td3": "api.managed",
+        "train_tqc": "api.managed",
     },
 )

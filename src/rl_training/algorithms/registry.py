@@ -51,6 +51,38 @@ REGISTRY: dict[str, AlgorithmEntry] = {
             actions="continuous",
             summary="Entropy-regularised actor-critic with a learned temperature.",
         ),
+        AlgorithmEntry(
+            name="ddpg",
+            title="Deep Deterministic Policy Gradient",
+            class_name="DDPGAlgorithm",
+            mode="online",
+            actions="continuous",
+            summary="Deterministic actor-critic with Gaussian exploration.",
+        ),
+        AlgorithmEntry(
+            name="td3",
+            title="Twin Delayed DDPG",
+            class_name="TD3Algorithm",
+            mode="online",
+            actions="continuous",
+            summary="Twin critics, smoothed targets and a delayed deterministic policy.",
+        ),
+        AlgorithmEntry(
+            name="redq",
+            title="Randomized Ensembled Double Q-learning",
+            class_name="REDQAlgorithm",
+            mode="online",
+            actions="continuous",
+            summary="Many critics, random subsets of them, many updates a step.",
+        ),
+        AlgorithmEntry(
+            name="tqc",
+            title="Truncated Quantile Critics",
+            class_name="TQCAlgorithm",
+            mode="online",
+            actions="continuous",
+            summary="Distributional critics whose largest quantiles are left out.",
+        ),
     )
 }
 

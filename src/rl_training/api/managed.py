@@ -91,6 +91,36 @@ class SACOptions(OffPolicyOptions, total=False):
     target_entropy: float | Literal["auto"]
 
 
+class DDPGOptions(OffPolicyOptions, total=False):
+    """DDPG's hyper-parameters."""
+
+    exploration_noise: float
+
+
+class TD3Options(DDPGOptions, total=False):
+    """TD3's hyper-parameters."""
+
+    policy_delay: int
+    target_noise: float
+    target_noise_clip: float
+
+
+class REDQOptions(SACOptions, total=False):
+    """REDQ's hyper-parameters."""
+
+    num_critics: int
+    subset_size: int
+
+
+class TQCOptions(SACOptions, total=False):
+    """TQC's hyper-parameters."""
+
+    num_critics: int
+    num_quantiles: int
+    top_quantiles_to_drop_per_net: int
+    critic_hidden_sizes: Sequence[int]
+
+
 class ManagedAlgorithm:
     """A learner with its environment, run folder and checkpoints looked after."""
 
@@ -207,6 +237,70 @@ def train_sac(
 ) -> TrainResult:
     """Train SAC from a config; one of another algorithm is refused."""
     return _train_as("sac", config, callbacks)
+
+
+class DDPG(ManagedAlgorithm):
+    """Deep Deterministic Policy Gradient, managed."""
+
+    algo: ClassVar[str] = "ddpg"
+
+    def __init__(self, env_id: str, **options: Unpack[DDPGOptions]) -> None:
+        super().__init__(env_id, **options)
+
+
+def train_ddpg(
+    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+) -> TrainResult:
+    """Train DDPG from a config; one of another algorithm is refused."""
+    return _train_as("ddpg", config, callbacks)
+
+
+class TD3(ManagedAlgorithm):
+    """Twin Delayed DDPG, managed."""
+
+    algo: ClassVar[str] = "td3"
+
+    def __init__(self, env_id: str, **options: Unpack[TD3Options]) -> None:
+        super().__init__(env_id, **options)
+
+
+def train_td3(
+    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+) -> TrainResult:
+    """Train TD3 from a config; one of another algorithm is refused."""
+    return _train_as("td3", config, callbacks)
+
+
+class REDQ(ManagedAlgorithm):
+    """Randomized Ensembled Double Q-learning, managed."""
+
+    algo: ClassVar[str] = "redq"
+
+    def __init__(self, env_id: str, **options: Unpack[REDQOptions]) -> None:
+        super().__init__(env_id, **options)
+
+
+def train_redq(
+    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+) -> TrainResult:
+    """Train REDQ from a config; one of another algorithm is refused."""
+    return _train_as("redq", config, callbacks)
+
+
+class TQC(ManagedAlgorithm):
+    """Truncated Quantile Critics, managed."""
+
+    algo: ClassVar[str] = "tqc"
+
+    def __init__(self, env_id: str, **options: Unpack[TQCOptions]) -> None:
+        super().__init__(env_id, **options)
+
+
+def train_tqc(
+    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+) -> TrainResult:
+    """Train TQC from a config; one of another algorithm is refused."""
+    return _train_as("tqc", config, callbacks)
 
 
 def _train_as(algo: str, config: Any, callbacks: Sequence[Callback]) -> TrainResult:
