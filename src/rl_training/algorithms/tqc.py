@@ -18,6 +18,7 @@ from rl_training.algorithms.redq import mean_actor_loss
 from rl_training.algorithms.sac import SACAlgorithm, SACConfig, policy_losses
 from rl_training.models import MLPREDQModel
 from rl_training.models.quantile_kernel import QuantileHuberFunction, midpoints
+from rl_training.models.tracing import is_tracing
 from rl_training.types import Batch, Metrics, Noise
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def quantile_huber_loss(quantiles: Tensor, target: Tensor) -> Tensor:
 
 def critic_loss(quantiles: Tensor, target: Tensor) -> Tensor:
     """`quantile_huber_loss`; on the CPU by a node that makes its gradient in the same pass."""
-    if quantiles.device.type == "cpu" and quantiles.dim() == 3:
+    if quantiles.device.type == "cpu" and quantiles.dim() == 3 and not is_tracing():
         loss: Tensor = QuantileHuberFunction.apply(quantiles, target)  # type: ignore[no-untyped-call]
         return loss
     return quantile_huber_loss(quantiles, target)
