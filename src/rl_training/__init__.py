@@ -13,9 +13,10 @@ from rl_training.version import __version__
 
 if TYPE_CHECKING:
     from rl_training.algorithms.base import Algorithm
+    from rl_training.algorithms.dqn import DQNAlgorithm, DQNConfig, dqn_loss
     from rl_training.algorithms.registry import REGISTRY
     from rl_training.algorithms.sac import SACAlgorithm, SACConfig, sac_loss
-    from rl_training.api.managed import SAC, train_sac
+    from rl_training.api.managed import DQN, SAC, train_dqn, train_sac
     from rl_training.api.training import evaluate_checkpoint, predict_checkpoint, resume, train
     from rl_training.data.replay_buffer import ReplayBuffer
     from rl_training.experiment.config import TrainConfig
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from rl_training.types import Batch, EnvSpec
 
 __all__ = [
+    "DQN",
     "REGISTRY",
     "SAC",
     "Algorithm",
@@ -39,6 +41,8 @@ __all__ = [
     "Callback",
     "CheckpointError",
     "ConfigError",
+    "DQNAlgorithm",
+    "DQNConfig",
     "EarlyStoppingCallback",
     "EarlyStoppingConfig",
     "EnvSpec",
@@ -54,11 +58,13 @@ __all__ = [
     "TrainingError",
     "__version__",
     "build_control_callbacks",
+    "dqn_loss",
     "evaluate_checkpoint",
     "predict_checkpoint",
     "resume",
     "sac_loss",
     "train",
+    "train_dqn",
     "train_sac",
 ]
 
@@ -68,6 +74,9 @@ __getattr__ = lazy_exports(
         "Algorithm": "algorithms.base",
         "Batch": "types",
         "Callback": "runtime.callbacks",
+        "DQN": "api.managed",
+        "DQNAlgorithm": "algorithms.dqn",
+        "DQNConfig": "algorithms.dqn",
         "EarlyStoppingCallback": "runtime.callbacks",
         "EarlyStoppingConfig": "runtime.callbacks",
         "EnvSpec": "types",
@@ -82,11 +91,13 @@ __getattr__ = lazy_exports(
         "TrainResult": "runtime.workflows",
         "TrainerState": "runtime.trainer",
         "build_control_callbacks": "runtime.controls",
+        "dqn_loss": "algorithms.dqn",
         "evaluate_checkpoint": "api.training",
         "predict_checkpoint": "api.training",
         "resume": "api.training",
         "sac_loss": "algorithms.sac",
         "train": "api.training",
+        "train_dqn": "api.managed",
         "train_sac": "api.managed",
     },
 )

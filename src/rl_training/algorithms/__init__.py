@@ -12,18 +12,24 @@ from rl_training.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from rl_training.algorithms.base import Algorithm, FlatAdam, draw_noise, polyak_update
+    from rl_training.algorithms.dqn import DQNAlgorithm, DQNConfig, dqn_loss
     from rl_training.algorithms.sac import SACAlgorithm, SACConfig, sac_loss
 
+    DQN = DQNAlgorithm
     SAC = SACAlgorithm
 
 __all__ = [
+    "DQN",
     "REGISTRY",
     "SAC",
     "Algorithm",
     "AlgorithmEntry",
+    "DQNAlgorithm",
+    "DQNConfig",
     "FlatAdam",
     "SACAlgorithm",
     "SACConfig",
+    "dqn_loss",
     "draw_noise",
     "get_algorithm",
     "polyak_update",
@@ -35,10 +41,14 @@ __getattr__ = lazy_exports(
     __name__,
     {
         "Algorithm": "base",
+        "DQN": "dqn:DQNAlgorithm",
+        "DQNAlgorithm": "dqn",
+        "DQNConfig": "dqn",
         "FlatAdam": "base",
         "SAC": "sac:SACAlgorithm",
         "SACAlgorithm": "sac",
         "SACConfig": "sac",
+        "dqn_loss": "dqn",
         "draw_noise": "base",
         "polyak_update": "base",
         "sac_loss": "sac",

@@ -51,6 +51,14 @@ REGISTRY: dict[str, AlgorithmEntry] = {
             actions="continuous",
             summary="Entropy-regularised actor-critic with a learned temperature.",
         ),
+        AlgorithmEntry(
+            name="dqn",
+            title="Deep Q-Network",
+            class_name="DQNAlgorithm",
+            mode="online",
+            actions="discrete",
+            summary="Q-learning with a target network; Double DQN as an option.",
+        ),
     )
 }
 

@@ -35,6 +35,8 @@ class ReplayBuffer:
         self.action_dim = action_dim
         self.layout = RowLayout(obs_dim, action_dim)
         self.rows = torch.empty(capacity, self.layout.width, device=device)
+        # On the host, rows are written through NumPy: a fraction of a tensor's assignment.
+        self._host = self.rows.numpy() if self.rows.device.type == "cpu" else None
         self.total = 0
         """Transitions ever added; the ring's position follows from it."""
         # The fill count lives on the device: an integer bound would be frozen into a graph.
@@ -57,7 +59,13 @@ class ReplayBuffer:
         count = len(obs)
         if count > self.capacity:
             raise ValueError(f"{count} transitions at once do not fit into {self.capacity} rows.")
-        packed = np.empty((count, self.rows.shape[1]), dtype=np.float32)
+        position = self.total % self.capacity
+        head = min(count, self.capacity - position)
+        host = self._host if head == count else None
+        if host is not None:
+            packed = host[position : position + count]
+        else:
+            packed = np.empty((count, self.rows.shape[1]), dtype=np.float32)
         o, a = self.obs_dim, self.action_dim
         packed[:, :o] = obs
         packed[:, o : o + a] = actions
@@ -65,19 +73,18 @@ class ReplayBuffer:
         packed[:, o + a + 1 : 2 * o + a + 1] = next_obs
         packed[:, -2] = terminations
         packed[:, -1] = truncations
-        fresh = torch.from_numpy(packed)
-        position = self.total % self.capacity
-        head = min(count, self.capacity - position)
-        self.rows[position : position + head] = fresh[:head]
+        if host is None:
+            fresh = torch.from_numpy(packed)
+            self.rows[position : position + head] = fresh[:head]
+            self.rows[: count - head] = fresh[head:]  # beyond the ring's end
         self._mark(position, head)
-        if head < count:  # wrap around the ring's end
-            self.rows[: count - head] = fresh[head:]
-            self._mark(0, count - head)
+        self._mark(0, count - head)
         self.total += count
         self._size.fill_(len(self))
 
     def _mark(self, start: int, count: int) -> None:
-        self.dirty.update(range(start // SEGMENT_ROWS, (start + count - 1) // SEGMENT_ROWS + 1))
+        if count:
+            self.dirty.update(range(start // SEGMENT_ROWS, (start + count - 1) // SEGMENT_ROWS + 1))
 
     def sample(self, batch_size: int, generator: torch.Generator) -> Batch:
         """A batch drawn uniformly with replacement from what is stored."""

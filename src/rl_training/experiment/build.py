@@ -134,7 +134,7 @@ def build_session(
     keep_freed_memory()
     algorithm = build_algorithm(config, spec, device)
     buffer = ReplayBuffer(
-        parts.algorithm.buffer_capacity, spec.obs_dim, spec.action_dim, device=device
+        parts.algorithm.buffer_capacity, spec.obs_dim, spec.action_width, device=device
     )
     collector = Collector(
         make_training_envs(config.env_id, training_envs(config), config.num_envs),
@@ -230,6 +230,7 @@ def saved_spec(checkpoint: Checkpoint) -> EnvSpec:
         not (0 < spec.obs_dim <= most and 0 < spec.action_dim <= most)
         or len(bounds) != (0 if spec.discrete else 2 * spec.action_dim)
         or not np.isfinite(bounds).all()
+        or not -(2**53) < spec.action_start < 2**53
     ):
         raise CheckpointError(f"{checkpoint.path / MANIFEST} describes an impossible environment")
     return spec

@@ -5,6 +5,7 @@ from rl_training.models.critics import EnsembleCritic
 from rl_training.models.mlp import MLP, FlatModule
 from rl_training.models.mlp_redq import MLPREDQModel
 from rl_training.models.mlp_sac import MLPSACModel
+from rl_training.models.q_network import QNetwork
 
 __all__ = [
     "MLP",
@@ -13,5 +14,6 @@ __all__ = [
     "FlatModule",
     "MLPREDQModel",
     "MLPSACModel",
+    "QNetwork",
     "SquashedGaussianActor",
 ]
