@@ -18,6 +18,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SAC = "algorithms/sac.py"
 GOLDEN = "tests/test_sac_golden.py"
+DQN = "algorithms/dqn.py"
+DQN_GOLDEN = "tests/test_dqn_golden.py"
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,80 @@ MUTANTS = [
         '        _restore_simulator(*simulator, state["simulator"])',
         "        pass",
         "tests/test_exactness.py -k HalfCheetah",
+    ),
+    Mutant(
+        "no target network",
+        DQN,
+        "model.target_q_values(batch.next_obs)",
+        "model.q_values(batch.next_obs)",
+        DQN_GOLDEN,
+    ),
+    Mutant("squared loss for Huber's", DQN, "functional.huber", "0.5 * functional.mse", DQN_GOLDEN),
+    Mutant(
+        "sum over the batch", DQN, 'reduction="none").mean(', 'reduction="none").sum(', DQN_GOLDEN
+    ),
+    Mutant(
+        "a termination bootstraps in DQN",
+        DQN,
+        "1.0 - terminations, values",
+        "1.0 + 0.0 * terminations, values",
+        DQN_GOLDEN,
+    ),
+    Mutant(
+        "a time limit ends DQN's value",
+        "runtime/collector.py",
+        "true_next, terminations, truncations)",
+        "true_next, terminations | truncations, truncations)",
+        "tests/test_discrete.py -k time_limits",
+    ),
+    Mutant(
+        "Double DQN chooses by the target network",
+        DQN,
+        "model.q_values(batch.next_obs) if double else target_q",
+        "target_q",
+        DQN_GOLDEN,
+    ),
+    Mutant(
+        "Double DQN evaluates by the online network",
+        DQN,
+        "next_values(target_q, choosing_q)",
+        "next_values(choosing_q, target_q)",
+        DQN_GOLDEN,
+    ),
+    Mutant("the target moves with every update", DQN, "if self.form(phase):", "if 1:", DQN_GOLDEN),
+    Mutant(
+        "the target moves an update early",
+        DQN,
+        "phase == self.period - 1",
+        "phase == 0",
+        DQN_GOLDEN,
+    ),
+    Mutant("soft updates copy", DQN, "model.flat, config.tau)", "model.flat, 1.0)", DQN_GOLDEN),
+    Mutant(
+        "epsilon is constant", DQN, "step / config.epsilon_decay_steps)", "0.0 * step)", DQN_GOLDEN
+    ),
+    Mutant(
+        "epsilon falls by updates",
+        "runtime/loops.py",
+        "explore_at(before)",
+        "explore_at(session.engine.updates)",
+        "tests/test_discrete.py -k epsilon",
+    ),
+    Mutant("the coin is the wrong way round", DQN, "coin < self", "coin > self", DQN_GOLDEN),
+    Mutant("a random action beyond the last", DQN, ".floor()", ".ceil()", DQN_GOLDEN),
+    Mutant(
+        "the environment's first action is taken for 0",
+        "envs/actions.py",
+        ".astype(np.int64) + self._start",
+        ".astype(np.int64)",
+        "tests/test_collection.py -k discrete",
+    ),
+    Mutant(
+        "random play leaves an action out",
+        "runtime/collector.py",
+        "uniform * self._spec.action_dim)",
+        "uniform * (self._spec.action_dim - 1))",
+        "tests/test_collection.py -k discrete",
     ),
 ]
 

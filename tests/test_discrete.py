@@ -65,8 +65,8 @@ class Wait(Pick):
 
 @pytest.fixture(autouse=True)
 def _registered() -> Iterator[None]:
-    gym.register("tests/Pick-v0", entry_point=Pick)
-    gym.register("tests/Wait-v0", entry_point=Wait, max_episode_steps=5)
+    gym.register("tests/Pick-v0", entry_point="tests.test_discrete:Pick")
+    gym.register("tests/Wait-v0", entry_point="tests.test_discrete:Wait", max_episode_steps=5)
     yield
     del gym.registry["tests/Pick-v0"], gym.registry["tests/Wait-v0"]
 
