@@ -1,8 +1,8 @@
 """DQN's training speed on the CPU beside Stable-Baselines3, measured in one run.
 
-Every measurement is a process of its own, in rounds of rotated order, as in `sac_cpu.py`. The settings
-are those of the packaged config `dqn/cartpole`; Stable-Baselines3 gets the same ones by its own names,
-the target's interval in environment steps (one copy for each round of updates).
+Every measurement is a process of its own, in rounds of rotated order, as in `sac_cpu.py`. The
+settings are those of the packaged config `dqn/cartpole`; Stable-Baselines3 gets the same ones by
+its own names, the target's interval in environment steps (one copy for each round of updates).
 
     python -m benchmarks.dqn_cpu --rounds 5 --out result.json
 """

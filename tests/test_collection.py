@@ -162,7 +162,7 @@ def test_discrete_actions_change_their_form_at_the_boundary() -> None:
     assert (integers.tolist(), integers.dtype) == ([-1, 1], np.dtype(np.int64))
     assert scaler.to_model(integers).tolist() == [[0.0], [2.0]]
     one = scaler.to_env(np.array([2.0], dtype=np.float32))
-    assert (one, np.shape(one)) == (1, ())
+    assert (int(one), np.shape(one)) == (1, ())
 
 
 def test_large_values_are_not_taken_for_infinite_ones() -> None:

@@ -81,7 +81,7 @@ def test_learns_the_known_answer_and_predicts_integers(agent: DQN, tmp_path: Pat
     actions = agent.predict(np.eye(3))
     assert (actions.tolist(), actions.dtype) == ([5, 6, 7], np.dtype(np.int64))
     one = agent.predict(np.eye(3)[1])
-    assert (one, np.shape(one)) == (6, ())
+    assert (int(one), np.shape(one)) == (6, ())
     copy = agent.save(tmp_path / "copy")
     assert DQN.load(copy).predict(np.eye(3)).tolist() == [5, 6, 7]
 

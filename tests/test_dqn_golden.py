@@ -20,6 +20,8 @@ from rl_training.algorithms.dqn import (
 )
 from rl_training.types import Batch, EnvSpec
 from tests.reference import dqn as reference
+from tests.reference.ddpg import td_target as reference_target
+from tests.reference.nn import forward, mlp_backward
 from tests.test_sac_golden import RATE, TOLERANCE, assert_same_network, layers
 
 OBS, ACTIONS, ROWS = 5, 4, 32
@@ -90,14 +92,14 @@ def test_loss_and_gradient_equal_the_reference(double: bool) -> None:
     (flat,) = torch.autograd.grad(loss, model.flat)
     arrays = reference_batch(batch)
     online, target_net = layers(model), layers(model, model.target)
-    next_q = reference.forward(online, arrays["next_observation"])[0]
-    next_target = reference.forward(target_net, arrays["next_observation"])[0]
+    next_q = forward(online, arrays["next_observation"])[0]
+    next_target = forward(target_net, arrays["next_observation"])[0]
     value = reference.next_value(next_q, next_target, double)
-    target = reference.td_target(arrays["reward"], arrays["termination"], value, 0.9)
-    q, cache = reference.forward(online, arrays["observation"])
+    target = reference_target(arrays["reward"], arrays["termination"], value, 0.9)
+    q, cache = forward(online, arrays["observation"])
     expected, slope = reference.dqn_loss(q, arrays["action"], target)
     np.testing.assert_allclose(loss.item(), expected, **TOLERANCE)
-    assert_same_network(layers(model, flat), reference.mlp_backward(cache, slope).network)
+    assert_same_network(layers(model, flat), mlp_backward(cache, slope).network)
 
 
 def test_terms_equal_the_reference() -> None:

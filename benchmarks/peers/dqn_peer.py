@@ -5,34 +5,20 @@ Run by ``benchmarks/dqn_cpu.py`` with the interpreter of the peers' environment.
 
 import argparse
 import json
-import time
 from importlib.metadata import version
-from typing import Any
 
 import torch
+from sac_peer import speed  # type: ignore[import-not-found]
 from stable_baselines3 import DQN  # type: ignore[import-not-found]
 
 PACKAGES = ["torch", "stable-baselines3", "gymnasium", "numpy"]
 
 
-def speed(model: Any, steps: int, warmup: int) -> float:
-    """Environment steps per second from step ``warmup`` to step ``steps``.
-
-    The callback runs between the environment's step and the updates that follow it; both ends of
-    the window lie at the same place of a round of updates, so it holds whole rounds.
-    """
-    times: list[float] = []
-
-    def note(_locals: dict[str, Any], _globals: dict[str, Any]) -> bool:
-        times.append(time.perf_counter())
-        return True
-
-    model.learn(total_timesteps=steps, callback=note)
-    return (steps - warmup) / (times[steps - 1] - times[warmup - 1])
-
-
 def main() -> None:
-    """Train, then print the speed, the thread count and the versions."""
+    """Train, then print the speed, the thread count and the versions.
+
+    The window must hold whole rounds of updates: both its ends at one place of a round.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--env", required=True)
     parser.add_argument("--steps", type=int, required=True)
