@@ -9,6 +9,11 @@ from typing import Any
 import pytest
 import torch
 
+from rl_training.algorithms.registry import REGISTRY
+
+ENVS = {"continuous": "Pendulum-v1", "discrete": "CartPole-v1"}
+"""A quick environment for each kind of actions."""
+
 SMALL_KWARGS: dict[str, Any] = {
     "hidden_sizes": [16, 16],
     "batch_size": 16,
@@ -36,11 +41,11 @@ def small_config(tmp_path: Path) -> Callable[..., dict[str, Any]]:
     """A mapping for a run of seconds; keyword arguments replace or extend its keys."""
 
     def make(**changes: Any) -> dict[str, Any]:
-        tiny = TINY.get(changes.get("algo", "sac"), {})
-        kwargs = SMALL_KWARGS | tiny | changes.pop("algo_kwargs", {})
+        algo = changes.get("algo", "sac")
+        kwargs = SMALL_KWARGS | TINY.get(algo, {}) | changes.pop("algo_kwargs", {})
         return {
-            "algo": "sac",
-            "env_id": "Pendulum-v1",
+            "algo": algo,
+            "env_id": ENVS[REGISTRY[algo].actions],
             "seed": 0,
             "total_timesteps": 120,
             "output_dir": str(tmp_path / "runs"),

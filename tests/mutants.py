@@ -22,10 +22,12 @@ DDPG = "algorithms/ddpg.py"
 TD3 = "algorithms/td3.py"
 REDQ = "algorithms/redq.py"
 TQC = "algorithms/tqc.py"
+DQN = "algorithms/dqn.py"
 GOLDEN = "tests/test_sac_golden.py"
 DETERMINISTIC = "tests/test_td3_golden.py"
 SUBSETS = "tests/test_redq_golden.py"
 QUANTILES = "tests/test_tqc_golden.py"
+DQN_GOLDEN = "tests/test_dqn_golden.py"
 
 
 @dataclass(frozen=True)
@@ -251,9 +253,8 @@ MUTANTS = [
     Mutant(
         "the policy's delay starts again after a resume",
         "runtime/engine.py",
-        "phase = self.updates % self.algorithm.period",
-        "self._made = getattr(self, '_made', -1) + 1\n"
-        "            phase = self._made % self.algorithm.period",
+        "(self.updates + i) % self.algorithm.period",
+        "next(self.__dict__.setdefault('_made', iter(range(10**9)))) % self.algorithm.period",
         "tests/test_exactness.py -k delay",
     ),
     Mutant("minimum of the ensemble for REDQ's actor", REDQ, "q.mean(-2)", "q.amin(-2)", SUBSETS),
@@ -358,6 +359,80 @@ MUTANTS = [
         "if self.moves_policy(phase):",
         "if True:",
         SUBSETS,
+    ),
+    Mutant(
+        "no target network",
+        DQN,
+        "model.target_q_values(batch.next_obs)",
+        "model.q_values(batch.next_obs)",
+        DQN_GOLDEN,
+    ),
+    Mutant("squared loss for Huber's", DQN, "functional.huber", "0.5 * functional.mse", DQN_GOLDEN),
+    Mutant(
+        "sum over the batch", DQN, 'reduction="none").mean(', 'reduction="none").sum(', DQN_GOLDEN
+    ),
+    Mutant(
+        "a termination bootstraps in DQN",
+        BASE,
+        "1.0 - terminations, next_value",
+        "1.0 + 0.0 * terminations, next_value",
+        DQN_GOLDEN,
+    ),
+    Mutant(
+        "a time limit ends DQN's value",
+        "runtime/collector.py",
+        "true_next, terminations, truncations)",
+        "true_next, terminations | truncations, truncations)",
+        "tests/test_discrete.py -k time_limits",
+    ),
+    Mutant(
+        "Double DQN chooses by the target network",
+        DQN,
+        "model.q_values(batch.next_obs) if double else target_q",
+        "target_q",
+        DQN_GOLDEN,
+    ),
+    Mutant(
+        "Double DQN evaluates by the online network",
+        DQN,
+        "next_values(target_q, choosing_q)",
+        "next_values(choosing_q, target_q)",
+        DQN_GOLDEN,
+    ),
+    Mutant("the target moves with every update", DQN, "if self.form(phase):", "if 1:", DQN_GOLDEN),
+    Mutant(
+        "the target moves an update early",
+        DQN,
+        "phase == self.period - 1",
+        "phase == 0",
+        DQN_GOLDEN,
+    ),
+    Mutant("soft updates copy", DQN, "model.flat, config.tau)", "model.flat, 1.0)", DQN_GOLDEN),
+    Mutant(
+        "epsilon is constant", DQN, "step / config.epsilon_decay_steps)", "0.0 * step)", DQN_GOLDEN
+    ),
+    Mutant(
+        "epsilon falls by updates",
+        "runtime/loops.py",
+        "explore_at(state.step)",
+        "explore_at(session.engine.updates)",
+        "tests/test_discrete.py -k epsilon",
+    ),
+    Mutant("the coin is the wrong way round", DQN, "coin < self", "coin > self", DQN_GOLDEN),
+    Mutant("a random action beyond the last", DQN, ".floor()", ".ceil()", DQN_GOLDEN),
+    Mutant(
+        "the environment's first action is taken for 0",
+        "envs/actions.py",
+        ".astype(np.int64) + self._start",
+        ".astype(np.int64)",
+        "tests/test_collection.py -k discrete",
+    ),
+    Mutant(
+        "random play leaves an action out",
+        "runtime/acting.py",
+        "uniform * spec.action_dim)",
+        "uniform * (spec.action_dim - 1))",
+        "tests/test_collection.py -k discrete",
     ),
 ]
 

@@ -22,6 +22,7 @@ from rl_training import (
 )
 from rl_training.algorithms.base import Algorithm, draw_noise
 from rl_training.algorithms.registry import REGISTRY, AlgorithmEntry
+from rl_training.envs import EnvConfig, describe_env
 from rl_training.experiment.build import build_session, check_config, checkpoint_config
 from rl_training.experiment.config import config_names
 from rl_training.runtime.checkpointing import MODEL, open_checkpoint
@@ -33,7 +34,10 @@ from tests.conftest import TINY
 
 Config = Callable[..., dict[str, Any]]
 ROOT = Path(__file__).parents[1]
-SPEC = EnvSpec(4, 2, (-1.0, -3.0), (1.0, 3.0))
+SPECS = {
+    "continuous": EnvSpec(4, 2, (-1.0, -3.0), (1.0, 3.0)),
+    "discrete": EnvSpec(4, 3, discrete=True),
+}
 
 pytestmark = pytest.mark.parametrize("entry", REGISTRY.values(), ids=lambda entry: entry.name)
 
@@ -41,29 +45,35 @@ pytestmark = pytest.mark.parametrize("entry", REGISTRY.values(), ids=lambda entr
 def build(entry: AlgorithmEntry, seed: int = 0) -> Algorithm:
     tiny = TINY.get(entry.name, {})
     config = entry.config_class()(**{"hidden_sizes": (16, 16), "batch_size": 8} | tiny)
-    return entry.learner_class().build(SPEC, config, seed=seed)
+    return entry.learner_class().build(SPECS[entry.actions], config, seed=seed)
 
 
-def make_batch(rows: int = 8) -> Batch:
+def make_batch(learner: Algorithm, rows: int = 8) -> Batch:
     g = torch.Generator().manual_seed(0)
+    spec = learner.spec
+    actions = torch.rand(rows, spec.action_width, generator=g)
     return Batch(
-        torch.randn(rows, SPEC.obs_dim, generator=g),
-        torch.rand(rows, SPEC.action_dim, generator=g) * 2 - 1,
+        torch.randn(rows, spec.obs_dim, generator=g),
+        (actions * spec.action_dim).floor() if spec.discrete else actions * 2 - 1,
         torch.randn(rows, generator=g),
-        torch.randn(rows, SPEC.obs_dim, generator=g),
+        torch.randn(rows, spec.obs_dim, generator=g),
         torch.zeros(rows),
     )
 
 
 def test_acts_within_bounds_and_only_noise_decides(entry: AlgorithmEntry) -> None:
     learner = build(entry)
-    obs = 100 * torch.randn(64, SPEC.obs_dim)
+    spec = learner.spec
+    obs = 100 * torch.randn(64, spec.obs_dim)
     generator = torch.Generator().manual_seed(0)
     noise = draw_noise(learner.act_noise(64), generator)
     explored = learner.act(obs, deterministic=False, noise=noise)
     for actions in (explored, learner.act(obs, deterministic=True)):
-        assert actions.shape == (64, SPEC.action_dim)
-        assert actions.abs().max() <= 1
+        assert actions.shape == (64, spec.action_width)
+        if spec.discrete:
+            assert set(actions.flatten().tolist()) <= set(range(spec.action_dim))
+        else:
+            assert actions.abs().max() <= 1
         assert not actions.requires_grad
     torch.testing.assert_close(learner.act(obs, deterministic=False, noise=noise), explored)
 
@@ -76,7 +86,7 @@ def test_update_is_a_function_of_its_inputs(entry: AlgorithmEntry) -> None:
         noise = draw_noise(learner.noise(8), torch.Generator().manual_seed(1))
         before = torch.random.get_rng_state()
         for phase in range(learner.period):
-            metrics = learner.update(make_batch(), noise, phase=phase)
+            metrics = learner.update(make_batch(learner), noise, phase=phase)
         assert torch.equal(torch.random.get_rng_state(), before)
         assert all(value.dim() == 0 and not value.requires_grad for value in metrics.values())
         states.append({k: v.clone() for k, v in learner.state_dict().items()})
@@ -88,14 +98,14 @@ def test_update_is_a_function_of_its_inputs(entry: AlgorithmEntry) -> None:
 def test_update_changes_networks_and_not_the_batch(entry: AlgorithmEntry) -> None:
     learner = build(entry)
     before = {name: tensor.clone() for name, tensor in learner.state_dict().items()}
-    batch = make_batch()
+    batch = make_batch(learner)
     copies = [tensor.clone() for tensor in batch]
     noise = draw_noise(learner.noise(8), torch.Generator().manual_seed(1))
     for phase in range(learner.period):
         learner.update(batch, noise, phase=phase)
     assert all(torch.equal(a, b) for a, b in zip(batch, copies, strict=True))
     still = {n for n, t in learner.state_dict().items() if torch.equal(t, before[n])}
-    assert still <= {"fixed_alpha", "obs_shift", "obs_scale"} | {
+    assert still <= {"fixed_alpha", "epsilon", "obs_shift", "obs_scale"} | {
         n for n in before if n.endswith("learning_rate")
     }
 
@@ -111,7 +121,7 @@ def test_state_is_restored_in_place(entry: AlgorithmEntry) -> None:
 
 def test_acts_on_raw_observations_once_normalised(entry: AlgorithmEntry) -> None:
     learner = build(entry)
-    obs = torch.randn(16, SPEC.obs_dim)
+    obs = torch.randn(16, learner.spec.obs_dim)
     plain = learner.act(obs, deterministic=True)
     mean, std = torch.arange(4.0), torch.tensor([0.5, 1.0, 2.0, 4.0])
     learner.set_normalisation(mean, std)
@@ -130,9 +140,9 @@ def test_learning_rate_schedules_reach_every_optimizer(entry: AlgorithmEntry) ->
 
 
 def test_unsuitable_actions_are_refused(entry: AlgorithmEntry) -> None:
-    discrete = entry.actions == "continuous"
-    with pytest.raises(ConfigError, match="action space"):
-        entry.learner_class().build(EnvSpec(4, 2, discrete=discrete))
+    (other,) = SPECS.keys() - {entry.actions}
+    with pytest.raises(ConfigError, match=f"{entry.name} needs a .* action space, but this one is"):
+        entry.learner_class().build(SPECS[other])
 
 
 def test_surface_is_complete(entry: AlgorithmEntry) -> None:
@@ -155,7 +165,10 @@ def test_train_evaluate_predict_resume(entry: AlgorithmEntry, small_config: Conf
     assert "eval_return_mean" in result.metrics
     score = evaluate_checkpoint(result.run_dir, episodes=2)
     assert score["eval_episodes"] == 2
-    assert predict_checkpoint(result.run_dir, np.zeros((5, 3))).shape == (5, 1)
+    spec = describe_env(config["env_id"], EnvConfig())
+    actions = predict_checkpoint(result.run_dir, np.zeros((5, spec.obs_dim)))
+    assert actions.shape == ((5,) if spec.discrete else (5, spec.action_dim))
+    assert actions.dtype.kind == ("i" if spec.discrete else "f")
     further = resume(result.run_dir, ["total_timesteps=160"])
     assert further.metrics["step"] == 160
 

@@ -13,7 +13,10 @@ from rl_training import TrainConfig, evaluate_checkpoint, train
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize(("config", "steps", "bar"), [("sac/pendulum", 20_000, -180.0)])
+@pytest.mark.parametrize(
+    ("config", "steps", "bar"),
+    [("sac/pendulum", 20_000, -180.0), ("dqn/cartpole", 50_000, 475.0)],
+)
 def test_packaged_config_learns(tmp_path: Path, config: str, steps: int, bar: float) -> None:
     """Unchanged but for seed, steps, folder and threads; a fixed seed and one drawn now."""
     seeds = [0, 1 + secrets.randbelow(10**6)]

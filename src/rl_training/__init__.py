@@ -14,6 +14,7 @@ from rl_training.version import __version__
 if TYPE_CHECKING:
     from rl_training.algorithms.base import Algorithm
     from rl_training.algorithms.ddpg import DDPGAlgorithm, DDPGConfig, ddpg_loss
+    from rl_training.algorithms.dqn import DQNAlgorithm, DQNConfig, dqn_loss
     from rl_training.algorithms.redq import REDQAlgorithm, REDQConfig, redq_loss
     from rl_training.algorithms.registry import REGISTRY
     from rl_training.algorithms.sac import SACAlgorithm, SACConfig, sac_loss
@@ -21,11 +22,13 @@ if TYPE_CHECKING:
     from rl_training.algorithms.tqc import TQCAlgorithm, TQCConfig, tqc_loss
     from rl_training.api.managed import (
         DDPG,
+        DQN,
         REDQ,
         SAC,
         TD3,
         TQC,
         train_ddpg,
+        train_dqn,
         train_redq,
         train_sac,
         train_td3,
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DDPG",
+    "DQN",
     "REDQ",
     "REGISTRY",
     "SAC",
@@ -60,6 +64,8 @@ __all__ = [
     "ConfigError",
     "DDPGAlgorithm",
     "DDPGConfig",
+    "DQNAlgorithm",
+    "DQNConfig",
     "EarlyStoppingCallback",
     "EarlyStoppingConfig",
     "EnvSpec",
@@ -82,6 +88,7 @@ __all__ = [
     "__version__",
     "build_control_callbacks",
     "ddpg_loss",
+    "dqn_loss",
     "evaluate_checkpoint",
     "predict_checkpoint",
     "redq_loss",
@@ -91,6 +98,7 @@ __all__ = [
     "tqc_loss",
     "train",
     "train_ddpg",
+    "train_dqn",
     "train_redq",
     "train_sac",
     "train_td3",
@@ -106,6 +114,9 @@ __getattr__ = lazy_exports(
         "DDPG": "api.managed",
         "DDPGAlgorithm": "algorithms.ddpg",
         "DDPGConfig": "algorithms.ddpg",
+        "DQN": "api.managed",
+        "DQNAlgorithm": "algorithms.dqn",
+        "DQNConfig": "algorithms.dqn",
         "EarlyStoppingCallback": "runtime.callbacks",
         "EarlyStoppingConfig": "runtime.callbacks",
         "EnvSpec": "types",
@@ -130,6 +141,7 @@ __getattr__ = lazy_exports(
         "TrainerState": "runtime.trainer",
         "build_control_callbacks": "runtime.controls",
         "ddpg_loss": "algorithms.ddpg",
+        "dqn_loss": "algorithms.dqn",
         "evaluate_checkpoint": "api.training",
         "predict_checkpoint": "api.training",
         "redq_loss": "algorithms.redq",
@@ -139,6 +151,7 @@ __getattr__ = lazy_exports(
         "tqc_loss": "algorithms.tqc",
         "train": "api.training",
         "train_ddpg": "api.managed",
+        "train_dqn": "api.managed",
         "train_redq": "api.managed",
         "train_sac": "api.managed",
         "train_td3": "api.managed",

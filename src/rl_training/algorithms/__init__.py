@@ -13,19 +13,22 @@ from rl_training.lazy import lazy_exports
 if TYPE_CHECKING:
     from rl_training.algorithms.base import Algorithm, FlatAdam, draw_noise, polyak_update
     from rl_training.algorithms.ddpg import DDPGAlgorithm, DDPGConfig, ddpg_loss
+    from rl_training.algorithms.dqn import DQNAlgorithm, DQNConfig, dqn_loss
     from rl_training.algorithms.redq import REDQAlgorithm, REDQConfig, redq_loss
     from rl_training.algorithms.sac import SACAlgorithm, SACConfig, sac_loss
     from rl_training.algorithms.td3 import TD3Algorithm, TD3Config, td3_loss
     from rl_training.algorithms.tqc import TQCAlgorithm, TQCConfig, tqc_loss
 
     DDPG = DDPGAlgorithm
+    DQN = DQNAlgorithm
     REDQ = REDQAlgorithm
+    SAC = SACAlgorithm
     TD3 = TD3Algorithm
     TQC = TQCAlgorithm
-    SAC = SACAlgorithm
 
 __all__ = [
     "DDPG",
+    "DQN",
     "REDQ",
     "REGISTRY",
     "SAC",
@@ -35,6 +38,8 @@ __all__ = [
     "AlgorithmEntry",
     "DDPGAlgorithm",
     "DDPGConfig",
+    "DQNAlgorithm",
+    "DQNConfig",
     "FlatAdam",
     "REDQAlgorithm",
     "REDQConfig",
@@ -45,6 +50,7 @@ __all__ = [
     "TQCAlgorithm",
     "TQCConfig",
     "ddpg_loss",
+    "dqn_loss",
     "draw_noise",
     "get_algorithm",
     "polyak_update",
@@ -62,6 +68,9 @@ __getattr__ = lazy_exports(
         "DDPG": "ddpg:DDPGAlgorithm",
         "DDPGAlgorithm": "ddpg",
         "DDPGConfig": "ddpg",
+        "DQN": "dqn:DQNAlgorithm",
+        "DQNAlgorithm": "dqn",
+        "DQNConfig": "dqn",
         "FlatAdam": "base",
         "REDQ": "redq:REDQAlgorithm",
         "REDQAlgorithm": "redq",
@@ -76,6 +85,7 @@ __getattr__ = lazy_exports(
         "TQCAlgorithm": "tqc",
         "TQCConfig": "tqc",
         "ddpg_loss": "ddpg",
+        "dqn_loss": "dqn",
         "draw_noise": "base",
         "polyak_update": "base",
         "redq_loss": "redq",

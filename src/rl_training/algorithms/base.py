@@ -43,7 +43,7 @@ class FlatAdam(nn.Module):
     @torch.no_grad()
     def step(self, parameter: Tensor, gradient: Tensor) -> None:
         """One step of ``parameter`` down its ``gradient``, by the kernel of `torch.optim.Adam`."""
-        self.steps += 1
+        self.steps.add_(1)
         if is_tracing():
             self._plain_step(parameter, gradient)
             return

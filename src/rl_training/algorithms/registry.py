@@ -83,6 +83,14 @@ REGISTRY: dict[str, AlgorithmEntry] = {
             actions="continuous",
             summary="Distributional critics whose largest quantiles are left out.",
         ),
+        AlgorithmEntry(
+            name="dqn",
+            title="Deep Q-Network",
+            class_name="DQNAlgorithm",
+            mode="online",
+            actions="discrete",
+            summary="Q-learning with a target network; Double DQN as an option.",
+        ),
     )
 }
 

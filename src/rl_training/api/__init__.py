@@ -9,12 +9,14 @@ from rl_training.lazy import lazy_exports
 if TYPE_CHECKING:
     from rl_training.api.managed import (
         DDPG,
+        DQN,
         REDQ,
         SAC,
         TD3,
         TQC,
         ManagedAlgorithm,
         train_ddpg,
+        train_dqn,
         train_redq,
         train_sac,
         train_td3,
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DDPG",
+    "DQN",
     "REDQ",
     "SAC",
     "TD3",
@@ -36,6 +39,7 @@ __all__ = [
     "resume",
     "train",
     "train_ddpg",
+    "train_dqn",
     "train_redq",
     "train_sac",
     "train_td3",
@@ -46,6 +50,7 @@ __getattr__ = lazy_exports(
     __name__,
     {
         "DDPG": "managed",
+        "DQN": "managed",
         "ManagedAlgorithm": "managed",
         "ProgressCallback": "progress",
         "REDQ": "managed",
@@ -57,6 +62,7 @@ __getattr__ = lazy_exports(
         "resume": "training",
         "train": "training",
         "train_ddpg": "managed",
+        "train_dqn": "managed",
         "train_redq": "managed",
         "train_sac": "managed",
         "train_td3": "managed",

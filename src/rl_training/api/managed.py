@@ -23,7 +23,7 @@ from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpointing import Checkpoint, copy_checkpoint, open_checkpoint
 from rl_training.runtime.evaluation import Policy
 from rl_training.runtime.workflows import TrainResult
-from rl_training.types import FloatArray
+from rl_training.types import ActionArray, FloatArray
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -121,6 +121,16 @@ class TQCOptions(SACOptions, total=False):
     critic_hidden_sizes: Sequence[int]
 
 
+class DQNOptions(OffPolicyOptions, total=False):
+    """DQN's hyper-parameters."""
+
+    double: bool
+    target_update_interval: int
+    epsilon_start: float
+    epsilon_end: float
+    epsilon_decay_steps: int
+
+
 class ManagedAlgorithm:
     """A learner with its environment, run folder and checkpoints looked after."""
 
@@ -191,8 +201,8 @@ class ManagedAlgorithm:
             self._policy = load_policy(self.checkpoint)
         return self._policy
 
-    def predict(self, obs: FloatArray) -> FloatArray:
-        """Deterministic actions in the environment's scale, for one observation or a batch."""
+    def predict(self, obs: FloatArray) -> ActionArray:
+        """Deterministic actions as the environment takes them, for an observation or a batch."""
         return self.policy(check_obs(obs, self.policy.spec))
 
     def evaluate(self, episodes: int = 10, *, seed: int = 0) -> dict[str, Any]:
@@ -301,6 +311,25 @@ def train_tqc(
 ) -> TrainResult:
     """Train TQC from a config; one of another algorithm is refused."""
     return _train_as("tqc", config, callbacks)
+
+
+class DQN(ManagedAlgorithm):
+    """Deep Q-Network, managed.
+
+    >>> DQN(env_id="CartPole-v1", seed=0, double=True).learn(50_000).evaluate()
+    """
+
+    algo: ClassVar[str] = "dqn"
+
+    def __init__(self, env_id: str, **options: Unpack[DQNOptions]) -> None:
+        super().__init__(env_id, **options)
+
+
+def train_dqn(
+    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+) -> TrainResult:
+    """Train DQN from a config; one of another algorithm is refused."""
+    return _train_as("dqn", config, callbacks)
 
 
 def _train_as(algo: str, config: Any, callbacks: Sequence[Callback]) -> TrainResult:

@@ -40,7 +40,7 @@ from rl_training.runtime.evaluation import Evaluator
 from rl_training.runtime.logging import cut_metrics
 from rl_training.runtime.trainer import COMPLETED, EARLY_STOPPING, SIGNAL, Session
 from rl_training.runtime.workflows import TrainResult, run_session
-from rl_training.types import EnvSpec, FloatArray
+from rl_training.types import ActionArray, EnvSpec, FloatArray
 
 ConfigLike = TrainConfig | Mapping[str, Any] | str | Path
 
@@ -376,7 +376,7 @@ def evaluate_checkpoint(
 
 def predict_checkpoint(
     path: str | Path, obs: FloatArray, *, best: bool = False, device: str = "cpu"
-) -> FloatArray:
+) -> ActionArray:
     """Actions in the environment's scale for one observation or a batch."""
     checkpoint = open_checkpoint(locate(Path(path), best=best))
     policy = load_policy(checkpoint, device)

@@ -112,7 +112,8 @@ def read_env_spec(env: gym.Env[Any, Any], env_id: str) -> EnvSpec:
         )
     obs_dim = int(obs_space.shape[0])
     if isinstance(action_space, gym.spaces.Discrete):
-        return EnvSpec(obs_dim, int(action_space.n), discrete=True)
+        size, start = int(action_space.n), int(action_space.start)
+        return EnvSpec(obs_dim, size, discrete=True, action_start=start)
     if not isinstance(action_space, gym.spaces.Box) or len(action_space.shape) != 1:
         raise ConfigError(
             f"{env_id} has the action space {_name(action_space)}, but a flat bounded Box or a "

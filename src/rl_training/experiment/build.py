@@ -147,7 +147,7 @@ def build_session(
     algorithm = build_algorithm(config, spec, device)
     with saying_what_fills_memory(parts.algorithm.buffer_capacity, device):
         buffer = ReplayBuffer(
-            parts.algorithm.buffer_capacity, spec.obs_dim, spec.action_dim, device=device
+            parts.algorithm.buffer_capacity, spec.obs_dim, spec.action_width, device=device
         )
     exploration = torch.Generator(device).manual_seed(derive_seed(config.seed, Stream.EXPLORATION))
     explorer = GraphedExplorer if mode == "cuda_graph" else Explorer
@@ -276,6 +276,7 @@ def saved_spec(checkpoint: Checkpoint) -> EnvSpec:
         not (0 < spec.obs_dim <= most and 0 < spec.action_dim <= most)
         or len(bounds) != (0 if spec.discrete else 2 * spec.action_dim)
         or not np.isfinite(bounds).all()
+        or not -(2**53) < spec.action_start < 2**53
     ):
         raise CheckpointError(f"{checkpoint.path / MANIFEST} describes an impossible environment")
     return spec

@@ -7,6 +7,7 @@ from rl_training.models.mlp import MLP, FlatModule
 from rl_training.models.mlp_redq import MLPREDQModel
 from rl_training.models.mlp_sac import MLPSACModel
 from rl_training.models.mlp_td3 import MLPTD3Model
+from rl_training.models.q_network import QNetwork
 
 __all__ = [
     "MLP",
@@ -18,5 +19,6 @@ __all__ = [
     "MLPREDQModel",
     "MLPSACModel",
     "MLPTD3Model",
+    "QNetwork",
     "SquashedGaussianActor",
 ]

@@ -13,13 +13,13 @@ import torch
 from rl_training.algorithms.base import Algorithm
 from rl_training.envs import ActionScaler, make_env
 from rl_training.errors import TrainingError
-from rl_training.types import EnvSpec, FloatArray
+from rl_training.types import ActionArray, EnvSpec, FloatArray
 
 BOOTSTRAP_SAMPLES = 10_000
 
 
 class Policy:
-    """A learner's deterministic actions in the environment's own scale."""
+    """A learner's deterministic actions as the environment takes them."""
 
     def __init__(
         self, algorithm: Algorithm, spec: EnvSpec, device: torch.device | str = "cpu"
@@ -29,8 +29,11 @@ class Policy:
         self._scaler = ActionScaler(spec)
         self.device = torch.device(device)
 
-    def __call__(self, obs: FloatArray) -> FloatArray:
-        """Actions for one observation ``[obs_dim]`` or a batch ``[B, obs_dim]``."""
+    def __call__(self, obs: FloatArray) -> ActionArray:
+        """Actions for one observation ``[obs_dim]`` or a batch ``[B, obs_dim]``.
+
+        They are floats ``[action_dim]`` each, or one integer each in a Discrete space.
+        """
         batch = np.atleast_2d(np.asarray(obs, dtype=np.float32))
         tensor = torch.from_numpy(batch).to(self.device)
         actions = self.algorithm.act(tensor, deterministic=True).cpu().numpy()
