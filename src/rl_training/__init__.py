@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rl_training.algorithms.base import Algorithm
     from rl_training.algorithms.registry import REGISTRY
     from rl_training.algorithms.sac import SACAlgorithm, SACConfig, sac_loss
-    from rl_training.api.managed import SAC, train_sac
+    from rl_training.api.managed import HER, SAC, train_her, train_sac
     from rl_training.api.training import evaluate_checkpoint, predict_checkpoint, resume, train
     from rl_training.data.replay_buffer import ReplayBuffer
     from rl_training.experiment.config import TrainConfig
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rl_training.types import Batch, EnvSpec
 
 __all__ = [
+    "HER",
     "REGISTRY",
     "SAC",
     "Algorithm",
@@ -59,6 +60,7 @@ __all__ = [
     "resume",
     "sac_loss",
     "train",
+    "train_her",
     "train_sac",
 ]
 
@@ -71,6 +73,7 @@ __getattr__ = lazy_exports(
         "EarlyStoppingCallback": "runtime.callbacks",
         "EarlyStoppingConfig": "runtime.callbacks",
         "EnvSpec": "types",
+        "HER": "api.managed",
         "MLPREDQModel": "models.mlp_redq",
         "MLPSACModel": "models.mlp_sac",
         "REGISTRY": "algorithms.registry",
@@ -87,6 +90,7 @@ __getattr__ = lazy_exports(
         "resume": "api.training",
         "sac_loss": "algorithms.sac",
         "train": "api.training",
+        "train_her": "api.managed",
         "train_sac": "api.managed",
     },
 )

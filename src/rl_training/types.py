@@ -89,6 +89,8 @@ class EnvSpec:
     action_low: tuple[float, ...] = ()
     action_high: tuple[float, ...] = ()
     discrete: bool = False
+    goal_dim: int = 0
+    """Size of a goal, where the last entries of an observation are the desired one."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for a manifest."""
@@ -104,4 +106,5 @@ class EnvSpec:
             action_low=tuple(float(x) for x in data["action_low"]),
             action_high=tuple(float(x) for x in data["action_high"]),
             discrete=bool(data["discrete"]),
+            goal_dim=int(data.get("goal_dim", 0)),
         )

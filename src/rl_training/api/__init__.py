@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 from rl_training.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from rl_training.api.managed import SAC, ManagedAlgorithm, train_sac
+    from rl_training.api.managed import HER, SAC, ManagedAlgorithm, train_her, train_sac
     from rl_training.api.progress import ProgressCallback
     from rl_training.api.training import evaluate_checkpoint, predict_checkpoint, resume, train
 
 __all__ = [
+    "HER",
     "SAC",
     "ManagedAlgorithm",
     "ProgressCallback",
@@ -19,12 +20,14 @@ __all__ = [
     "predict_checkpoint",
     "resume",
     "train",
+    "train_her",
     "train_sac",
 ]
 
 __getattr__ = lazy_exports(
     __name__,
     {
+        "HER": "managed",
         "ManagedAlgorithm": "managed",
         "ProgressCallback": "progress",
         "SAC": "managed",
@@ -32,6 +35,7 @@ __getattr__ = lazy_exports(
         "predict_checkpoint": "training",
         "resume": "training",
         "train": "training",
+        "train_her": "managed",
         "train_sac": "managed",
     },
 )

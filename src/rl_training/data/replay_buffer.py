@@ -76,6 +76,13 @@ class ReplayBuffer:
         self.total += count
         self._size.fill_(len(self))
 
+    def cut_episodes(self, num_envs: int) -> None:
+        """Mark the newest row of each environment as cut: what follows is of new episodes."""
+        for row in range(self.total - min(num_envs, len(self)), self.total):
+            place = row % self.capacity
+            self.rows[place, -1] = 1.0 - self.rows[place, -2]
+            self._mark(place, 1)
+
     def _mark(self, start: int, count: int) -> None:
         self.dirty.update(range(start // SEGMENT_ROWS, (start + count - 1) // SEGMENT_ROWS + 1))
 

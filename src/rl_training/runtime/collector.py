@@ -85,7 +85,8 @@ class Collector:
 
     def _policy_actions(self) -> FloatArray:
         noise = draw_noise(self._noise_spec, self._generator)
-        obs = torch.from_numpy(self._obs).to(self._device)
+        # Rows of a goal environment end with the achieved goal, which no policy sees.
+        obs = torch.from_numpy(self._obs[:, : self._spec.obs_dim]).to(self._device)
         actions = self._algorithm.act(obs, deterministic=False, noise=noise)
         return actions.cpu().numpy()
 
@@ -154,6 +155,7 @@ class Collector:
         self.last_return = None if last is None else float(last)
         if state["environments"] is None:
             self.inexact_restore = str(state["environments_error"])
+            self._buffer.cut_episodes(self.num_envs)
             self.reset(step)
             return
         self.reset()
