@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+ENVIRONMENTS = {"her": "rl_training/PointGoal-v0"}
+"""Where an algorithm's small runs are, if not on Pendulum."""
+
 SMALL_KWARGS: dict[str, Any] = {
     "hidden_sizes": [16, 16],
     "batch_size": 16,
@@ -33,7 +36,7 @@ def small_config(tmp_path: Path) -> Callable[..., dict[str, Any]]:
         kwargs = SMALL_KWARGS | changes.pop("algo_kwargs", {})
         return {
             "algo": "sac",
-            "env_id": "Pendulum-v1",
+            "env_id": ENVIRONMENTS.get(changes.get("algo", "sac"), "Pendulum-v1"),
             "seed": 0,
             "total_timesteps": 120,
             "output_dir": str(tmp_path / "runs"),

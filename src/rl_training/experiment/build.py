@@ -18,7 +18,7 @@ import torch
 from rl_training.algorithms.base import Algorithm
 from rl_training.algorithms.config import OffPolicyConfig
 from rl_training.algorithms.her import HindsightConfig
-from rl_training.algorithms.registry import get_algorithm
+from rl_training.algorithms.registry import HindsightEntry, get_algorithm
 from rl_training.data import HindsightReplay, ReplayBuffer
 from rl_training.envs import (
     EnvConfig,
@@ -114,10 +114,10 @@ def check_config(config: TrainConfig) -> EnvSpec:
 
 def _wrong_observations(config: TrainConfig, spec: EnvSpec) -> str:
     if spec.goal_dim:
+        base = f" with base_algo: {config.algo}" if config.algo in HindsightEntry.bases() else ""
         return (
             f"{config.env_id} has the observation space Dict(achieved_goal, desired_goal, "
-            f"observation), which {config.algo} does not take: use algo: her, with base_algo: "
-            f"{config.algo} if that is for continuous actions."
+            f"observation), which {config.algo} does not take: use algo: her{base}."
         )
     return (
         f"{config.env_id} has the observation space Box({spec.obs_dim}), but {config.algo} needs "
