@@ -11,7 +11,7 @@ from rl_training.types import BoolArray, FloatArray
 
 POINT_GOAL = "rl_training/PointGoal-v0"
 TIME_LIMIT = 50
-RADIUS = 0.05
+RADIUS = 0.03
 """How near is near enough."""
 _PIXELS = 160
 
