@@ -77,21 +77,15 @@ class HindsightReplay(ReplayBuffer):
         """The oldest row that is still stored."""
         return self.total - len(self)
 
-    def add(
-        self,
-        obs: FloatArray,
-        actions: FloatArray,
-        rewards: FloatArray,
-        next_obs: FloatArray,
-        terminations: BoolArray,
-        truncations: BoolArray,
-    ) -> None:
-        """Add one transition of each environment, in their order."""
-        if len(obs) != self.num_envs:
-            raise ValueError(f"{len(obs)} transitions, but there are {self.num_envs} environments.")
-        self._index_episodes()
-        fresh = self.total + np.arange(self.num_envs)
-        super().add(obs, actions, rewards, next_obs, terminations, truncations)
+    def _note_ends(self, terminations: BoolArray, truncations: BoolArray) -> None:
+        """The newest rows, one of each environment in order, go on with an episode or end it."""
+        if len(terminations) != self.num_envs:
+            raise ValueError(
+                f"{len(terminations)} transitions, but there are {self.num_envs} environments."
+            )
+        if not self._is_indexed:
+            return  # all episodes are still to be found
+        fresh = np.arange(self.total - self.num_envs, self.total)
         self._last[fresh % self.capacity] = RUNNING
         for env in np.flatnonzero(terminations | truncations):
             self._finish(int(env), int(fresh[env]))

@@ -75,6 +75,10 @@ class ReplayBuffer:
             self._mark(0, count - head)
         self.total += count
         self._size.fill_(len(self))
+        self._note_ends(terminations, truncations)
+
+    def _note_ends(self, terminations: BoolArray, truncations: BoolArray) -> None:
+        """For a replay that keeps track of episodes: which environments' newest rows end one."""
 
     def cut_episodes(self, num_envs: int) -> None:
         """Mark the newest row of each environment as cut: what follows is of new episodes."""
