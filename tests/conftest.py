@@ -14,6 +14,9 @@ from rl_training.algorithms.registry import REGISTRY
 ENVS = {"continuous": "Pendulum-v1", "discrete": "CartPole-v1"}
 """A quick environment for each kind of actions."""
 
+GOALS = "rl_training/PointGoal-v0"
+"""The same for algorithms that need goals."""
+
 SMALL_KWARGS: dict[str, Any] = {
     "hidden_sizes": [16, 16],
     "batch_size": 16,
@@ -45,7 +48,7 @@ def small_config(tmp_path: Path) -> Callable[..., dict[str, Any]]:
         kwargs = SMALL_KWARGS | TINY.get(algo, {}) | changes.pop("algo_kwargs", {})
         return {
             "algo": algo,
-            "env_id": ENVS[REGISTRY[algo].actions],
+            "env_id": GOALS if REGISTRY[algo].goals else ENVS[REGISTRY[algo].actions],
             "seed": 0,
             "total_timesteps": 120,
             "output_dir": str(tmp_path / "runs"),

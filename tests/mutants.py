@@ -23,11 +23,13 @@ TD3 = "algorithms/td3.py"
 REDQ = "algorithms/redq.py"
 TQC = "algorithms/tqc.py"
 DQN = "algorithms/dqn.py"
+HER = "data/her.py"
 GOLDEN = "tests/test_sac_golden.py"
 DETERMINISTIC = "tests/test_td3_golden.py"
 SUBSETS = "tests/test_redq_golden.py"
 QUANTILES = "tests/test_tqc_golden.py"
 DQN_GOLDEN = "tests/test_dqn_golden.py"
+HINDSIGHT = "tests/test_her.py"
 
 
 @dataclass(frozen=True)
@@ -433,6 +435,111 @@ MUTANTS = [
         "uniform * spec.action_dim)",
         "uniform * (spec.action_dim - 1))",
         "tests/test_collection.py -k discrete",
+    ),
+    Mutant(
+        "hindsight reward from the goal achieved before the action",
+        HER,
+        "achieved = rows[:, self._achieved]",
+        "achieved = rows[:, self.obs_dim - goals.shape[1] : self.obs_dim]",
+        HINDSIGHT,
+    ),
+    Mutant(
+        "the next observation keeps its goal",
+        HER,
+        "for place in self._goals:",
+        "for place in self._goals[:1]:",
+        HINDSIGHT,
+    ),
+    Mutant(
+        "the observation keeps its goal",
+        HER,
+        "for place in self._goals:",
+        "for place in self._goals[1:]:",
+        HINDSIGHT,
+    ),
+    Mutant(
+        "the old goal's reward is kept",
+        HER,
+        'rows[:, self.layout.slices["rewards"].start] = self._task',
+        "_ = self._task",
+        HINDSIGHT,
+    ),
+    Mutant(
+        "the old goal's termination is kept",
+        HER,
+        "if terminations is not None:",
+        "if False:",
+        HINDSIGHT,
+    ),
+    Mutant(
+        "hindsight goals of other environments",
+        HER,
+        "begin + self.num_envs * (uniform * steps).astype(np.int64)",
+        "begin + (uniform * (last - begin + 1)).astype(np.int64)",
+        HINDSIGHT,
+    ),
+    Mutant(
+        "hindsight goals of the next episode",
+        HER,
+        "(last - begin) // self.num_envs + 1",
+        "(last - begin) // self.num_envs + 2",
+        HINDSIGHT,
+    ),
+    Mutant(
+        "future goals from the past",
+        HER,
+        "begin = rows\n",
+        "begin = self._first[rows % self.capacity]\n",
+        HINDSIGHT,
+    ),
+    Mutant(
+        "hindsight goals from overwritten rows",
+        HER,
+        "np.maximum(first, self.oldest + (first - self.oldest) % self.num_envs)",
+        "first",
+        HINDSIGHT,
+    ),
+    Mutant(
+        "a running episode is relabelled with what it has",
+        HER,
+        "self._last[fresh % self.capacity] = RUNNING",
+        "self._last[fresh % self.capacity] = fresh",
+        HINDSIGHT,
+    ),
+    Mutant(
+        "the share that keeps its goal is relabelled",
+        HER,
+        "whether < self",
+        "whether > self",
+        HINDSIGHT,
+    ),
+    Mutant(
+        "episodes are not found again in restored rows",
+        HER,
+        "self._is_indexed = False",
+        "self._is_indexed = True",
+        HINDSIGHT,
+    ),
+    Mutant(
+        "relabelled rewards without the reward wrappers",
+        "envs/goals.py",
+        "self._transform(self._reward(achieved, desired))",
+        "np.asarray(self._reward(achieved, desired))",
+        HINDSIGHT,
+    ),
+    Mutant(
+        "a goal function for one pair is trusted with a batch",
+        "envs/goals.py",
+        "return at_once if np.array_equal(found, expected, equal_nan=True) else one_by_one",
+        "return at_once",
+        HINDSIGHT,
+    ),
+    Mutant(
+        "episodes joined over a restart of the environment",
+        "runtime/collector.py",
+        "self._buffer.cut_episodes(self.num_envs)",
+        "pass",
+        "tests/test_goals.py -k joined",
     ),
 ]
 

@@ -78,6 +78,9 @@ def test_metadata_is_coherent() -> None:
     assert package["Requires-Python"] == ">=3.10"
     extras = set(package.get_all("Provides-Extra") or ())
     assert {"mujoco", "offline", "dev"} <= extras
+    declared = (ROOT / "pyproject.toml").read_text()
+    assert 'robotics = ["gymnasium-robotics' in declared
+    assert "robotics" not in declared.partition("dev = [")[2].partition("]\n")[0]
     required = {
         re.split(r"[ ;<>=\[!]", line)[0].lower()
         for line in metadata.requires("rl-training") or []

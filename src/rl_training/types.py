@@ -111,6 +111,8 @@ class EnvSpec:
     discrete: bool = False
     action_start: int = 0
     """What the environment calls the first of its discrete actions; the learner calls it 0."""
+    goal_dim: int = 0
+    """Size of a goal, where the last entries of an observation are the desired one."""
 
     @property
     def action_width(self) -> int:
@@ -132,4 +134,5 @@ class EnvSpec:
             action_high=tuple(float(x) for x in data["action_high"]),
             discrete=bool(data["discrete"]),
             action_start=int(data.get("action_start", 0)),
+            goal_dim=int(data.get("goal_dim", 0)),
         )

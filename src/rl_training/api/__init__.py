@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from rl_training.api.managed import (
         DDPG,
         DQN,
+        HER,
         REDQ,
         SAC,
         TD3,
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
         ManagedAlgorithm,
         train_ddpg,
         train_dqn,
+        train_her,
         train_redq,
         train_sac,
         train_td3,
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DDPG",
     "DQN",
+    "HER",
     "REDQ",
     "SAC",
     "TD3",
@@ -40,6 +43,7 @@ __all__ = [
     "train",
     "train_ddpg",
     "train_dqn",
+    "train_her",
     "train_redq",
     "train_sac",
     "train_td3",
@@ -51,6 +55,7 @@ __getattr__ = lazy_exports(
     {
         "DDPG": "managed",
         "DQN": "managed",
+        "HER": "managed",
         "ManagedAlgorithm": "managed",
         "ProgressCallback": "progress",
         "REDQ": "managed",
@@ -63,6 +68,7 @@ __getattr__ = lazy_exports(
         "train": "training",
         "train_ddpg": "managed",
         "train_dqn": "managed",
+        "train_her": "managed",
         "train_redq": "managed",
         "train_sac": "managed",
         "train_td3": "managed",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict
 
@@ -131,6 +131,19 @@ class DQNOptions(OffPolicyOptions, total=False):
     epsilon_decay_steps: int
 
 
+class HEROptions(TQCOptions, total=False):
+    """HER's own hyper-parameters, and those of every algorithm that it can be given."""
+
+    base_algo: str
+    her_strategy: Literal["future", "final", "episode"]
+    her_ratio: float
+    exploration_noise: float
+    policy_delay: int
+    target_noise: float
+    target_noise_clip: float
+    subset_size: int
+
+
 class ManagedAlgorithm:
     """A learner with its environment, run folder and checkpoints looked after."""
 
@@ -201,8 +214,11 @@ class ManagedAlgorithm:
             self._policy = load_policy(self.checkpoint)
         return self._policy
 
-    def predict(self, obs: FloatArray) -> ActionArray:
-        """Deterministic actions as the environment takes them, for an observation or a batch."""
+    def predict(self, obs: FloatArray | Mapping[str, FloatArray]) -> ActionArray:
+        """Deterministic actions as the environment takes them, for an observation or a batch.
+
+        A goal environment's observation is its Dict, or ``[observation, desired_goal]`` in a row.
+        """
         return self.policy(check_obs(obs, self.policy.spec))
 
     def evaluate(self, episodes: int = 10, *, seed: int = 0) -> dict[str, Any]:
@@ -330,6 +346,25 @@ def train_dqn(
 ) -> TrainResult:
     """Train DQN from a config; one of another algorithm is refused."""
     return _train_as("dqn", config, callbacks)
+
+
+class HER(ManagedAlgorithm):
+    """Hindsight Experience Replay over the learner that ``base_algo`` names, managed.
+
+    >>> HER(env_id="rl_training/PointGoal-v0", base_algo="sac").learn(20_000).evaluate()
+    """
+
+    algo: ClassVar[str] = "her"
+
+    def __init__(self, env_id: str, **options: Unpack[HEROptions]) -> None:
+        super().__init__(env_id, **options)
+
+
+def train_her(
+    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+) -> TrainResult:
+    """Train with hindsight from a config; one of another algorithm is refused."""
+    return _train_as("her", config, callbacks)
 
 
 def _train_as(algo: str, config: Any, callbacks: Sequence[Callback]) -> TrainResult:

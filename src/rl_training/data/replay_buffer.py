@@ -88,6 +88,17 @@ class ReplayBuffer(Sampler):
         if self.total < self.capacity:
             self._size.fill_(min(self.total + count, self.capacity))
         self.total += count
+        self._note_ends(terminations, truncations)
+
+    def _note_ends(self, terminations: BoolArray, truncations: BoolArray) -> None:
+        """For a replay that keeps track of episodes: which environments' newest rows end one."""
+
+    def cut_episodes(self, num_envs: int) -> None:
+        """Mark the newest row of each environment as cut: what follows is of new episodes."""
+        for row in range(self.total - min(num_envs, len(self)), self.total):
+            place = row % self.capacity
+            self.rows[place, -1] = 1.0 - self.rows[place, -2]
+            self._mark(place, 1)
 
     def _fresh_rows(self, count: int) -> Tensor:
         """Rows to fill; for a GPU they are page-locked, and free again once it has read them."""

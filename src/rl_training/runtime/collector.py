@@ -35,6 +35,7 @@ class Collector:
         """After a resume: why the environments could not be restored exactly, if so."""
         self.explorer = explorer
         self._buffer = buffer
+        self._obs_dim = spec.obs_dim
         self._scaler = ActionScaler(spec)
         self._seed = seed
         self._obs: FloatArray = np.empty((0,), dtype=np.float32)
@@ -54,7 +55,8 @@ class Collector:
 
     def ask(self, *, random: bool) -> None:
         """Choose the next step's actions, by the policy as it is now or at random."""
-        self.explorer.ask(self._obs, random=random)
+        # Rows of a goal environment end with the achieved goal, which no policy sees.
+        self.explorer.ask(self._obs[:, : self._obs_dim], random=random)
 
     def step(self, step: int) -> int:
         """One step of every environment, stored; returns how many transitions that were."""
@@ -143,6 +145,7 @@ class Collector:
         self.last_return = None if last is None else float(last)
         if state["environments"] is None:
             self.inexact_restore = str(state["environments_error"])
+            self._buffer.cut_episodes(self.num_envs)
             self.reset(step)
             return
         self.reset()
