@@ -1,8 +1,11 @@
 """Show that a packaged config learns: several seeds at once, beside Stable-Baselines3 if asked.
 
-The config is unchanged but for `seed` and `total_timesteps`; the figure is the last checkpoint's.
+The config is unchanged but for `seed` and `total_timesteps`, and for what `--set` says of a
+comparison; the figure is the last checkpoint's. `--finished` takes runs that were trained before,
+in pieces, say.
 
     python -m benchmarks.learning --config sac/pendulum --steps 20000 --out result.json
+    python -m benchmarks.learning --config her/point_goal --steps 15000 --set her_ratio=0
     python -m benchmarks.learning --config sac/halfcheetah --steps 100000 --peer-seeds 0 1 2 3
 """
 
@@ -20,6 +23,7 @@ from typing import Any
 
 from benchmarks.describe import describe
 from rl_training import TrainConfig, evaluate_checkpoint
+from rl_training.experiment.manager import read_config_file, read_run_info
 from rl_training.runtime.logging import read_metrics
 
 HERE = Path(__file__).parent
@@ -58,18 +62,27 @@ def train_ours(args: argparse.Namespace, seed: int, cores: list[int]) -> dict[st
     """One seed through the command line, then its last checkpoint evaluated."""
     command = [sys.executable, "-m", "rl_training", "train", "--config", args.config, "--json"]
     command += [f"seed={seed}", f"total_timesteps={args.steps}", f"output_dir={args.runs}"]
-    result = json.loads(run(pinned(command, cores), args.runs / f"ours_{seed}.log"))
-    rows = read_metrics(Path(result["run_dir"]))
-    score = evaluate_checkpoint(
-        result["checkpoint_path"], episodes=args.episodes, seed=EVALUATION_SEED
-    )
+    result = json.loads(run(pinned([*command, *args.set], cores), args.runs / f"ours_{seed}.log"))
+    return score_run(args, Path(result["run_dir"])) | {"threads": len(cores) or None}
+
+
+def score_run(args: argparse.Namespace, run_dir: Path) -> dict[str, Any]:
+    """A finished run's last checkpoint evaluated, with the curve of its training."""
+    config = read_config_file(run_dir)
+    if not config.total_timesteps == args.steps == read_run_info(run_dir).get("step"):
+        raise SystemExit(f"{run_dir} is not a finished run of {args.steps} steps")
+    rows = read_metrics(run_dir)
+    score = evaluate_checkpoint(run_dir, episodes=args.episodes, seed=EVALUATION_SEED)
+    kept = ("eval_return_mean", "eval_success_rate")
+    curve = [[r["step"], *(r[key] for key in kept if key in r)] for r in rows if kept[0] in r]
+    success = {"success_rate": score[kept[1]]} if kept[1] in score else {}
     return {
-        "seed": seed,
+        "seed": config.seed,
         "return_mean": score["eval_return_mean"],
         "return_std": score["eval_return_std"],
-        "curve": [[r["step"], r["eval_return_mean"]] for r in rows if "eval_return_mean" in r],
+        **success,
+        "curve": curve,
         "seconds": rows[-1]["time/seconds"],
-        "threads": len(cores) or None,
     }
 
 
@@ -92,7 +105,9 @@ def summary(runs: list[dict[str, Any]]) -> str:
     """Mean over seeds, with each seed's."""
     means = [run["return_mean"] for run in runs]
     each = ", ".join(f"{run['seed']}: {run['return_mean']:.1f}" for run in runs)
-    return f"{sum(means) / len(means):10.1f}   ({each})"
+    rates = [f"{run['success_rate']:.0%}" for run in runs if "success_rate" in run]
+    success = f"   success {', '.join(rates)}" if rates else ""
+    return f"{sum(means) / len(means):10.1f}   ({each}){success}"
 
 
 def main() -> None:
@@ -103,6 +118,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
     parser.add_argument("--drawn", type=int, default=1, help="seeds drawn at run time")
     parser.add_argument("--episodes", type=int, default=10)
+    parser.add_argument("--set", nargs="*", default=[], help="config keys to change: key=value")
+    parser.add_argument("--finished", type=Path, nargs="*", default=[], help="runs to score")
     parser.add_argument("--peer-seeds", type=int, nargs="*", default=[])
     parser.add_argument("--peer-python", default=sys.executable)
     parser.add_argument("--cores", type=int, default=1, help="cores for each of our runs")
@@ -115,6 +132,7 @@ def main() -> None:
     args.runs = args.runs or Path(tempfile.mkdtemp(prefix="learning-"))
     args.runs.mkdir(parents=True, exist_ok=True)
     seeds = args.seeds + [3 + secrets.randbelow(10**6) for _ in range(args.drawn)]
+    seeds = [] if args.finished else seeds
     jobs = [(train_ours, seed, args.cores) for seed in seeds]
     jobs += [(train_peer, seed, args.peer_cores) for seed in args.peer_seeds]
     total = os.cpu_count() or 1
@@ -126,13 +144,15 @@ def main() -> None:
             core += count
             futures.append(pool.submit(work, args, seed, cores))
     results = [future.result() for future in futures]
-    ours, peers = results[: len(seeds)], results[len(seeds) :]
+    ours = [score_run(args, path) for path in args.finished] + results[: len(seeds)]
+    peers = results[len(seeds) :]
     print(f"{args.config}, {args.steps} steps, last checkpoint, {args.episodes} episodes a seed")
     print(f"  ours {summary(ours)}")
     if peers:
         print(f"  SB3  {summary(peers)}")
     if args.out:
-        record = {**describe(), "config": args.config, "steps": args.steps}
+        record = {**describe(), "config": args.config, "steps": args.steps, "set": args.set}
+        record["episodes"] = args.episodes
         args.out.write_text(json.dumps(record | {"ours": ours, "sb3": peers}, indent=1) + "\n")
 
 

@@ -11,6 +11,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +55,9 @@ def read(run_dir: Path) -> tuple[list[Result], list[Result]]:
 def speeds(timed: list[Result], after: int) -> list[float]:
     """Steps per second between the log lines after a step."""
     rows = [row for row in timed if row["step"] >= after]
-    pairs = zip(rows, rows[1:], strict=False)
-    return [(b["step"] - a["step"]) / (b["time/seconds"] - a["time/seconds"]) for a, b in pairs]
+    return [
+        (b["step"] - a["step"]) / (b["time/seconds"] - a["time/seconds"]) for a, b in pairwise(rows)
+    ]
 
 
 def main() -> None:

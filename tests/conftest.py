@@ -9,6 +9,14 @@ from typing import Any
 import pytest
 import torch
 
+from rl_training.algorithms.registry import REGISTRY
+
+ENVS = {"continuous": "Pendulum-v1", "discrete": "CartPole-v1"}
+"""A quick environment for each kind of actions."""
+
+GOALS = "rl_training/PointGoal-v0"
+"""The same for algorithms that need goals."""
+
 SMALL_KWARGS: dict[str, Any] = {
     "hidden_sizes": [16, 16],
     "batch_size": 16,
@@ -18,6 +26,12 @@ SMALL_KWARGS: dict[str, Any] = {
     "tensorboard": False,
     "num_threads": 1,
 }
+
+TINY: dict[str, dict[str, Any]] = {
+    "redq": {"num_critics": 3, "gradient_updates_per_step": 3},
+    "tqc": {"num_critics": 2, "num_quantiles": 5, "critic_hidden_sizes": [16, 16]},
+}
+"""What an algorithm's small runs need besides, to be small."""
 
 
 @pytest.fixture(autouse=True)
@@ -30,10 +44,11 @@ def small_config(tmp_path: Path) -> Callable[..., dict[str, Any]]:
     """A mapping for a run of seconds; keyword arguments replace or extend its keys."""
 
     def make(**changes: Any) -> dict[str, Any]:
-        kwargs = SMALL_KWARGS | changes.pop("algo_kwargs", {})
+        algo = changes.get("algo", "sac")
+        kwargs = SMALL_KWARGS | TINY.get(algo, {}) | changes.pop("algo_kwargs", {})
         return {
-            "algo": "sac",
-            "env_id": "Pendulum-v1",
+            "algo": algo,
+            "env_id": GOALS if REGISTRY[algo].goals else ENVS[REGISTRY[algo].actions],
             "seed": 0,
             "total_timesteps": 120,
             "output_dir": str(tmp_path / "runs"),

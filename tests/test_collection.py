@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from rl_training.algorithms.base import Algorithm
+from rl_training.algorithms.dqn import DQNAlgorithm, DQNConfig
 from rl_training.algorithms.sac import SACAlgorithm, SACConfig
 from rl_training.data import ReplayBuffer
 from rl_training.envs import (
@@ -32,7 +34,16 @@ class Counting(gym.Env[Any, Any]):
     observation_space = gym.spaces.Box(-1e6, 1e6, (2,), np.float64)
     action_space = gym.spaces.Box(-2.0, 6.0, (1,), np.float32)
 
-    def __init__(self, ends_at: int = 10**9, poison: str = "", poison_at: int = -1) -> None:
+    def __init__(
+        self,
+        ends_at: int = 10**9,
+        poison: str = "",
+        poison_at: int = -1,
+        discrete: tuple[int, int] | None = None,
+    ) -> None:
+        if discrete is not None:
+            size, start = discrete
+            self.action_space = gym.spaces.Discrete(size, start=start)  # type: ignore[assignment]
         self.ends_at, self.poison, self.poison_at = ends_at, poison, poison_at
         self.episode, self.time, self.steps = -1, 0, 0
 
@@ -43,7 +54,8 @@ class Counting(gym.Env[Any, Any]):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self.time, self.steps = self.time + 1, self.steps + 1
-        obs, reward = np.array([self.episode, float(self.time)]), float(action[0])
+        assert self.action_space.contains(action)
+        obs, reward = np.array([self.episode, float(self.time)]), float(np.sum(action))
         if self.steps == self.poison_at:
             obs, reward = (obs * np.nan, reward) if self.poison == "obs" else (obs, float("inf"))
         return obs, reward, self.time >= self.ends_at, False, {}
@@ -61,8 +73,12 @@ def collect(
 ) -> tuple[Collector, ReplayBuffer]:
     config = EnvConfig(vectorization=vectorization, **kwargs)
     spec = describe_env("tests/Counting-v0", config)
-    learner = SACAlgorithm.build(spec, SACConfig(hidden_sizes=(8,)))
-    buffer = ReplayBuffer(1000, spec.obs_dim, spec.action_dim)
+    learner: Algorithm = (
+        DQNAlgorithm.build(spec, DQNConfig(hidden_sizes=(8,)))
+        if spec.discrete
+        else SACAlgorithm.build(spec, SACConfig(hidden_sizes=(8,)))
+    )
+    buffer = ReplayBuffer(1000, spec.obs_dim, spec.action_width)
     envs = make_training_envs("tests/Counting-v0", config, num_envs)
     explorer = Explorer(learner, num_envs, torch.Generator().manual_seed(0))
     collector = Collector(envs, explorer, buffer, spec, seed=0)
@@ -106,6 +122,19 @@ def test_rewards_and_actions_are_stored_in_their_own_scales() -> None:
     torch.testing.assert_close(rewards, 2.0 + 4.0 * actions)
 
 
+@pytest.mark.parametrize(("size", "start"), [(2, 0), (3, 5), (4, -2)])
+@pytest.mark.parametrize("num_envs", [1, 3])
+def test_discrete_actions_are_stored_as_indices(size: int, start: int, num_envs: int) -> None:
+    """The environment saw integers from its start on and echoed them as reward."""
+    _, buffer = collect(90, num_envs, discrete=(size, start))
+    for rows in (buffer.rows[: 45 * num_envs], buffer.rows[45 * num_envs : 90 * num_envs]):
+        actions, rewards = rows[:, 2], rows[:, 3]  # uniform play first, then the policy
+        assert set(actions.tolist()) == set(range(size))
+        torch.testing.assert_close(rewards, actions + start)
+    batch = buffer.sample(8, torch.Generator().manual_seed(0))
+    assert batch.actions.shape == (8, 1)
+
+
 @pytest.mark.parametrize(("poison", "quantity"), [("obs", "observation"), ("reward", "reward")])
 def test_values_that_are_not_finite_are_named_and_not_stored(poison: str, quantity: str) -> None:
     with pytest.raises(TrainingError, match=f"the {quantity} of environment 0.* at step 7"):
@@ -130,6 +159,23 @@ def test_action_scaling_is_exact_at_the_bounds_and_inverts() -> None:
     np.testing.assert_allclose(scaler.to_model(scaler.to_env(middle)), middle, atol=1e-5)
 
 
+def test_discrete_actions_change_their_form_at_the_boundary() -> None:
+    scaler = ActionScaler(EnvSpec(1, 3, discrete=True, action_start=-1))
+    integers = scaler.to_env(np.array([[0.0], [2.0]], dtype=np.float32))
+    assert (integers.tolist(), integers.dtype) == ([-1, 1], np.dtype(np.int64))
+    assert scaler.to_model(integers).tolist() == [[0.0], [2.0]]
+    one = scaler.to_env(np.array([2.0], dtype=np.float32))
+    assert (int(one), np.shape(one)) == (1, ())
+
+
+def test_large_values_are_not_taken_for_infinite_ones() -> None:
+    """Their squares overflow, they do not."""
+    collector, _ = collect(1)
+    collector._check_finite(1, observation=np.full((1, 2), 1e30, dtype=np.float32))
+    with pytest.raises(TrainingError, match="entry 1 is inf"):
+        collector._check_finite(1, observation=np.array([[1e30, np.inf]], dtype=np.float32))
+
+
 def fake_env(obs: gym.Space[Any], actions: gym.Space[Any]) -> gym.Env[Any, Any]:
     env = Counting()
     env.observation_space, env.action_space = obs, actions  # type: ignore[assignment]
@@ -148,6 +194,9 @@ BOUNDED = gym.spaces.Box(-1.0, 1.0, (2,))
         (gym.spaces.Discrete(4), BOUNDED, r"observation space Discrete\(4\)"),
         (FLAT, gym.spaces.Box(-np.inf, np.inf, (2,)), "unbounded.*RescaleAction"),
         (FLAT, gym.spaces.MultiDiscrete([2, 2]), "action space MultiDiscrete"),
+        (FLAT, gym.spaces.MultiBinary(3), "action space MultiBinary"),
+        (FLAT, gym.spaces.Dict({"a": BOUNDED}), "action space Dict"),
+        (FLAT, gym.spaces.Tuple([BOUNDED]), "action space Tuple"),
         (FLAT, gym.spaces.Box(-1, 1, (2, 2)), "action space Box"),
     ],
 )

@@ -51,8 +51,10 @@ def test_key_names_are_disjoint(entry: Any) -> None:
 @pytest.mark.parametrize("entry", REGISTRY.values(), ids=lambda entry: entry.name)
 def test_managed_class_knows_every_key(entry: Any) -> None:
     options = getattr(managed, f"{entry.class_name.removesuffix('Algorithm')}Options")
-    run_keys = set(TrainConfig.model_fields) - {"algo", "env_id", "total_timesteps", "algo_kwargs"}
-    expected = run_keys.union(*(model.model_fields for model in kwargs_models(entry.name)))
+    expected = set(TrainConfig.model_fields) - {"algo", "env_id", "total_timesteps", "algo_kwargs"}
+    for base in getattr(entry, "bases", lambda: [None])():
+        for model in kwargs_models(entry.name, {"base_algo": base} if base else None):
+            expected |= set(model.model_fields)
     assert options.__optional_keys__ == expected
 
 

@@ -118,6 +118,12 @@ def test_discrete_actions_stay_indices() -> None:
     assert actions[:, 0].tolist() == [0, 2, 1]
     with pytest.raises(ConfigError, match="none of 0 to 1"):
         TransitionDataset.from_dict(data, spec=EnvSpec(2, 2, discrete=True))
+    shifted = EnvSpec(2, 3, discrete=True, action_start=4)
+    with pytest.raises(ConfigError, match="none of 4 to 6"):
+        TransitionDataset.from_dict(data, spec=shifted)
+    data["actions"] += 4
+    actions = TransitionDataset.from_dict(data, spec=shifted).column("actions")
+    assert actions[:, 0].tolist() == [0, 2, 1]
 
 
 def test_one_done_flag_is_read_and_said(tmp_path: Path) -> None:

@@ -15,14 +15,21 @@ import pytest
 import torch
 
 from rl_training import resume, train
+from rl_training.algorithms.registry import REGISTRY, AlgorithmEntry
 from rl_training.algorithms.sac import SACAlgorithm, SACConfig
 from rl_training.data import ReplayBuffer
 from rl_training.errors import ConfigError
 from rl_training.runtime import compilation, engine
 from rl_training.runtime.engine import BLOCK, Engine
-from rl_training.runtime.engine_choice import WORTH_A_GRAPH, WORTH_COMPILING, choose_engine
+from rl_training.runtime.engine_choice import (
+    WORTH_A_GRAPH,
+    WORTH_COMPILING,
+    EngineMode,
+    choose_engine,
+)
 from rl_training.types import Batch, EnvSpec, Sampler
 from tests.comparing import CrashAt, CrashError, assert_same_run
+from tests.conftest import TINY
 from tests.toys import (
     DelayedSAC,
     GamblingSAC,
@@ -55,12 +62,14 @@ class Cast(Sampler):
         return Batch(*(x.to(self.dtype) for x in batch))
 
 
-def replay(device: str = "cpu", rows: int = 500) -> ReplayBuffer:
+def replay(device: str = "cpu", rows: int = 500, spec: EnvSpec = SPEC) -> ReplayBuffer:
     rng = np.random.default_rng(0)
-    buffer = ReplayBuffer(1000, 5, 3, device=device)
+    buffer = ReplayBuffer(1000, 5, spec.action_width, device=device)
+    low, high = (0, spec.action_dim) if spec.discrete else (-1, 1)
+    actions = rng.uniform(low, high, (rows, spec.action_width)).astype(np.float32)
     buffer.add(
         rng.normal(size=(rows, 5)).astype(np.float32),
-        rng.uniform(-1, 1, (rows, 3)).astype(np.float32),
+        np.floor(actions) if spec.discrete else actions,
         rng.normal(size=rows).astype(np.float32),
         rng.normal(size=(rows, 5)).astype(np.float32),
         rng.random(rows) < 0.1,
@@ -117,6 +126,28 @@ def test_traced_updates_equal_eager_ones(
     traced = make_engine(learner, "compiled")
     assert_close(make_engine(learner, "eager"), traced, 1e-9)
     assert traced.mode == "compiled"
+
+
+@pytest.mark.parametrize("entry", REGISTRY.values(), ids=lambda entry: entry.name)
+def test_every_algorithms_traced_updates_equal_eager_ones(
+    entry: AlgorithmEntry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compilation, "BACKEND", "aot_eager")
+    own = TINY.get(entry.name, {}) | ({"target_update_interval": 7} if entry.name == "dqn" else {})
+    config = entry.config_class()(**{"hidden_sizes": (16, 16), "batch_size": 32} | own)
+    spec = EnvSpec(5, 3, discrete=True) if entry.actions == "discrete" else SPEC
+    source = Cast(replay(spec=spec), torch.float64)
+    engines, metrics = [], []
+    modes: tuple[EngineMode, ...] = ("eager", "compiled")
+    for mode in modes:
+        learner = entry.learner_class().build(spec, config, seed=3).double()
+        engines.append(Engine(learner, source, seed=1, mode=mode))
+        for count in (1, 2, 37):
+            engines[-1].run(count)
+        metrics.append(engines[-1].pop_metrics())
+    assert engines[1].mode == "compiled"
+    assert distance(*engines) < 1e-9
+    assert metrics[0] == pytest.approx(metrics[1], rel=1e-7, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -212,12 +243,13 @@ def test_a_missing_compiler_is_said_and_survived(small_config: Config, tmp_path:
     assert json.loads(manifest.read_text())["engine"] == "eager"
 
 
+@pytest.mark.parametrize("algo", ["sac", "dqn", "her"])
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
 def test_a_compiled_run_resumes_bit_for_bit(
-    small_config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
+    small_config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, algo: str
 ) -> None:
     monkeypatch.setattr(compilation, "BACKEND", backend)
-    config = small_config(algo_kwargs={"engine": "compiled"})
+    config = small_config(algo=algo, algo_kwargs={"engine": "compiled"})
     whole = train(config)
     with pytest.raises(CrashError):
         train(config | {"output_dir": str(tmp_path / "cut")}, callbacks=[CrashAt(75)])

@@ -17,6 +17,7 @@ from tests.comparing import CrashAt, CrashError, assert_same_run, untimed_metric
 
 Config = Callable[..., dict[str, Any]]
 CONTINUOUS = ["Pendulum-v1", "MountainCarContinuous-v0"]
+DISCRETE = ["CartPole-v1", "MountainCar-v0", "Acrobot-v1"]
 MUJOCO = ["HalfCheetah-v5", "Hopper-v5", "Ant-v5", "Humanoid-v5"]
 
 
@@ -45,13 +46,42 @@ def test_another_seed_gives_other_bits(small_config: Config) -> None:
     assert one.read_bytes() != two.read_bytes()
 
 
-@pytest.mark.parametrize("env_id", CONTINUOUS + MUJOCO)
-def test_resume_in_the_middle_of_an_episode(small_config: Config, env_id: str) -> None:
-    config = small_config(env_id=env_id, eval_episodes=1, log_interval=25)
+# Updates of the target every 7: the checkpoints at steps 40 and 80 follow 10 and 50 updates.
+DQN = {"train_frequency": 1, "target_update_interval": 7, "epsilon_decay_steps": 100}
+
+
+@pytest.mark.parametrize(
+    ("algo", "env_id", "kwargs"),
+    [("sac", env_id, {}) for env_id in CONTINUOUS + MUJOCO]
+    + [("dqn", env_id, DQN) for env_id in DISCRETE]
+    + [("dqn", "CartPole-v1", DQN | {"double": True, "tau": 0.3, "target_update_interval": 1})],
+)
+def test_resume_in_the_middle_of_an_episode(
+    small_config: Config, algo: str, env_id: str, kwargs: dict[str, Any]
+) -> None:
+    config = small_config(algo=algo, env_id=env_id, eval_episodes=1, log_interval=25)
     config["env_kwargs"] = {"max_episode_steps": 47}  # episodes end between the checkpoints
-    config["algo_kwargs"] |= {"eval_interval": 50}
+    config["algo_kwargs"] |= {"eval_interval": 50} | kwargs
     whole = train(config)
     assert_same_run(whole, crash_and_resume(config, 57, 99))
+
+
+# The checkpoints at steps 40 and 80 follow 10 and 50 updates: both cut TD3's delay of 3.
+FAMILY: dict[str, dict[str, Any]] = {
+    "ddpg": {},
+    "td3": {"policy_delay": 3},
+    "redq": {"gradient_updates_per_step": 4, "num_critics": 3},
+    "tqc": {"num_critics": 3, "num_quantiles": 5, "critic_hidden_sizes": [16, 16]},
+}
+
+
+@pytest.mark.parametrize("algo", FAMILY)
+@pytest.mark.parametrize("num_envs", [1, 2])
+def test_resume_in_the_middle_of_a_delay(small_config: Config, algo: str, num_envs: int) -> None:
+    config = small_config(algo=algo, algo_kwargs=FAMILY[algo], num_envs=num_envs, eval_episodes=1)
+    config["env_kwargs"] = {"max_episode_steps": 47}
+    config["algo_kwargs"] |= {"eval_interval": 50}
+    assert_same_run(train(config), crash_and_resume(config, 57, 99))
 
 
 @pytest.mark.parametrize("vectorization", ["sync", "async"])
@@ -133,7 +163,7 @@ def rollout(env: gym.Env[Any, Any], actions: list[Any]) -> list[Any]:
     return rows
 
 
-@pytest.mark.parametrize("env_id", [*CONTINUOUS, *MUJOCO, "Walker2d-v5", "CartPole-v1"])
+@pytest.mark.parametrize("env_id", [*CONTINUOUS, *MUJOCO, "Walker2d-v5", *DISCRETE])
 def test_captured_environment_continues_exactly(env_id: str) -> None:
     first, second = make_env(env_id), make_env(env_id)
     first.reset(seed=3)

@@ -49,6 +49,17 @@ def test_files_stay_small_enough_to_read() -> None:
         assert len(file.read_text().splitlines()) <= 450, file
 
 
+def test_no_block_stands_in_two_algorithms() -> None:
+    """What algorithms share is written once: no six lines of one are in another, imports aside."""
+    homes: dict[tuple[str, ...], str] = {}
+    for file in sorted((ROOT / "src" / "rl_training" / "algorithms").glob("*.py")):
+        code = (line.strip() for line in file.read_text().splitlines())
+        lines = [line for line in code if line and not line.startswith(("import ", "from "))]
+        for start in range(len(lines) - 5):
+            block = tuple(lines[start : start + 6])
+            assert homes.setdefault(block, file.name) == file.name, (file.name, block)
+
+
 def test_loading_runs_no_code() -> None:
     forbidden = re.compile(
         r"\b(pickle|cloudpickle|dill|joblib)\b|allow_pickle=True|weights_only=False|yaml\.load\("
@@ -67,6 +78,9 @@ def test_metadata_is_coherent() -> None:
     assert package["Requires-Python"] == ">=3.10"
     extras = set(package.get_all("Provides-Extra") or ())
     assert {"mujoco", "offline", "dev"} <= extras
+    declared = (ROOT / "pyproject.toml").read_text()
+    assert 'robotics = ["gymnasium-robotics' in declared
+    assert "robotics" not in declared.partition("dev = [")[2].partition("]\n")[0]
     required = {
         re.split(r"[ ;<>=\[!]", line)[0].lower()
         for line in metadata.requires("rl-training") or []

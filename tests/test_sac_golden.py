@@ -8,59 +8,37 @@ import numpy as np
 import pytest
 import torch
 
-from rl_training.algorithms.base import draw_noise
+from rl_training.algorithms.base import critic_loss
 from rl_training.algorithms.sac import (
     SACAlgorithm,
     SACConfig,
     actor_loss,
-    critic_loss,
     sac_loss,
     sac_target,
     soft_target,
     temperature_loss,
 )
-from rl_training.models import MLP, MLPREDQModel, MLPSACModel
-from rl_training.types import Batch, EnvSpec
+from rl_training.models import MLPREDQModel, MLPSACModel
+from tests.golden import (
+    ACT,
+    OBS,
+    RATE,
+    ROWS,
+    SOFT,
+    SPEC,
+    TOLERANCE,
+    assert_same_network,
+    layers,
+    make_batch,
+    make_noise,
+    reference_batch,
+)
 from tests.reference import sac as reference
-
-OBS, ACT, ROWS = 5, 3, 32
-SPEC = EnvSpec(OBS, ACT, (-1.0,) * ACT, (1.0,) * ACT)
-RATE = 2.0**-9  # exact in float32, where the learning rate lives
-TOLERANCE: Any = {"rtol": 1e-9, "atol": 1e-10}
-
-
-def make_batch(seed: int = 0) -> Batch:
-    g = torch.Generator().manual_seed(seed)
-    kind = torch.float64
-    return Batch(
-        obs=torch.randn(ROWS, OBS, generator=g, dtype=kind),
-        actions=torch.rand(ROWS, ACT, generator=g, dtype=kind) * 2 - 1,
-        rewards=torch.randn(ROWS, generator=g, dtype=kind),
-        next_obs=torch.randn(ROWS, OBS, generator=g, dtype=kind),
-        terminations=(torch.rand(ROWS, generator=g, dtype=kind) < 0.3).double(),
-    )
-
-
-def make_noise(learner: SACAlgorithm, seed: int = 1) -> dict[str, torch.Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    return draw_noise(learner.noise(ROWS), generator, torch.float64)
 
 
 def make_learner(**changes: Any) -> SACAlgorithm:
     settings = {"hidden_sizes": (16, 16), "learning_rate": RATE, "tau": 0.1, **changes}
     return SACAlgorithm.build(SPEC, SACConfig(**settings), seed=3).double()
-
-
-def layers(network: MLP, flat: torch.Tensor | None = None) -> Any:
-    """A network's parameters as the reference keeps them: one member, or a list of members."""
-    views = network.views(network.flat if flat is None else flat)
-    arrays = [view.detach().numpy() for view in views]
-    if arrays[0].ndim == 2:
-        return {"weights": arrays[0::2], "biases": arrays[1::2]}
-    return [
-        {"weights": [w[i] for w in arrays[0::2]], "biases": [b[i, 0] for b in arrays[1::2]]}
-        for i in range(arrays[0].shape[0])
-    ]
 
 
 def reference_state(learner: SACAlgorithm) -> Any:
@@ -74,37 +52,17 @@ def reference_state(learner: SACAlgorithm) -> Any:
     )
 
 
-def reference_batch(batch: Batch) -> Any:
-    names = ("observation", "action", "reward", "next_observation", "termination")
-    return {name: tensor.numpy() for name, tensor in zip(names, batch, strict=True)}
-
-
-def assert_same_network(ours: Any, theirs: Any) -> None:
-    for kind in ("weights", "biases"):
-        for mine, expected in zip(ours[kind], theirs[kind], strict=True):
-            np.testing.assert_allclose(mine, expected, **TOLERANCE)
-
-
 @pytest.mark.parametrize("alpha", ["auto", 0.25, 0.0])
 def test_updates_equal_the_reference(alpha: Any) -> None:
     learner = make_learner(alpha=alpha)
     state = reference_state(learner)
     if alpha != "auto":
         state["fixed_alpha"] = alpha  # the config's, not what the learner made of it
-    hyper: Any = {
-        "gamma": 0.99,
-        "tau": 0.1,
-        "actor_lr": RATE,
-        "critic_lr": RATE,
-        "alpha_lr": RATE,
-        "target_entropy": -float(ACT),
-        "temperature_form": "log_alpha",
-    }
     for step in range(5):
         batch, noise = make_batch(step), make_noise(learner, 100 + step)
         ours = learner.update(batch, noise)
         arrays: Any = {key: value.numpy() for key, value in noise.items()}
-        state, theirs = reference.full_update(state, reference_batch(batch), arrays, hyper)
+        state, theirs = reference.full_update(state, reference_batch(batch), arrays, SOFT)
         pairs = {
             "loss/critic": "critic_loss",
             "loss/actor": "actor_loss",

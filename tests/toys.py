@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from rl_training.algorithms.base import polyak_update
-from rl_training.algorithms.sac import SACAlgorithm, SACConfig, critic_loss
+from rl_training.algorithms.base import critic_loss, polyak_update
+from rl_training.algorithms.sac import SACAlgorithm, SACConfig
 from rl_training.models import MLPREDQModel
 from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseField, NoiseSpec
 

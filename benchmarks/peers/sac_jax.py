@@ -7,6 +7,9 @@ import argparse
 import json
 import math
 import time
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +19,10 @@ GAMMA, TAU, LR = 0.99, 0.005, 3e-4
 LAYERS = {"actor": (OBS, HIDDEN, HIDDEN, 2 * ACT), "critic": (OBS + ACT, HIDDEN, HIDDEN, 1)}
 
 
-def init(key, widths, lead=()):
+def init(key: Any, widths: Sequence[int], lead: tuple[int, ...] = ()) -> Any:
+    """Uniform in ±1/√fan_in."""
     params = []
-    for fan_in, fan_out in zip(widths[:-1], widths[1:], strict=True):
+    for fan_in, fan_out in pairwise(widths):
         key, one, two = jax.random.split(key, 3)
         bound = 1 / math.sqrt(fan_in)
         weight = jax.random.uniform(one, (*lead, fan_in, fan_out), minval=-bound, maxval=bound)
@@ -27,18 +31,21 @@ def init(key, widths, lead=()):
     return params
 
 
-def mlp(params, x):
+def mlp(params: Any, x: Any) -> Any:
+    """A perceptron, or a stack of them."""
     for weight, bias in params[:-1]:
         x = jax.nn.relu(x @ weight + bias)
     weight, bias = params[-1]
     return x @ weight + bias
 
 
-def q_values(critic, obs, actions):
+def q_values(critic: Any, obs: Any, actions: Any) -> Any:
+    """Of all critics."""
     return mlp(critic, jnp.concatenate([obs, actions], -1)).squeeze(-1)
 
 
-def sample(actor, obs, noise):
+def sample(actor: Any, obs: Any, noise: Any) -> Any:
+    """Tanh-Gaussian actions with log-probabilities."""
     mean, log_std = jnp.split(mlp(actor, obs), 2, -1)
     log_std = jnp.clip(log_std, -20, 2)
     pre = mean + jnp.exp(log_std) * noise
@@ -47,7 +54,8 @@ def sample(actor, obs, noise):
     return jnp.tanh(pre), (gauss - squash).sum(-1)
 
 
-def adam(params, grads, state):
+def adam(params: Any, grads: Any, state: Any) -> Any:
+    """One step."""
     m, v, t = state
     t = t + 1
     m = jax.tree.map(lambda a, g: 0.9 * a + 0.1 * g, m, grads)
@@ -57,7 +65,8 @@ def adam(params, grads, state):
     return jax.tree.map(step, params, m, v), (m, v, t)
 
 
-def update(state, key, rows):
+def update(state: Any, key: Any, rows: Any) -> Any:
+    """One whole update of SAC, its batch drawn inside."""
     key_index, key_next, key_now = jax.random.split(key, 3)
     batch = rows[jax.random.randint(key_index, (BATCH,), 0, ROWS)]
     obs, actions, rewards = batch[:, :OBS], batch[:, OBS : OBS + ACT], batch[:, OBS + ACT]
@@ -68,14 +77,14 @@ def update(state, key, rows):
     next_q = q_values(target, next_obs, next_actions).min(0)
     y = rewards + GAMMA * (1 - ended) * (next_q - alpha * next_log)
 
-    def critic_loss(critic):
+    def critic_loss(critic: Any) -> Any:
         return ((q_values(critic, obs, actions) - y) ** 2).mean(-1).sum()
 
     loss_q, grads = jax.value_and_grad(critic_loss)(critic)
     critic, opt_critic = adam(critic, grads, opts[1])
     noise = jax.random.normal(key_now, (BATCH, ACT))
 
-    def actor_loss(actor):
+    def actor_loss(actor: Any) -> Any:
         chosen, log_prob = sample(actor, obs, noise)
         return (alpha * log_prob - q_values(critic, obs, chosen).min(0)).mean(), log_prob
 
@@ -88,7 +97,14 @@ def update(state, key, rows):
     return (actor, critic, target, log_alpha, opts), jnp.stack([loss_q, loss_pi])
 
 
-def main():
+def moments(params: Any) -> Any:
+    """Adam's state at the start."""
+    zeros = jax.tree.map(jnp.zeros_like, params)
+    return zeros, jax.tree.map(jnp.copy, zeros), 0.0
+
+
+def main() -> None:
+    """Measure and print one JSON object."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--updates", type=int, default=20_000)
     parser.add_argument("--block", type=int, default=1_000)
@@ -97,27 +113,26 @@ def main():
     one, two, three, four = jax.random.split(jax.random.key(0), 4)
     actor = init(one, LAYERS["actor"])
     critic = init(two, LAYERS["critic"], (args.critics,))
-    zeros = lambda p: (jax.tree.map(jnp.zeros_like, p), jax.tree.map(jnp.zeros_like, p), 0.0)  # noqa: E731
     log_alpha = jnp.zeros(())
-    opts = (zeros(actor), zeros(critic), zeros(log_alpha))
+    opts = (moments(actor), moments(critic), moments(log_alpha))
     state = (actor, critic, jax.tree.map(jnp.copy, critic), log_alpha, opts)
     rows = jax.random.normal(three, (ROWS, 2 * OBS + ACT + 2)).at[:, -1].set(0.0)
 
     @jax.jit
-    def block(state, key, rows):
+    def block(state: Any, key: Any, rows: Any) -> Any:
         keys = jax.random.split(key, args.block)
         return jax.lax.scan(lambda s, k: update(s, k, rows), state, keys)
 
     began = time.perf_counter()
     state, losses = block(state, four, rows)
-    jax.block_until_ready(losses)
+    losses.block_until_ready()
     prepared = time.perf_counter() - began
     speeds = []
     for turn in range(5):
         began = time.perf_counter()
         for index in range(args.updates // args.block // 5):
             state, losses = block(state, jax.random.fold_in(four, 100 * turn + index), rows)
-        jax.block_until_ready(losses)
+        losses.block_until_ready()
         seconds = time.perf_counter() - began
         speeds.append(args.updates // args.block // 5 * args.block / seconds)
     assert jnp.isfinite(losses).all()

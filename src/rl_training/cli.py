@@ -144,7 +144,7 @@ def evaluate(
         f"{result['env_id']}, step {result['step']:,}, {result['eval_episodes']} episodes: "
         f"return {result['eval_return_mean']:.2f} ± {result['eval_return_std']:.2f} "
         f"(95 % interval of the mean {low:.2f} to {high:.2f}), "
-        f"length {result['eval_length_mean']:.1f}"
+        f"length {result['eval_length_mean']:.1f}{_success(result)}"
     )
 
 
@@ -269,6 +269,11 @@ def _print(text: str) -> None:
     typer.echo(text)
 
 
+def _success(metrics: dict[str, Any]) -> str:
+    rate = metrics.get("eval_success_rate")
+    return "" if rate is None else f"; success {rate:.0%}"
+
+
 def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.1f}"
 
@@ -303,7 +308,7 @@ def _print_result(result: TrainResult) -> None:
         _print(
             f"Evaluation return: {metrics['eval_return_mean']:.2f} ± "
             f"{metrics['eval_return_std']:.2f}; best {metrics['best_return']:.2f} "
-            f"at step {metrics['best_step']:,}"
+            f"at step {metrics['best_step']:,}{_success(metrics)}"
         )
     _print(f"Run folder: {result.run_dir}")
     _print("Next:")

@@ -64,7 +64,11 @@ def collect(
     run: Annotated[Path, typer.Argument(metavar="RUN_OR_CHECKPOINT", help="Whose policy plays.")],
     steps: Annotated[int, typer.Option(help="Transitions to record.")],
     noise: Annotated[
-        float, typer.Option(help="Deviation of Gaussian noise on actions in [-1, 1].")
+        float,
+        typer.Option(
+            help="Deviation of Gaussian noise on actions in [-1, 1]; "
+            "or the chance of a random action where they are discrete."
+        ),
     ] = 0.0,
     out: Annotated[Path | None, typer.Option(help="A .npz, .pt or .hdf5 file to write.")] = None,
     minari: Annotated[str | None, typer.Option(help="A Minari id to create.")] = None,

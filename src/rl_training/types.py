@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 FloatArray = npt.NDArray[np.floating[Any]]
 BoolArray = npt.NDArray[np.bool_]
+ActionArray = npt.NDArray[np.floating[Any]] | npt.NDArray[np.integer[Any]]
+"""Actions as an environment takes them: floats of a Box, integers of a Discrete space."""
 Metrics = dict[str, "Tensor"]
 Noise = Mapping[str, "Tensor"]
 
@@ -33,11 +35,12 @@ class Batch(NamedTuple):
     """Transitions on the learner's device, the batch axis first.
 
     ``terminations`` is 1.0 where the episode ended for a reason inside the task. A time limit is
-    not a termination: its value is bootstrapped.
+    not a termination: its value is bootstrapped. A discrete action is its index, counted from 0, as
+    a float in one column.
     """
 
     obs: Tensor  # [B, obs_dim]
-    actions: Tensor  # [B, action_dim], in [-1, 1]
+    actions: Tensor  # [B, action_dim], in [-1, 1]; or [B, 1], the index of a discrete action
     rewards: Tensor  # [B]
     next_obs: Tensor  # [B, obs_dim]
     terminations: Tensor  # [B]
@@ -106,6 +109,15 @@ class EnvSpec:
     action_low: tuple[float, ...] = ()
     action_high: tuple[float, ...] = ()
     discrete: bool = False
+    action_start: int = 0
+    """What the environment calls the first of its discrete actions; the learner calls it 0."""
+    goal_dim: int = 0
+    """Size of a goal, where the last entries of an observation are the desired one."""
+
+    @property
+    def action_width(self) -> int:
+        """Values that an action takes in a batch: a discrete one is its index."""
+        return 1 if self.discrete else self.action_dim
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for a manifest."""
@@ -121,4 +133,6 @@ class EnvSpec:
             action_low=tuple(float(x) for x in data["action_low"]),
             action_high=tuple(float(x) for x in data["action_high"]),
             discrete=bool(data["discrete"]),
+            action_start=int(data.get("action_start", 0)),
+            goal_dim=int(data.get("goal_dim", 0)),
         )

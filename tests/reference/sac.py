@@ -5,33 +5,43 @@ stacked as [critic, batch].
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, TypedDict
 
 import numpy as np
 
-from .nn import Array, MlpCache, MlpGrads, adam_step, mlp_backward, mlp_forward, polyak
+from .nn import (
+    ActorCriticHyper,
+    Array,
+    Batch,
+    Ensemble,
+    MlpAdam,
+    MlpGrads,
+    Network,
+    action_gradient,
+    adam_critics,
+    adam_network,
+    adam_step,
+    checked,
+    checked_batch,
+    copy_network,
+    critic_outputs,
+    forward,
+    fresh_adam,
+    initial_ensemble,
+    mlp_backward,
+    normal_log_density,
+    polyak_networks,
+    sizes,
+    squared_loss,
+)
+from .nn import critic_values as critic_values
 
 LOG_STD_MIN = -20.0
 LOG_STD_MAX = 2.0
 ACTION_CLIP = 1.0 - 1e-5
 
 TemperatureForm = Literal["log_alpha", "alpha"]
-
-
-class Mlp(TypedDict):
-    """Network parameters: ``weights[i]`` [in, out] and ``biases[i]`` [out]."""
-
-    weights: list[Array]
-    biases: list[Array]
-
-
-class MlpAdam(TypedDict):
-    """Adam moments of one network, laid out like the network, and its step count."""
-
-    m: Mlp
-    v: Mlp
-    t: int
 
 
 class ScalarAdam(TypedDict):
@@ -42,27 +52,18 @@ class ScalarAdam(TypedDict):
     t: int
 
 
-class SacState(TypedDict):
-    """Everything an update reads and writes; ``fixed_alpha`` None means alpha is learned."""
+class SacPolicy(TypedDict):
+    """Actor and temperature; ``fixed_alpha`` None means alpha is learned."""
 
-    actor: Mlp
-    critics: list[Mlp]
-    target_critics: list[Mlp]
+    actor: Network
     actor_adam: MlpAdam
-    critic_adams: list[MlpAdam]
     log_alpha: Array
     log_alpha_adam: ScalarAdam
     fixed_alpha: float | None
 
 
-class Batch(TypedDict):
-    """Transitions: [B, O], [B, A], [B], [B, O] and [B] (1.0 where s' is terminal)."""
-
-    observation: Array
-    action: Array
-    reward: Array
-    next_observation: Array
-    termination: Array
+class SacState(SacPolicy, Ensemble):
+    """Everything an update reads and writes."""
 
 
 class Noise(TypedDict):
@@ -72,13 +73,9 @@ class Noise(TypedDict):
     action: Array
 
 
-class Hyper(TypedDict):
-    """Hyperparameters; Adam's betas and eps are the defaults of ``adam_step``."""
+class Hyper(ActorCriticHyper):
+    """Hyperparameters of the actor-critic, and of its temperature."""
 
-    gamma: float
-    tau: float
-    actor_lr: float
-    critic_lr: float
     alpha_lr: float
     target_entropy: float
     temperature_form: TemperatureForm
@@ -111,12 +108,6 @@ def softplus(x: Array) -> Array:
 def log_tanh_slope(u: Array) -> Array:
     """log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2 u)), the log-Jacobian of appendix C."""
     return 2.0 * (math.log(2.0) - u - softplus(-2.0 * u))
-
-
-def normal_log_density(u: Array, mean: Array, log_std: Array) -> Array:
-    """Elementwise log N(u; mean, std) = -((u - mean) / std)^2 / 2 - log std - log(2 pi) / 2."""
-    z = (u - mean) * np.exp(-log_std)
-    return -0.5 * z * z - log_std - 0.5 * math.log(2.0 * math.pi)
 
 
 def split_actor_output(output: Array) -> tuple[Array, Array, Array]:
@@ -166,20 +157,6 @@ def log_prob_of_action(mean: Array, log_std: Array, action: Array) -> Array:
     return np.asarray((normal_log_density(u, mean, log_std) - log_tanh_slope(u)).sum(axis=-1))
 
 
-def critic_values(
-    critics: Sequence[Mlp], observation: Array, action: Array
-) -> tuple[Array, list[MlpCache]]:
-    """Q_i(s, a) of every critic as [N, B]; a critic's input is [observation, action]."""
-    x = np.concatenate([observation, action], axis=-1)
-    values: list[Array] = []
-    caches: list[MlpCache] = []
-    for critic in critics:
-        output, cache = mlp_forward(critic["weights"], critic["biases"], x)
-        values.append(output[:, 0])
-        caches.append(cache)
-    return np.stack(values), caches
-
-
 def critic_target(
     reward: Array,
     termination: Array,
@@ -197,32 +174,46 @@ def critic_loss(q: Array, target: Array) -> tuple[float, Array]:
 
     Eq. 5 without its factor 1/2: twice the paper's loss, summed over critics; y is constant.
     """
-    error = q - target[None, :]
-    return float((error * error).mean(axis=1).sum()), 2.0 * error / error.shape[1]
+    return squared_loss(q, target)
+
+
+def minimum_value(outputs: Array) -> tuple[Array, Array]:
+    """min_i Q_i [B] of outputs [N, B, 1], and its slopes [N, B, 1]: 1 for the first minimum."""
+    chosen = outputs.argmin(axis=0)[None]
+    slopes = (np.arange(len(outputs))[:, None, None] == chosen).astype(np.float64)
+    return outputs.min(axis=0)[:, 0], slopes
+
+
+def mean_value(outputs: Array) -> tuple[Array, Array]:
+    """Mean over critics and output units [B] of outputs [N, B, M], and its slopes 1 / (N M)."""
+    count = outputs.shape[0] * outputs.shape[2]
+    return outputs.mean(axis=(0, 2)), np.full_like(outputs, 1.0 / count)
 
 
 def actor_loss(
-    actor: Mlp, critics: Sequence[Mlp], observation: Array, noise: Array, alpha: float
+    actor: Network,
+    critics: Sequence[Network],
+    observation: Array,
+    noise: Array,
+    alpha: float,
+    value: Callable[[Array], tuple[Array, Array]] = minimum_value,
 ) -> ActorLoss:
     """Eq. 9: mean_b(alpha log pi(a~|s) - min_i Q_i(s, a~)), with eq. 10's gradient.
 
     The gradient runs through a~ and through log pi; critics and alpha are constants. Where
-    critics tie for the minimum, the first of them receives the gradient.
+    critics tie for the minimum, the first of them receives the gradient. ``value`` is the
+    minimum, or what a relative of SAC puts in its place.
     """
-    output, actor_cache = mlp_forward(actor["weights"], actor["biases"], observation)
+    output, actor_cache = forward(actor, observation)
     sample = policy_sample(output, noise)
-    q, critic_caches = critic_values(critics, observation, sample.action)
-    batch_size = q.shape[1]
-    loss = float((alpha * sample.log_prob - q.min(axis=0)).mean())
-
-    chosen = q.argmin(axis=0)
-    grad_action = np.zeros_like(sample.action)
-    for i, cache in enumerate(critic_caches):
-        grad_q = np.where(chosen == i, -1.0 / batch_size, 0.0)
-        grad_action += mlp_backward(cache, grad_q[:, None]).inputs[:, observation.shape[1] :]
-    grad_log_prob = np.full(batch_size, alpha / batch_size)
+    outputs, critic_caches = critic_outputs(critics, observation, sample.action)
+    worth, slopes = value(outputs)
+    size = len(worth)
+    loss = float((alpha * sample.log_prob - worth).mean())
+    grad_action = action_gradient(critic_caches, -slopes / size, sample.action.shape[1])
+    grad_log_prob = np.full(size, alpha / size)
     grads = mlp_backward(actor_cache, policy_backward(sample, grad_action, grad_log_prob))
-    return ActorLoss(loss, grads, sample.log_prob, q)
+    return ActorLoss(loss, grads, sample.log_prob, outputs.mean(axis=2))
 
 
 def temperature_loss(
@@ -246,113 +237,50 @@ def temperature_loss(
     raise ValueError(f"form must be 'log_alpha' or 'alpha', got {form!r}")
 
 
-def _copy(net: Mlp) -> Mlp:
-    return {
-        "weights": [np.array(w, dtype=np.float64) for w in net["weights"]],
-        "biases": [np.array(b, dtype=np.float64) for b in net["biases"]],
-    }
-
-
-def _zeros(net: Mlp) -> Mlp:
-    return {
-        "weights": [np.zeros(np.shape(w)) for w in net["weights"]],
-        "biases": [np.zeros(np.shape(b)) for b in net["biases"]],
-    }
-
-
 def initial_state(
-    actor: Mlp,
-    critics: Sequence[Mlp],
+    actor: Network,
+    critics: Sequence[Network],
     log_alpha: float = 0.0,
     fixed_alpha: float | None = None,
-    target_critics: Sequence[Mlp] | None = None,
+    target_critics: Sequence[Network] | None = None,
 ) -> SacState:
     """State before the first update: float64 copies, zero moments, targets equal to critics.
 
     With ``fixed_alpha`` given, that alpha is used and ``log_alpha`` never changes.
     """
-    targets = critics if target_critics is None else target_critics
     return {
-        "actor": _copy(actor),
-        "critics": [_copy(c) for c in critics],
-        "target_critics": [_copy(c) for c in targets],
-        "actor_adam": {"m": _zeros(actor), "v": _zeros(actor), "t": 0},
-        "critic_adams": [{"m": _zeros(c), "v": _zeros(c), "t": 0} for c in critics],
+        **initial_ensemble(critics, target_critics),
+        "actor": copy_network(actor),
+        "actor_adam": fresh_adam(actor),
         "log_alpha": np.array(log_alpha, dtype=np.float64),
         "log_alpha_adam": {"m": np.zeros(()), "v": np.zeros(()), "t": 0},
         "fixed_alpha": fixed_alpha,
     }
 
 
-def _adam_list(
-    params: list[Array], grads: list[Array], m: list[Array], v: list[Array], t: int, lr: float
-) -> tuple[list[Array], list[Array], list[Array]]:
-    steps = [adam_step(*pgmv, t, lr) for pgmv in zip(params, grads, m, v, strict=True)]
-    return [s[0] for s in steps], [s[1] for s in steps], [s[2] for s in steps]
-
-
-def adam_network(net: Mlp, grads: MlpGrads, adam: MlpAdam, lr: float) -> tuple[Mlp, MlpAdam]:
-    """One Adam step (arXiv 1412.6980, algorithm 1) of every weight and bias of a network."""
-    t = adam["t"] + 1
-    m, v = adam["m"], adam["v"]
-    weights, m_weights, v_weights = _adam_list(
-        net["weights"], grads.weights, m["weights"], v["weights"], t, lr
-    )
-    biases, m_biases, v_biases = _adam_list(
-        net["biases"], grads.biases, m["biases"], v["biases"], t, lr
-    )
-    return {"weights": weights, "biases": biases}, {
-        "m": {"weights": m_weights, "biases": m_biases},
-        "v": {"weights": v_weights, "biases": v_biases},
-        "t": t,
+def checked_inputs(state: SacState, batch: Batch, noise: Noise) -> tuple[Batch, Noise]:
+    """The batch and the noise in float64, refused where a shape is wrong."""
+    observation_size, output_size = sizes(state["actor"])
+    batch = checked_batch(batch, observation_size, output_size // 2)
+    shape = batch["action"].shape
+    return batch, {
+        "next_action": checked(noise["next_action"], shape, "noise next_action"),
+        "action": checked(noise["action"], shape, "noise action"),
     }
 
 
-def polyak_network(target: Mlp, online: Mlp, tau: float) -> Mlp:
-    """Algorithm 1: Polyak averaging of every weight and bias."""
-    weights = zip(target["weights"], online["weights"], strict=True)
-    biases = zip(target["biases"], online["biases"], strict=True)
-    return {
-        "weights": [polyak(old, new, tau) for old, new in weights],
-        "biases": [polyak(old, new, tau) for old, new in biases],
-    }
-
-
-def _checked(values: Array, shape: tuple[int, ...], name: str) -> Array:
-    """Return float64 ``values``; refuse a shape that would broadcast into a wrong result."""
-    array = np.asarray(values, dtype=np.float64)
-    if array.shape != shape:
-        raise ValueError(f"{name} has shape {array.shape}, expected {shape}")
-    return array
-
-
-def _checked_inputs(state: SacState, batch: Batch, noise: Noise) -> tuple[Batch, Noise]:
-    actor = state["actor"]
-    size = len(batch["observation"])
-    observation = (size, np.shape(actor["weights"][0])[0])
-    action = (size, np.shape(actor["weights"][-1])[1] // 2)
-    checked_batch: Batch = {
-        "observation": _checked(batch["observation"], observation, "observation"),
-        "action": _checked(batch["action"], action, "action"),
-        "reward": _checked(batch["reward"], (size,), "reward"),
-        "next_observation": _checked(batch["next_observation"], observation, "next_observation"),
-        "termination": _checked(batch["termination"], (size,), "termination"),
-    }
-    checked_noise: Noise = {
-        "next_action": _checked(noise["next_action"], action, "noise next_action"),
-        "action": _checked(noise["action"], action, "noise action"),
-    }
-    return checked_batch, checked_noise
+def current_alpha(state: SacPolicy) -> float:
+    """exp(log_alpha), or the fixed alpha."""
+    fixed = state["fixed_alpha"]
+    return float(np.exp(state["log_alpha"])) if fixed is None else fixed
 
 
 def critic_step(
     state: SacState, batch: Batch, next_noise: Array, alpha: float, hyper: Hyper
-) -> tuple[list[Mlp], list[MlpAdam], dict[str, float]]:
+) -> tuple[list[Network], list[MlpAdam], dict[str, float]]:
     """Eqs. 5 and 6 with the minimum over target critics: one Adam step of every critic."""
-    actor, next_observation = state["actor"], batch["next_observation"]
-    output, _ = mlp_forward(actor["weights"], actor["biases"], next_observation)
-    sample = policy_sample(output, next_noise)
-    next_q, _ = critic_values(state["target_critics"], next_observation, sample.action)
+    sample = policy_sample(forward(state["actor"], batch["next_observation"])[0], next_noise)
+    next_q, _ = critic_values(state["target_critics"], batch["next_observation"], sample.action)
     target = critic_target(
         batch["reward"],
         batch["termination"],
@@ -363,22 +291,23 @@ def critic_step(
     )
     q, caches = critic_values(state["critics"], batch["observation"], batch["action"])
     loss, grad_q = critic_loss(q, target)
-    steps = [
-        adam_network(critic, mlp_backward(cache, grad[:, None]), adam, hyper["critic_lr"])
-        for critic, cache, grad, adam in zip(
-            state["critics"], caches, grad_q, state["critic_adams"], strict=True
-        )
-    ]
-    metrics = {
+    critics, adams = adam_critics(
+        state["critics"], state["critic_adams"], caches, grad_q[..., None], hyper["critic_lr"]
+    )
+    return critics, adams, critic_metrics(loss, q, target)
+
+
+def critic_metrics(loss: float, q: Array, target: Array) -> dict[str, float]:
+    """What every critic step reports."""
+    return {
         "critic_loss": loss,
         "q_mean": float(q.mean()),
         "target_mean": float(target.mean()),
     }
-    return [s[0] for s in steps], [s[1] for s in steps], metrics
 
 
 def temperature_step(
-    state: SacState, log_prob: Array, hyper: Hyper
+    state: SacPolicy, log_prob: Array, hyper: Hyper
 ) -> tuple[Array, ScalarAdam, float]:
     """Eq. 18: one Adam step on log_alpha; nothing moves, and the loss is 0, if alpha is fixed."""
     log_alpha, adam = state["log_alpha"], state["log_alpha_adam"]
@@ -393,6 +322,30 @@ def temperature_step(
     return new, {"m": m, "v": v, "t": t}, loss
 
 
+def policy_step(
+    state: SacPolicy, policy: ActorLoss, hyper: Hyper
+) -> tuple[SacPolicy, dict[str, float]]:
+    """One Adam step of the actor and of the temperature, from the actor's loss."""
+    actor, actor_adam = adam_network(
+        state["actor"], policy.grads.network, state["actor_adam"], hyper["actor_lr"]
+    )
+    log_alpha, log_alpha_adam, alpha_loss = temperature_step(state, policy.log_prob, hyper)
+    new: SacPolicy = {
+        "actor": actor,
+        "actor_adam": actor_adam,
+        "log_alpha": log_alpha,
+        "log_alpha_adam": log_alpha_adam,
+        "fixed_alpha": state["fixed_alpha"],
+    }
+    metrics = {
+        "actor_loss": policy.loss,
+        "alpha_loss": alpha_loss,
+        "alpha": current_alpha(state),
+        "entropy": float(-policy.log_prob.mean()),
+    }
+    return new, metrics
+
+
 def full_update(
     state: SacState, batch: Batch, noise: Noise, hyper: Hyper
 ) -> tuple[SacState, dict[str, float]]:
@@ -403,31 +356,16 @@ def full_update(
     log pi of the actor step, i.e. of the actor before its own update. (4) Polyak averaging of
     the updated critics into the targets. The input state is not modified.
     """
-    batch, noise = _checked_inputs(state, batch, noise)
-    fixed_alpha = state["fixed_alpha"]
-    alpha = float(np.exp(state["log_alpha"])) if fixed_alpha is None else fixed_alpha
-
+    batch, noise = checked_inputs(state, batch, noise)
+    alpha = current_alpha(state)
     critics, critic_adams, metrics = critic_step(state, batch, noise["next_action"], alpha, hyper)
     policy = actor_loss(state["actor"], critics, batch["observation"], noise["action"], alpha)
-    actor, actor_adam = adam_network(
-        state["actor"], policy.grads, state["actor_adam"], hyper["actor_lr"]
-    )
-    log_alpha, log_alpha_adam, alpha_loss = temperature_step(state, policy.log_prob, hyper)
-    pairs = zip(state["target_critics"], critics, strict=True)
+    new_policy, policy_metrics = policy_step(state, policy, hyper)
+    targets = polyak_networks(state["target_critics"], critics, hyper["tau"])
     new_state: SacState = {
-        "actor": actor,
+        **new_policy,
         "critics": critics,
-        "target_critics": [polyak_network(old, new, hyper["tau"]) for old, new in pairs],
-        "actor_adam": actor_adam,
         "critic_adams": critic_adams,
-        "log_alpha": log_alpha,
-        "log_alpha_adam": log_alpha_adam,
-        "fixed_alpha": fixed_alpha,
+        "target_critics": targets,
     }
-    metrics |= {
-        "actor_loss": policy.loss,
-        "alpha_loss": alpha_loss,
-        "alpha": alpha,
-        "entropy": float(-policy.log_prob.mean()),
-    }
-    return new_state, metrics
+    return new_state, metrics | policy_metrics

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from rl_training.algorithms.config import AlgorithmConfig
 from rl_training.errors import ConfigError
+from rl_training.models import ActorCriticModel
 from rl_training.models.tracing import is_tracing
-from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseSpec
+from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseField, NoiseSpec
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -42,7 +43,7 @@ class FlatAdam(nn.Module):
     @torch.no_grad()
     def step(self, parameter: Tensor, gradient: Tensor) -> None:
         """One step of ``parameter`` down its ``gradient``, by the kernel of `torch.optim.Adam`."""
-        self.steps += 1
+        self.steps.add_(1)
         if is_tracing():
             self._plain_step(parameter, gradient)
             return
@@ -90,6 +91,16 @@ class FlatAdam(nn.Module):
 def polyak_update(target: Tensor, online: Tensor, tau: float) -> None:
     """Target ← (1 − τ) target + τ online."""
     target.lerp_(online, tau)
+
+
+def td_target(rewards: Tensor, terminations: Tensor, next_value: Tensor, *, gamma: float) -> Tensor:
+    """Y = r + γ (1 − d) V(s'). d is termination alone: a time limit bootstraps."""
+    return torch.addcmul(rewards, 1.0 - terminations, next_value, value=gamma)
+
+
+def critic_loss(q: Tensor, target: Tensor) -> Tensor:
+    """Σ_i mean (Q_i(s, a) − y)²; ``q`` is ``[N, B]``, ``target`` ``[B]``."""
+    return (q - target.unsqueeze(-2)).square().mean(-1).sum(-1)
 
 
 class Algorithm(nn.Module, ABC):
@@ -193,6 +204,55 @@ class Algorithm(nn.Module, ABC):
         for optimizer in self.optimizers.values():
             assert isinstance(optimizer, FlatAdam)
             optimizer.scale_learning_rate(factor)
+
+
+class ActorCritic(Algorithm):
+    """A learner with an actor and stacked critics. Its actor moves once a `period`, at its end."""
+
+    model: ActorCriticModel
+
+    def moves_policy(self, phase: int) -> bool:
+        """Whether the update at ``phase`` moves the actor."""
+        return phase == self.period - 1
+
+    def form(self, phase: int) -> int:
+        """1 where the actor moves, 0 where only the critics do."""
+        return int(self.moves_policy(phase))
+
+    def act_noise(self, batch_size: int) -> NoiseSpec:
+        """Standard-normal noise for the action."""
+        return {"action": NoiseField("normal", (batch_size, self.spec.action_dim))}
+
+    def choose_actions(self, obs: Tensor, *, deterministic: bool, noise: Noise | None) -> Tensor:
+        """The policy's one best action, or an explored one."""
+        if deterministic:
+            return self.model.actor.mode(obs)
+        assert noise is not None, "an exploring act needs the noise that act_noise declares"
+        return self.explore(obs, noise["action"])
+
+    def explore(self, obs: Tensor, noise: Tensor) -> Tensor:
+        """Actions in [-1, 1] with standard-normal ``noise`` in them."""
+        return self.model.actor.explore(obs, noise)
+
+    @abstractmethod
+    def critic_target(self, batch: Batch, noise: Noise) -> Tensor:
+        """What the critics are moved towards, without gradient."""
+
+    def critic_terms(self, batch: Batch, noise: Noise) -> tuple[Tensor, Tensor, Tensor]:
+        """The critics' loss, their values ``[N, B]`` and the target ``[B]``."""
+        target = self.critic_target(batch, noise)
+        q = self.model.q_values(batch.obs, batch.actions)
+        return critic_loss(q, target), q, target
+
+    def critic_step(self, batch: Batch, noise: Noise) -> Metrics:
+        """Move every critic towards the target."""
+        loss, q, target = self.critic_terms(batch, noise)
+        self.minimise(loss, critic=self.model.critic.flat)
+        return {
+            "loss/critic": loss.detach(),
+            "q/mean": q.detach().mean((-2, -1)),
+            "q/target": target.mean(-1),
+        }
 
 
 def draw_noise(

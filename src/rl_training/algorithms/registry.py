@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from rl_training.errors import ConfigError, nearest
 
@@ -25,19 +26,51 @@ class AlgorithmEntry:
     mode: Mode
     actions: Literal["continuous", "discrete"]
     summary: str
+    goals: bool = False
+    """Whether it is for goal environments alone, or for flat observations alone."""
 
     @property
     def module(self) -> str:
         """The module that defines the learner; by convention the algorithm's name."""
         return f"rl_training.algorithms.{self.name}"
 
-    def learner_class(self) -> type[Algorithm]:
-        """Import and return the learner's class."""
+    def learner_class(self, kwargs: Mapping[str, Any] | None = None) -> type[Algorithm]:
+        """Import and return the learner's class; a run's `algo_kwargs` may choose it."""
         return cast("type[Algorithm]", getattr(import_module(self.module), self.class_name))
 
-    def config_class(self) -> type[AlgorithmConfig]:
-        """Import and return the config's class."""
-        return self.learner_class().config_class
+    def config_class(self, kwargs: Mapping[str, Any] | None = None) -> type[AlgorithmConfig]:
+        """Import and return the config's class; a run's `algo_kwargs` may choose it."""
+        return self.learner_class(kwargs).config_class
+
+
+class HindsightEntry(AlgorithmEntry):
+    """HER: its learner is that of `base_algo`, its keys are those of the base and its own."""
+
+    def learner_class(self, kwargs: Mapping[str, Any] | None = None) -> type[Algorithm]:
+        """The base algorithm's learner."""
+        return self.base(kwargs).learner_class()
+
+    def config_class(self, kwargs: Mapping[str, Any] | None = None) -> type[AlgorithmConfig]:
+        """The base algorithm's config with HER's keys."""
+        from rl_training.algorithms.her import hindsight_config
+
+        return hindsight_config(self.base(kwargs).config_class())
+
+    def base(self, kwargs: Mapping[str, Any] | None = None) -> AlgorithmEntry:
+        """The entry that `base_algo` names."""
+        name = kwargs.get("base_algo", "sac") if isinstance(kwargs, Mapping) else "sac"
+        if name not in self.bases():
+            raise ConfigError(f"base_algo = {name!r}: choose one of {', '.join(self.bases())}.")
+        return REGISTRY[name]
+
+    @staticmethod
+    def bases() -> list[str]:
+        """The algorithms that HER works with: online, for continuous actions."""
+        return [
+            entry.name
+            for entry in REGISTRY.values()
+            if entry.mode == "online" and entry.actions == "continuous" and not entry.goals
+        ]
 
 
 REGISTRY: dict[str, AlgorithmEntry] = {
@@ -50,6 +83,55 @@ REGISTRY: dict[str, AlgorithmEntry] = {
             mode="online",
             actions="continuous",
             summary="Entropy-regularised actor-critic with a learned temperature.",
+        ),
+        AlgorithmEntry(
+            name="ddpg",
+            title="Deep Deterministic Policy Gradient",
+            class_name="DDPGAlgorithm",
+            mode="online",
+            actions="continuous",
+            summary="Deterministic actor-critic with Gaussian exploration.",
+        ),
+        AlgorithmEntry(
+            name="td3",
+            title="Twin Delayed DDPG",
+            class_name="TD3Algorithm",
+            mode="online",
+            actions="continuous",
+            summary="Twin critics, smoothed targets and a delayed deterministic policy.",
+        ),
+        AlgorithmEntry(
+            name="redq",
+            title="Randomized Ensembled Double Q-learning",
+            class_name="REDQAlgorithm",
+            mode="online",
+            actions="continuous",
+            summary="Many critics, random subsets of them, many updates a step.",
+        ),
+        AlgorithmEntry(
+            name="tqc",
+            title="Truncated Quantile Critics",
+            class_name="TQCAlgorithm",
+            mode="online",
+            actions="continuous",
+            summary="Distributional critics whose largest quantiles are left out.",
+        ),
+        AlgorithmEntry(
+            name="dqn",
+            title="Deep Q-Network",
+            class_name="DQNAlgorithm",
+            mode="online",
+            actions="discrete",
+            summary="Q-learning with a target network; Double DQN as an option.",
+        ),
+        HindsightEntry(
+            name="her",
+            title="Hindsight Experience Replay",
+            class_name="HER",
+            mode="online",
+            actions="continuous",
+            summary="Goals relabelled with what was achieved, over any off-policy learner.",
+            goals=True,
         ),
     )
 }

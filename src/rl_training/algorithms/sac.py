@@ -5,13 +5,16 @@ Stages of an update, in the paper's order (Algorithm 1): critics, actor, tempera
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import reduce
+from operator import add
 from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from rl_training.algorithms.base import Algorithm, polyak_update
+from rl_training.algorithms.base import ActorCritic, critic_loss, polyak_update, td_target
 from rl_training.algorithms.config import OffPolicyConfig
 from rl_training.models import MLPREDQModel, MLPSACModel
 from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseField, NoiseSpec
@@ -43,15 +46,10 @@ def soft_target(
 ) -> Tensor:
     """Y = r + γ (1 − d) (min_i Q̄_i(s', a') − α log π(a'|s')), eq. 3 and 5; ``[B]``.
 
-    ``next_q`` is ``[N, B]``. d is termination alone: a time limit bootstraps.
+    ``next_q`` is ``[N, B]``.
     """
     soft_value = next_q.amin(-2) - alpha * next_log_prob
-    return torch.addcmul(rewards, 1.0 - terminations, soft_value, value=gamma)
-
-
-def critic_loss(q: Tensor, target: Tensor) -> Tensor:
-    """Σ_i mean (Q_i(s, a) − y)², eq. 5 without its ½; ``q`` is ``[N, B]``."""
-    return (q - target.unsqueeze(-2)).square().mean(-1).sum(-1)
+    return td_target(rewards, terminations, soft_value, gamma=gamma)
 
 
 def actor_loss(q: Tensor, log_prob: Tensor, *, alpha: Tensor) -> Tensor:
@@ -76,6 +74,29 @@ def sac_target(
     )
 
 
+def policy_losses(
+    model: MLPREDQModel,
+    batch: Batch,
+    noise: Noise,
+    actor_loss: Callable[..., Tensor],
+    alpha: Tensor,
+    log_alpha: Tensor | None,
+    target_entropy: float,
+) -> tuple[Metrics, Tensor]:
+    """The losses of actor and temperature, and the log-probabilities ``[B]`` behind both.
+
+    The temperature's loss is there when ``log_alpha`` is given.
+    """
+    policy = model.sample(batch.obs, noise["action"])
+    q = model.frozen_q_values(batch.obs, policy.actions)  # [N, B]
+    losses = {"loss/actor": actor_loss(q, policy.log_prob, alpha=alpha)}
+    if log_alpha is not None:
+        losses["loss/temperature"] = temperature_loss(
+            log_alpha, policy.log_prob, target_entropy=target_entropy
+        )
+    return losses, policy.log_prob
+
+
 def sac_loss(
     model: MLPREDQModel,
     batch: Batch,
@@ -86,33 +107,24 @@ def sac_loss(
     log_alpha: Tensor | None = None,
     target_entropy: float = 0.0,
 ) -> Metrics:
-    """All of SAC's losses at the model's present parameters, by the terms that `update` uses.
-
-    The temperature's loss is there when ``log_alpha`` is given.
-    """
+    """All of SAC's losses at the model's present parameters, by the terms that `update` uses."""
     target = sac_target(model, batch, noise, alpha=alpha, gamma=gamma)
-    policy = model.sample(batch.obs, noise["action"])
-    policy_q = model.frozen_q_values(batch.obs, policy.actions)
-    losses = {
-        "loss/critic": critic_loss(model.q_values(batch.obs, batch.actions), target),
-        "loss/actor": actor_loss(policy_q, policy.log_prob, alpha=alpha),
-    }
-    if log_alpha is not None:
-        losses["loss/temperature"] = temperature_loss(
-            log_alpha, policy.log_prob, target_entropy=target_entropy
-        )
-    return losses
+    q = model.q_values(batch.obs, batch.actions)
+    rest = alpha, log_alpha, target_entropy
+    losses, _ = policy_losses(model, batch, noise, actor_loss, *rest)
+    return {"loss/critic": critic_loss(q, target)} | losses
 
 
 # --- Learner ------------------------------------------------------------------
 
 
-class SACAlgorithm(Algorithm):
+class SACAlgorithm(ActorCritic):
     """Soft Actor-Critic."""
 
     name: ClassVar[str] = "sac"
     config_class = SACConfig
     config: SACConfig
+    model: MLPREDQModel
     fixed_alpha: Tensor
 
     def __init__(self, spec: EnvSpec, config: SACConfig, generator: torch.Generator) -> None:
@@ -139,57 +151,39 @@ class SACAlgorithm(Algorithm):
         """The temperature α, without gradient."""
         return self.fixed_alpha if self.log_alpha is None else self.log_alpha.detach().exp()
 
-    def act_noise(self, batch_size: int) -> NoiseSpec:
-        """Standard-normal noise for the policy's sample."""
-        return {"action": NoiseField("normal", (batch_size, self.spec.action_dim))}
-
-    def choose_actions(self, obs: Tensor, *, deterministic: bool, noise: Noise | None) -> Tensor:
-        """Tanh of the mean, or a sample of the policy."""
-        if deterministic:
-            return self.model.actor.mode(obs)
-        assert noise is not None, "an exploring act needs the noise that act_noise declares"
-        return self.model.actor.explore(obs, noise["action"])
-
     def noise(self, batch_size: int) -> NoiseSpec:
         """Policy noise for the target's action and for the actor's."""
         shape = (batch_size, self.spec.action_dim)
         return {"next_action": NoiseField("normal", shape), "action": NoiseField("normal", shape)}
 
     def update(self, batch: Batch, noise: Noise, *, phase: int = 0) -> Metrics:
-        """Critics, actor, temperature, targets."""
-        metrics = self.critic_step(batch, noise) | self.policy_step(batch, noise)
+        """Critics, actor and temperature where they are due, targets."""
+        metrics = self.critic_step(batch, noise)
+        if self.moves_policy(phase):
+            metrics |= self.policy_step(batch, noise)
         polyak_update(self.model.target, self.model.critic.flat, self.config.tau)
         return metrics
 
-    def critic_step(self, batch: Batch, noise: Noise) -> Metrics:
-        """Move every critic towards the soft target."""
-        target = sac_target(self.model, batch, noise, alpha=self.alpha, gamma=self.config.gamma)
-        q = self.model.q_values(batch.obs, batch.actions)  # [N, B]
-        loss = critic_loss(q, target)
-        self.minimise(loss, critic=self.model.critic.flat)
-        return {
-            "loss/critic": loss.detach(),
-            "q/mean": q.detach().mean((-2, -1)),
-            "q/target": target.mean(-1),
-        }
+    def critic_target(self, batch: Batch, noise: Noise) -> Tensor:
+        """The soft target."""
+        return sac_target(self.model, batch, noise, alpha=self.alpha, gamma=self.config.gamma)
+
+    def actor_loss(self, q: Tensor, log_prob: Tensor, *, alpha: Tensor) -> Tensor:
+        """Eq. 9; a family member whose actor maximises something else overrides this."""
+        return actor_loss(q, log_prob, alpha=alpha)
 
     def policy_step(self, batch: Batch, noise: Noise) -> Metrics:
-        """Move the actor, then the temperature by the log-probabilities of the actor's step."""
-        alpha = self.alpha
-        policy = self.model.sample(batch.obs, noise["action"])
-        q = self.model.frozen_q_values(batch.obs, policy.actions)  # [N, B]
-        loss = actor_loss(q, policy.log_prob, alpha=alpha)
-        metrics = {
-            "loss/actor": loss.detach(),
-            "policy/entropy": -policy.log_prob.detach().mean(-1),
+        """Move the actor, and the temperature by the log-probabilities of the actor's step."""
+        alpha, log_alpha = self.alpha, self.log_alpha
+        rest = alpha, log_alpha, self.target_entropy
+        losses, log_prob = policy_losses(self.model, batch, noise, self.actor_loss, *rest)
+        parameters: dict[str, Tensor] = {"actor": self.model.actor.flat}
+        if log_alpha is not None:
+            parameters["temperature"] = log_alpha
+        # Neither loss has a gradient for the other's parameter: one backward serves both.
+        self.minimise(reduce(add, losses.values()), **parameters)
+        return {
+            **{name: loss.detach() for name, loss in losses.items()},
+            "policy/entropy": -log_prob.detach().mean(-1),
             "policy/alpha": alpha,
         }
-        if self.log_alpha is None:
-            self.minimise(loss, actor=self.model.actor.flat)
-            return metrics
-        temperature = temperature_loss(
-            self.log_alpha, policy.log_prob, target_entropy=self.target_entropy
-        )
-        # Neither loss has a gradient for the other's parameter: one backward serves both.
-        self.minimise(loss + temperature, actor=self.model.actor.flat, temperature=self.log_alpha)
-        return metrics | {"loss/temperature": temperature.detach()}

@@ -7,31 +7,71 @@ from typing import TYPE_CHECKING
 from rl_training.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from rl_training.api.managed import SAC, ManagedAlgorithm, train_sac
+    from rl_training.api.managed import (
+        DDPG,
+        DQN,
+        HER,
+        REDQ,
+        SAC,
+        TD3,
+        TQC,
+        ManagedAlgorithm,
+        train_ddpg,
+        train_dqn,
+        train_her,
+        train_redq,
+        train_sac,
+        train_td3,
+        train_tqc,
+    )
     from rl_training.api.progress import ProgressCallback
     from rl_training.api.training import evaluate_checkpoint, predict_checkpoint, resume, train
 
 __all__ = [
+    "DDPG",
+    "DQN",
+    "HER",
+    "REDQ",
     "SAC",
+    "TD3",
+    "TQC",
     "ManagedAlgorithm",
     "ProgressCallback",
     "evaluate_checkpoint",
     "predict_checkpoint",
     "resume",
     "train",
+    "train_ddpg",
+    "train_dqn",
+    "train_her",
+    "train_redq",
     "train_sac",
+    "train_td3",
+    "train_tqc",
 ]
 
 __getattr__ = lazy_exports(
     __name__,
     {
+        "DDPG": "managed",
+        "DQN": "managed",
+        "HER": "managed",
         "ManagedAlgorithm": "managed",
         "ProgressCallback": "progress",
+        "REDQ": "managed",
         "SAC": "managed",
+        "TD3": "managed",
+        "TQC": "managed",
         "evaluate_checkpoint": "training",
         "predict_checkpoint": "training",
         "resume": "training",
         "train": "training",
+        "train_ddpg": "managed",
+        "train_dqn": "managed",
+        "train_her": "managed",
+        "train_redq": "managed",
         "train_sac": "managed",
+        "train_td3": "managed",
+        "train_tqc": "managed",
     },
 )

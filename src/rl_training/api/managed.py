@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict
 
@@ -23,7 +23,7 @@ from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpointing import Checkpoint, copy_checkpoint, open_checkpoint
 from rl_training.runtime.evaluation import Policy
 from rl_training.runtime.workflows import TrainResult
-from rl_training.types import FloatArray
+from rl_training.types import ActionArray, FloatArray
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -89,6 +89,59 @@ class SACOptions(OffPolicyOptions, total=False):
     alpha: float | Literal["auto"]
     initial_alpha: float
     target_entropy: float | Literal["auto"]
+
+
+class DDPGOptions(OffPolicyOptions, total=False):
+    """DDPG's hyper-parameters."""
+
+    exploration_noise: float
+
+
+class TD3Options(DDPGOptions, total=False):
+    """TD3's hyper-parameters."""
+
+    policy_delay: int
+    target_noise: float
+    target_noise_clip: float
+
+
+class REDQOptions(SACOptions, total=False):
+    """REDQ's hyper-parameters."""
+
+    num_critics: int
+    subset_size: int
+
+
+class TQCOptions(SACOptions, total=False):
+    """TQC's hyper-parameters."""
+
+    num_critics: int
+    num_quantiles: int
+    top_quantiles_to_drop_per_net: int
+    critic_hidden_sizes: Sequence[int]
+
+
+class DQNOptions(OffPolicyOptions, total=False):
+    """DQN's hyper-parameters."""
+
+    double: bool
+    target_update_interval: int
+    epsilon_start: float
+    epsilon_end: float
+    epsilon_decay_steps: int
+
+
+class HEROptions(TQCOptions, total=False):
+    """HER's own hyper-parameters, and those of every algorithm that it can be given."""
+
+    base_algo: str
+    her_strategy: Literal["future", "final", "episode"]
+    her_ratio: float
+    exploration_noise: float
+    policy_delay: int
+    target_noise: float
+    target_noise_clip: float
+    subset_size: int
 
 
 class ManagedAlgorithm:
@@ -161,8 +214,11 @@ class ManagedAlgorithm:
             self._policy = load_policy(self.checkpoint)
         return self._policy
 
-    def predict(self, obs: FloatArray) -> FloatArray:
-        """Deterministic actions in the environment's scale, for one observation or a batch."""
+    def predict(self, obs: FloatArray | Mapping[str, FloatArray]) -> ActionArray:
+        """Deterministic actions as the environment takes them, for an observation or a batch.
+
+        A goal environment's observation is its Dict, or ``[observation, desired_goal]`` in a row.
+        """
         return self.policy(check_obs(obs, self.policy.spec))
 
     def evaluate(self, episodes: int = 10, *, seed: int = 0) -> dict[str, Any]:
@@ -207,6 +263,108 @@ def train_sac(
 ) -> TrainResult:
     """Train SAC from a config; one of another algorithm is refused."""
     return _train_as("sac", config, callbacks)
+
+
+class DDPG(ManagedAlgorithm):
+    """Deep Deterministic Policy Gradient, managed."""
+
+    algo: ClassVar[str] = "ddpg"
+
+    def __init__(self, env_id: str, **options: Unpack[DDPGOptions]) -> None:
+        super().__init__(env_id, **options)
+
+
+def train_ddpg(
+    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+) -> TrainResult:
+    """Train DDPG from a config; one of another algorithm is refused."""
+    return _train_as("ddpg", config, callbacks)
+
+
+class TD3(ManagedAlgorithm):
+    """Twin Delayed DDPG, managed."""
+
+    algo: ClassVar[str] = "td3"
+
+    def __init__(self, env_id: str, **options: Unpack[TD3Options]) -> None:
+        super().__init__(env_id, **options)
+
+
+def train_td3(
+    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+) -> TrainResult:
+    """Train TD3 from a config; one of another algorithm is refused."""
+    return _train_as("td3", config, callbacks)
+
+
+class REDQ(ManagedAlgorithm):
+    """Randomized Ensembled Double Q-learning, managed."""
+
+    algo: ClassVar[str] = "redq"
+
+    def __init__(self, env_id: str, **options: Unpack[REDQOptions]) -> None:
+        super().__init__(env_id, **options)
+
+
+def train_redq(
+    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+) -> TrainResult:
+    """Train REDQ from a config; one of another algorithm is refused."""
+    return _train_as("redq", config, callbacks)
+
+
+class TQC(ManagedAlgorithm):
+    """Truncated Quantile Critics, managed."""
+
+    algo: ClassVar[str] = "tqc"
+
+    def __init__(self, env_id: str, **options: Unpack[TQCOptions]) -> None:
+        super().__init__(env_id, **options)
+
+
+def train_tqc(
+    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+) -> TrainResult:
+    """Train TQC from a config; one of another algorithm is refused."""
+    return _train_as("tqc", config, callbacks)
+
+
+class DQN(ManagedAlgorithm):
+    """Deep Q-Network, managed.
+
+    >>> DQN(env_id="CartPole-v1", seed=0, double=True).learn(50_000).evaluate()
+    """
+
+    algo: ClassVar[str] = "dqn"
+
+    def __init__(self, env_id: str, **options: Unpack[DQNOptions]) -> None:
+        super().__init__(env_id, **options)
+
+
+def train_dqn(
+    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+) -> TrainResult:
+    """Train DQN from a config; one of another algorithm is refused."""
+    return _train_as("dqn", config, callbacks)
+
+
+class HER(ManagedAlgorithm):
+    """Hindsight Experience Replay over the learner that ``base_algo`` names, managed.
+
+    >>> HER(env_id="rl_training/PointGoal-v0", base_algo="sac").learn(20_000).evaluate()
+    """
+
+    algo: ClassVar[str] = "her"
+
+    def __init__(self, env_id: str, **options: Unpack[HEROptions]) -> None:
+        super().__init__(env_id, **options)
+
+
+def train_her(
+    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+) -> TrainResult:
+    """Train with hindsight from a config; one of another algorithm is refused."""
+    return _train_as("her", config, callbacks)
 
 
 def _train_as(algo: str, config: Any, callbacks: Sequence[Callback]) -> TrainResult:

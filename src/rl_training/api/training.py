@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from rl_training.envs import GOAL_KEYS
 from rl_training.errors import CheckpointError, ConfigError, RLTrainingError, TrainingError
 from rl_training.experiment.build import (
     build_session,
@@ -40,7 +41,7 @@ from rl_training.runtime.evaluation import Evaluator
 from rl_training.runtime.logging import cut_metrics
 from rl_training.runtime.trainer import COMPLETED, EARLY_STOPPING, SIGNAL, Session
 from rl_training.runtime.workflows import TrainResult, run_session
-from rl_training.types import EnvSpec, FloatArray
+from rl_training.types import ActionArray, EnvSpec, FloatArray
 
 ConfigLike = TrainConfig | Mapping[str, Any] | str | Path
 
@@ -375,27 +376,58 @@ def evaluate_checkpoint(
 
 
 def predict_checkpoint(
-    path: str | Path, obs: FloatArray, *, best: bool = False, device: str = "cpu"
-) -> FloatArray:
-    """Actions in the environment's scale for one observation or a batch."""
+    path: str | Path,
+    obs: FloatArray | Mapping[str, FloatArray],
+    *,
+    best: bool = False,
+    device: str = "cpu",
+) -> ActionArray:
+    """Actions in the environment's scale for one observation or a batch.
+
+    A goal environment's observation is its Dict, or ``[observation, desired_goal]`` in a row.
+    """
     checkpoint = open_checkpoint(locate(Path(path), best=best))
     policy = load_policy(checkpoint, device)
     return policy(check_obs(obs, policy.spec))
 
 
-def check_obs(obs: FloatArray, spec: EnvSpec) -> FloatArray:
+def check_obs(obs: FloatArray | Mapping[str, FloatArray], spec: EnvSpec) -> FloatArray:
     """Observations of the right shape and finite, or an error that says which."""
+    if isinstance(obs, Mapping):
+        obs = _goal_rows(obs, spec)
     array = np.asarray(obs)
     if array.dtype.kind not in "biuf":
         raise ConfigError(f"Observations must be numbers, but these are {array.dtype}.")
     if array.ndim not in (1, 2) or array.shape[-1] != spec.obs_dim:
         raise ConfigError(
             f"Observations have shape {array.shape}, but [{spec.obs_dim}] or "
-            f"[batch, {spec.obs_dim}] is needed."
+            f"[batch, {spec.obs_dim}] is needed{_goal_order(spec)}."
         )
     if not np.isfinite(array).all():
         raise ConfigError("Observations hold values that are not finite.")
     return array
+
+
+def _goal_order(spec: EnvSpec) -> str:
+    if not spec.goal_dim:
+        return ""
+    plain = spec.obs_dim - spec.goal_dim
+    return f": first the {plain} values of observation, then the {spec.goal_dim} of desired_goal"
+
+
+def _goal_rows(obs: Mapping[str, FloatArray], spec: EnvSpec) -> FloatArray:
+    """A goal environment's Dict as rows."""
+    keys = GOAL_KEYS[:2]
+    if not spec.goal_dim or not set(keys) <= set(obs):
+        raise ConfigError(
+            f"Observations are a Dict of {', '.join(sorted(obs))}, but [{spec.obs_dim}] or "
+            f"[batch, {spec.obs_dim}] is needed{_goal_order(spec)}."
+        )
+    parts = [np.asarray(obs[key]) for key in keys]
+    if len({part.shape[:-1] for part in parts}) > 1:
+        shapes = " and ".join(f"{key} {part.shape}" for key, part in zip(keys, parts, strict=True))
+        raise ConfigError(f"Observations have the shapes {shapes}, which are not of one batch.")
+    return np.concatenate(parts, axis=-1)
 
 
 __all__ = [

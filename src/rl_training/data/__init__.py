@@ -2,6 +2,7 @@
 
 from rl_training.data.config import DataConfig
 from rl_training.data.dataset_loaders import load_transition_dataset
+from rl_training.data.her import HindsightReplay
 from rl_training.data.offline_dataset import DatasetStatistics, TransitionDataset
 from rl_training.data.replay_buffer import ReplayBuffer
 from rl_training.data.samplers import EpochSampler
@@ -10,6 +11,7 @@ __all__ = [
     "DataConfig",
     "DatasetStatistics",
     "EpochSampler",
+    "HindsightReplay",
     "ReplayBuffer",
     "TransitionDataset",
     "load_transition_dataset",

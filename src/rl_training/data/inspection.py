@@ -121,7 +121,7 @@ class Expectation:
 def find_problems(dataset: TransitionDataset, expected: Expectation) -> list[str]:
     """Everything that does not fit, each in one sentence."""
     spec, layout = expected.spec, dataset.layout
-    width = 1 if spec.discrete else spec.action_dim
+    width = spec.action_width
     if (layout.obs_dim, layout.action_dim) != (spec.obs_dim, width):
         return [
             f"sizes: the data has observations of {layout.obs_dim} and actions of "
@@ -159,9 +159,10 @@ def _value_problems(dataset: TransitionDataset, expected: Expectation) -> list[s
 def _action_problems(dataset: TransitionDataset, spec: EnvSpec) -> list[str]:
     actions = dataset.column("actions")
     if spec.discrete:
-        wrong = (actions < 0) | (actions >= spec.action_dim) | (actions != np.floor(actions))
+        first, last = spec.action_start, spec.action_start + spec.action_dim - 1
+        wrong = (actions < first) | (actions > last) | (actions != np.floor(actions))
         count = int(wrong.any(axis=1).sum())
-        allowed = f"0 to {spec.action_dim - 1}"
+        allowed = f"{first} to {last}"
     else:
         low, high = np.asarray(spec.action_low), np.asarray(spec.action_high)
         slack = BOUND_TOLERANCE * (high - low)

@@ -187,7 +187,7 @@ def _layout(fields: Fields, spec: EnvSpec | None, source: str) -> RowLayout:
 
     obs_dim, action_dim = width("observations"), width("actions")
     if spec is not None:
-        expected = 1 if spec.discrete else spec.action_dim
+        expected = spec.action_width
         if obs_dim != spec.obs_dim or action_dim != expected:
             raise ConfigError(
                 f"{source} has observations of {obs_dim} and actions of {action_dim} values, but "
@@ -257,17 +257,18 @@ def _derive_next(rows: FloatRows, layout: RowLayout) -> tuple[FloatRows, str]:
 
 
 def _map_actions(actions: FloatRows, spec: EnvSpec | None, source: str) -> None:
-    """Actions to [-1, 1] in place, or an error where they are outside the bounds."""
+    """Actions to [-1, 1] or to indices in place, or an error where they are out of bounds."""
     if spec is None:
         return
     if spec.discrete:
-        valid = (actions >= 0) & (actions < spec.action_dim) & (actions == np.floor(actions))
+        first, last = spec.action_start, spec.action_start + spec.action_dim - 1
+        valid = (actions >= first) & (actions <= last) & (actions == np.floor(actions))
         if not valid.all():
             row = int(np.argwhere(~valid)[0, 0])
             raise ConfigError(
-                f"{source}: action {actions[row, 0]} of row {row} is none of 0 to "
-                f"{spec.action_dim - 1}."
+                f"{source}: action {actions[row, 0]} of row {row} is none of {first} to {last}."
             )
+        actions -= first
         return
     low = np.asarray(spec.action_low, dtype=np.float32)
     high = np.asarray(spec.action_high, dtype=np.float32)

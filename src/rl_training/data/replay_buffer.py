@@ -40,6 +40,8 @@ class ReplayBuffer(Sampler):
         self.action_dim = action_dim
         self.layout = RowLayout(obs_dim, action_dim)
         self.rows = torch.empty(capacity, self.layout.width, device=device)
+        # On the host, rows are written through NumPy: a fraction of a tensor's assignment.
+        self._host = self.rows.numpy() if self.rows.device.type == "cpu" else None
         self.total = 0
         """Transitions ever added; the ring's position follows from it."""
         # The fill count lives on the device: an integer bound would be frozen into a graph.
@@ -64,8 +66,13 @@ class ReplayBuffer(Sampler):
         count = len(obs)
         if count > self.capacity:
             raise ValueError(f"{count} transitions at once do not fit into {self.capacity} rows.")
-        fresh = self._fresh_rows(count)
-        packed = fresh.numpy()
+        position = self.total % self.capacity
+        head = min(count, self.capacity - position)
+        if self._host is not None and head == count:
+            fresh, packed = None, self._host[position : position + count]
+        else:
+            fresh = self._fresh_rows(count)
+            packed = fresh.numpy()
         o, a = self.obs_dim, self.action_dim
         packed[:, :o] = obs
         packed[:, o : o + a] = actions
@@ -73,16 +80,25 @@ class ReplayBuffer(Sampler):
         packed[:, o + a + 1 : 2 * o + a + 1] = next_obs
         packed[:, -2] = terminations
         packed[:, -1] = truncations
-        position = self.total % self.capacity
-        head = min(count, self.capacity - position)
-        self.rows[position : position + head].copy_(fresh[:head], non_blocking=True)
+        if fresh is not None:
+            self.rows[position : position + head].copy_(fresh[:head], non_blocking=True)
+            self.rows[: count - head].copy_(fresh[head:], non_blocking=True)  # past the ring's end
         self._mark(position, head)
-        if head < count:  # wrap around the ring's end
-            self.rows[: count - head].copy_(fresh[head:], non_blocking=True)
-            self._mark(0, count - head)
+        self._mark(0, count - head)
         if self.total < self.capacity:
             self._size.fill_(min(self.total + count, self.capacity))
         self.total += count
+        self._note_ends(terminations, truncations)
+
+    def _note_ends(self, terminations: BoolArray, truncations: BoolArray) -> None:
+        """For a replay that keeps track of episodes: which environments' newest rows end one."""
+
+    def cut_episodes(self, num_envs: int) -> None:
+        """Mark the newest row of each environment as cut: what follows is of new episodes."""
+        for row in range(self.total - min(num_envs, len(self)), self.total):
+            place = row % self.capacity
+            self.rows[place, -1] = 1.0 - self.rows[place, -2]
+            self._mark(place, 1)
 
     def _fresh_rows(self, count: int) -> Tensor:
         """Rows to fill; for a GPU they are page-locked, and free again once it has read them."""
@@ -96,7 +112,8 @@ class ReplayBuffer(Sampler):
         return self._staged[first : first + count]
 
     def _mark(self, start: int, count: int) -> None:
-        self.dirty.update(range(start // SEGMENT_ROWS, (start + count - 1) // SEGMENT_ROWS + 1))
+        if count:
+            self.dirty.update(range(start // SEGMENT_ROWS, (start + count - 1) // SEGMENT_ROWS + 1))
 
     def prepare(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> None:
         """Refuse to sample from nothing."""

@@ -46,6 +46,6 @@ class RowLayout:
 
     def batch(self, rows: torch.Tensor) -> Batch:
         """Views of gathered rows."""
-        parts = torch.split(rows, self.widths, dim=-1)
+        parts = torch.split_with_sizes(rows, self.widths, dim=-1)
         obs, actions, rewards, next_obs, terminations, _ = parts
         return Batch(obs, actions, rewards.squeeze(-1), next_obs, terminations.squeeze(-1))

@@ -1,5 +1,6 @@
 """Environments: making them, scaling their actions, saving their running state."""
 
+from rl_training.envs import point_goal
 from rl_training.envs.actions import ActionScaler
 from rl_training.envs.factory import (
     EnvConfig,
@@ -10,7 +11,10 @@ from rl_training.envs.factory import (
     make_env,
     make_training_envs,
     read_env_spec,
+    read_goal_task,
 )
+from rl_training.envs.goals import GOAL_KEYS, GoalTask
+from rl_training.envs.point_goal import POINT_GOAL, PointGoalEnv
 from rl_training.envs.rewards import (
     RewardClipWrapper,
     RewardScaleWrapper,
@@ -19,11 +23,17 @@ from rl_training.envs.rewards import (
 )
 from rl_training.envs.state import CapturableEnv, CaptureError, capture_env, restore_env
 
+point_goal.register()
+
 __all__ = [
+    "GOAL_KEYS",
+    "POINT_GOAL",
     "ActionScaler",
     "CapturableEnv",
     "CaptureError",
     "EnvConfig",
+    "GoalTask",
+    "PointGoalEnv",
     "RewardClipWrapper",
     "RewardScaleWrapper",
     "RewardShiftWrapper",
@@ -36,5 +46,6 @@ __all__ = [
     "make_env",
     "make_training_envs",
     "read_env_spec",
+    "read_goal_task",
     "restore_env",
 ]

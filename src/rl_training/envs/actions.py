@@ -1,10 +1,10 @@
-"""Scaling between model space, [-1, 1], and the environment's own action bounds."""
+"""Between model space, [-1, 1] or an action's index, and the actions of the environment."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from rl_training.types import EnvSpec, FloatArray
+from rl_training.types import ActionArray, EnvSpec, FloatArray
 
 
 class ActionScaler:
@@ -12,6 +12,7 @@ class ActionScaler:
 
     def __init__(self, spec: EnvSpec) -> None:
         self._discrete = spec.discrete
+        self._start = spec.action_start
         low = np.asarray(spec.action_low, dtype=np.float64)
         high = np.asarray(spec.action_high, dtype=np.float64)
         self._low = low.astype(np.float32)
@@ -19,15 +20,18 @@ class ActionScaler:
         self._centre = (0.5 * (low + high)).astype(np.float32)
         self._half_range = (0.5 * (high - low)).astype(np.float32)
 
-    def to_env(self, actions: FloatArray) -> FloatArray:
-        """Model space to the environment's units, never outside its bounds."""
+    def to_env(self, actions: FloatArray) -> ActionArray:
+        """Model space to the environment's units, never outside its bounds.
+
+        Indices ``[..., 1]`` become the integers ``[...]`` that a Discrete space takes.
+        """
         if self._discrete:
-            return actions
+            return actions[..., 0].astype(np.int64) + self._start
         scaled = self._centre + self._half_range * actions
         return np.clip(scaled, self._low, self._high)
 
-    def to_model(self, actions: FloatArray) -> FloatArray:
+    def to_model(self, actions: ActionArray) -> FloatArray:
         """The environment's units to model space."""
         if self._discrete:
-            return actions
+            return np.asarray(actions - self._start, dtype=np.float32)[..., None]
         return (actions - self._centre) / self._half_range

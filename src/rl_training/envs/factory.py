@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
+import re
 import signal
 from collections.abc import Callable, Mapping
 from functools import partial
+from importlib import import_module
 from typing import Any, Literal
 
 import gymnasium as gym
@@ -13,6 +15,7 @@ import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from pydantic import BaseModel, ConfigDict, Field
 
+from rl_training.envs.goals import FlatGoals, GoalTask, flatten_goals
 from rl_training.envs.rewards import apply_reward_wrappers
 from rl_training.envs.state import CapturableEnv
 from rl_training.errors import ConfigError, nearest
@@ -20,6 +23,9 @@ from rl_training.rewards import RewardTransformConfig
 from rl_training.types import EnvSpec
 
 TrainingEnvs = SyncVectorEnv | AsyncVectorEnv
+
+_ROBOTICS = re.compile(r"(PointMaze|AntMaze|Fetch|Hand(Reach|Manipulate)|AdroitHand|FrankaKitchen)")
+"""How the names of gymnasium-robotics' environments begin."""
 
 
 class WrappersConfig(BaseModel):
@@ -64,6 +70,8 @@ def find_spec(env_id: str) -> gym.envs.registration.EnvSpec:
             f"env_id {env_id!r} names a module: import it yourself (rl-training --import {module} "
             f"…) and write env_id={name}."
         )
+    if _ROBOTICS.match(env_id) and env_id not in gym.registry:
+        _register_robotics(env_id)
     try:
         return gym.spec(env_id)
     except gym.error.NameNotFound:
@@ -73,16 +81,29 @@ def find_spec(env_id: str) -> gym.envs.registration.EnvSpec:
         raise ConfigError(f"env_id {env_id!r} cannot be used: {_one_line(error)}") from None
 
 
+def _register_robotics(env_id: str) -> None:
+    try:
+        gym.register_envs(import_module("gymnasium_robotics"))
+    except ImportError as error:
+        raise ConfigError(
+            f"{env_id} needs gymnasium-robotics ({_one_line(error)}): pip install "
+            "'rl-training[robotics]'"
+        ) from None
+
+
 def make_env(
     env_id: str, kwargs: Mapping[str, Any] | None = None, *, render: bool = False
 ) -> gym.Env[Any, Any]:
-    """One environment, with a clear error where it cannot be made."""
+    """One environment, with a clear error where it cannot be made.
+
+    A goal environment gives flat observations, ``[observation, desired_goal]``.
+    """
     options = dict(kwargs or {})
     if render:
         options["render_mode"] = "rgb_array"
     spec = find_spec(env_id)
     try:
-        return gym.make(spec, disable_env_checker=True, **options)
+        return flatten_goals(gym.make(spec, disable_env_checker=True, **options))
     except (gym.error.DependencyNotInstalled, ImportError) as error:
         raise ConfigError(
             f"{env_id} needs a package that is not installed ({_one_line(error)}): for MuJoCo's "
@@ -111,8 +132,10 @@ def read_env_spec(env: gym.Env[Any, Any], env_id: str) -> EnvSpec:
             "images are not supported; wrap it with gymnasium.wrappers.FlattenObservation."
         )
     obs_dim = int(obs_space.shape[0])
+    goal_dim = env.goal_dim if isinstance(env, FlatGoals) else 0
     if isinstance(action_space, gym.spaces.Discrete):
-        return EnvSpec(obs_dim, int(action_space.n), discrete=True)
+        size, start = int(action_space.n), int(action_space.start)
+        return EnvSpec(obs_dim, size, discrete=True, action_start=start, goal_dim=goal_dim)
     if not isinstance(action_space, gym.spaces.Box) or len(action_space.shape) != 1:
         raise ConfigError(
             f"{env_id} has the action space {_name(action_space)}, but a flat bounded Box or a "
@@ -128,6 +151,7 @@ def read_env_spec(env: gym.Env[Any, Any], env_id: str) -> EnvSpec:
         int(action_space.shape[0]),
         tuple(action_space.low.tolist()),
         tuple(action_space.high.tolist()),
+        goal_dim=goal_dim,
     )
 
 
@@ -145,6 +169,11 @@ def describe_env(env_id: str, config: EnvConfig) -> EnvSpec:
         env.close()
 
 
+def read_goal_task(env_id: str, config: EnvConfig) -> GoalTask:
+    """The rewards and terminations of other goals, as the training environments give them."""
+    return GoalTask(make_env(env_id, config.make_kwargs), env_id, config.wrappers.reward)
+
+
 GRACE_SECONDS = 30
 """How long a worker process outlives a SIGTERM, for the trainer to save its environment."""
 
@@ -157,7 +186,7 @@ def _make_worker(
         # decides when to stop; one that does not come to it loses its workers in the end.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, lambda *_: signal.alarm(GRACE_SECONDS))
-    env = gym.make(env_id, disable_env_checker=True, **kwargs)
+    env = flatten_goals(gym.make(env_id, disable_env_checker=True, **kwargs), achieved=True)
     return CapturableEnv(apply_reward_wrappers(env, rewards), index)
 
 

@@ -14,10 +14,11 @@ import numpy as np
 _CONSTANT = frozenset(
     {"env", "spec", "metadata", "render_mode", "mujoco_renderer", "model", "data"}
     | {"_cached_spec", "_saved_kwargs", "_transform", "_metadata", "screen", "clock", "surf"}
+    | {"fullpath", "tmp_xml_file_path", "maze", "_model_names"}
 )
 """Attributes that the constructor sets and stepping leaves alone, or that only drawing uses."""
 
-_CONSTANT_TYPES = (gym.Space, type, FunctionType, MethodType, ModuleType)
+_CONSTANT_TYPES = (gym.Space, gym.Env, type, FunctionType, MethodType, ModuleType)
 
 
 class CaptureError(Exception):
@@ -49,11 +50,12 @@ def copy_plain(value: Any) -> Any:
 
 
 def _layers(env: gym.Env[Any, Any]) -> list[gym.Env[Any, Any]]:
-    """The environment from the outermost wrapper to the core."""
+    """The environment from the outermost wrapper to the core, and those inside the core."""
     layers = [env]
     while isinstance(layers[-1], gym.Wrapper):
         layers.append(layers[-1].env)
-    return layers
+    inner = [value for value in vars(layers[-1]).values() if isinstance(value, gym.Env)]
+    return layers + [layer for core in inner for layer in _layers(core)]
 
 
 def _capture_layer(layer: gym.Env[Any, Any]) -> dict[str, Any]:
@@ -61,7 +63,7 @@ def _capture_layer(layer: gym.Env[Any, Any]) -> dict[str, Any]:
     generators: dict[str, Any] = {}
     for name, value in vars(layer).items():
         if name in _CONSTANT or isinstance(value, _CONSTANT_TYPES):
-            continue
+            continue  # an environment inside this one is a layer of its own
         if isinstance(value, np.random.Generator):
             generators[name] = value.bit_generator.state
         elif is_plain(value):

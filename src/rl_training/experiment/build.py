@@ -18,9 +18,16 @@ import torch
 
 from rl_training.algorithms.base import Algorithm
 from rl_training.algorithms.config import OffPolicyConfig
-from rl_training.algorithms.registry import get_algorithm
-from rl_training.data import ReplayBuffer
-from rl_training.envs import EnvConfig, WrappersConfig, describe_env, make_training_envs
+from rl_training.algorithms.her import HindsightConfig
+from rl_training.algorithms.registry import HindsightEntry, get_algorithm
+from rl_training.data import HindsightReplay, ReplayBuffer
+from rl_training.envs import (
+    EnvConfig,
+    WrappersConfig,
+    describe_env,
+    make_training_envs,
+    read_goal_task,
+)
 from rl_training.errors import CheckpointError, ConfigError
 from rl_training.experiment.config import TrainConfig, make_config, split
 from rl_training.runtime.acting import Explorer, GraphedExplorer
@@ -94,7 +101,11 @@ def check_config(config: TrainConfig) -> EnvSpec:
         raise ConfigError("engine = cuda_graph needs a CUDA device: use engine=auto or compiled.")
     spec = describe_env(config.env_id, parts.env)
     entry = get_algorithm(config.algo)
-    entry.learner_class().check_spec(spec)
+    if entry.goals != (spec.goal_dim > 0):
+        raise ConfigError(_wrong_observations(config, spec))
+    entry.learner_class(config.algo_kwargs).check_spec(spec)
+    if entry.goals:
+        read_goal_task(config.env_id, parts.env)
     if parts.data.dataset_kind is not None and entry.mode == "online":
         raise ConfigError(f"{config.algo} learns online: it takes no dataset_kind.")
     training_envs(config)
@@ -105,6 +116,20 @@ def check_config(config: TrainConfig) -> EnvSpec:
             f"{config.num_envs} environments."
         )
     return spec
+
+
+def _wrong_observations(config: TrainConfig, spec: EnvSpec) -> str:
+    if spec.goal_dim:
+        base = f" with base_algo: {config.algo}" if config.algo in HindsightEntry.bases() else ""
+        return (
+            f"{config.env_id} has the observation space Dict(achieved_goal, desired_goal, "
+            f"observation), which {config.algo} does not take: use algo: her{base}."
+        )
+    return (
+        f"{config.env_id} has the observation space Box({spec.obs_dim}), but {config.algo} needs "
+        "a Dict of observation, achieved_goal and desired_goal, each a flat Box: use algo: "
+        f"{config.algo_kwargs.get('base_algo', 'sac')} on this environment."
+    )
 
 
 def training_envs(config: TrainConfig) -> EnvConfig:
@@ -146,9 +171,7 @@ def build_session(
     mode = engine_mode(config, device, saved_engine)
     algorithm = build_algorithm(config, spec, device)
     with saying_what_fills_memory(parts.algorithm.buffer_capacity, device):
-        buffer = ReplayBuffer(
-            parts.algorithm.buffer_capacity, spec.obs_dim, spec.action_dim, device=device
-        )
+        buffer = build_replay(config, spec, device)
     exploration = torch.Generator(device).manual_seed(derive_seed(config.seed, Stream.EXPLORATION))
     explorer = GraphedExplorer if mode == "cuda_graph" else Explorer
     collector = Collector(
@@ -227,9 +250,27 @@ def saying_what_fills_memory(rows: int, device: torch.device) -> Iterator[None]:
         ) from None
 
 
+def build_replay(config: TrainConfig, spec: EnvSpec, device: torch.device) -> ReplayBuffer:
+    """The replay of online experience, with hindsight where the config asks for it."""
+    settings = split(config).algorithm
+    assert isinstance(settings, OffPolicyConfig)
+    sizes = settings.buffer_capacity, spec.obs_dim, spec.action_width
+    if not isinstance(settings, HindsightConfig):
+        return ReplayBuffer(*sizes, device=device)
+    return HindsightReplay(
+        *sizes,
+        goal_dim=spec.goal_dim,
+        num_envs=config.num_envs,
+        task=read_goal_task(config.env_id, training_envs(config)),
+        strategy=settings.her_strategy,
+        ratio=settings.her_ratio,
+        device=device,
+    )
+
+
 def build_algorithm(config: TrainConfig, spec: EnvSpec, device: torch.device) -> Algorithm:
     """The learner with its first weights."""
-    learner = get_algorithm(config.algo).learner_class()
+    learner = get_algorithm(config.algo).learner_class(config.algo_kwargs)
     seed = derive_seed(config.seed, Stream.NETWORKS)
     return learner.build(spec, split(config).algorithm, seed=seed).to(device)
 
@@ -255,7 +296,9 @@ def versions() -> dict[str, str]:
         "torch": torch.__version__,
         "numpy": np.__version__,
         "gymnasium": gymnasium.__version__,
-    } | {name: metadata.version(name) for name in ("mujoco",) if find_spec(name)}
+    } | {
+        name: metadata.version(name) for name in ("mujoco", "gymnasium_robotics") if find_spec(name)
+    }
 
 
 def checkpoint_config(checkpoint: Checkpoint, output_dir: str = "runs") -> TrainConfig:
@@ -274,8 +317,10 @@ def saved_spec(checkpoint: Checkpoint) -> EnvSpec:
     most = checkpoint.manifest["files"][MODEL]["bytes"]
     if (
         not (0 < spec.obs_dim <= most and 0 < spec.action_dim <= most)
+        or not 0 <= spec.goal_dim < spec.obs_dim
         or len(bounds) != (0 if spec.discrete else 2 * spec.action_dim)
         or not np.isfinite(bounds).all()
+        or not -(2**53) < spec.action_start < 2**53
     ):
         raise CheckpointError(f"{checkpoint.path / MANIFEST} describes an impossible environment")
     return spec

@@ -102,8 +102,8 @@ class ConfigParts:
 
 def split(config: TrainConfig) -> ConfigParts:
     """Divide `algo_kwargs` by field name; an unknown key fails with the nearest valid one."""
-    algorithm_class = get_algorithm(config.algo).config_class()
-    known = [name for model in kwargs_models(config.algo) for name in model.model_fields]
+    models = kwargs_models(config.algo, config.algo_kwargs)
+    known = [name for model in models for name in model.model_fields]
     for key in config.algo_kwargs:
         if key not in known:
             raise ConfigError(f"Unknown key {key!r} in algo_kwargs{nearest(key, known)}")
@@ -113,16 +113,18 @@ def split(config: TrainConfig) -> ConfigParts:
         return _validated(model, chosen)
 
     return ConfigParts(
-        algorithm=part(algorithm_class),
+        algorithm=part(models[0]),
         controls=part(ControlsConfig),
         data=part(DataConfig),
         env=_validated(EnvConfig, config.env_kwargs),
     )
 
 
-def kwargs_models(algo: str) -> tuple[type[BaseModel], ...]:
+def kwargs_models(
+    algo: str, kwargs: Mapping[str, Any] | None = None
+) -> tuple[type[AlgorithmConfig], type[ControlsConfig], type[DataConfig]]:
     """The models whose fields are the keys of `algo_kwargs`."""
-    return get_algorithm(algo).config_class(), ControlsConfig, DataConfig
+    return get_algorithm(algo).config_class(kwargs), ControlsConfig, DataConfig
 
 
 def make_config(data: Mapping[str, Any]) -> TrainConfig:
@@ -267,7 +269,7 @@ def apply_override(data: dict[str, Any], override: str) -> None:
         raise ConfigError(f"{override!r} is not an override: write key=value.")
     path = key.split(".")
     if path[0] not in TrainConfig.model_fields:
-        models = kwargs_models(str(data.get("algo", "")))
+        models = kwargs_models(str(data.get("algo", "")), data.get("algo_kwargs"))
         names = [name for model in models for name in model.model_fields]
         if path[0] not in names:
             known = [*TrainConfig.model_fields, *names]

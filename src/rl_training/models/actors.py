@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -82,7 +83,19 @@ class SquashedSample(torch.autograd.Function):
         return torch.cat((grad_u, grad_log_std), dim=-1), None
 
 
-class SquashedGaussianActor(MLP):
+class Actor(MLP, ABC):
+    """A policy network: one best action, and actions with noise in them."""
+
+    @abstractmethod
+    def mode(self, obs: Tensor) -> Tensor:
+        """The deterministic actions, ``[B, action_dim]``."""
+
+    @abstractmethod
+    def explore(self, obs: Tensor, noise: Tensor) -> Tensor:
+        """Actions for collecting, from normal ``noise`` ``[B, action_dim]``."""
+
+
+class SquashedGaussianActor(Actor):
     """The tanh-Gaussian policy of SAC (arXiv 1812.05905, appendix C)."""
 
     def __init__(
@@ -120,3 +133,26 @@ class SquashedGaussianActor(MLP):
         pre_tanh = actions.clamp(-ACTION_BOUND, ACTION_BOUND).atanh()
         standardised = (pre_tanh - mean) * (-log_std).exp()
         return gaussian_log_prob(standardised, log_std) - tanh_log_det(pre_tanh)
+
+
+class DeterministicActor(Actor):
+    """The tanh policy of DDPG and TD3 (arXiv 1509.02971): one action for each observation."""
+
+    def __init__(
+        self,
+        obs_dim: int,
+        action_dim: int,
+        hidden_sizes: Sequence[int],
+        *,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(obs_dim, hidden_sizes, action_dim, generator=generator)
+
+    def mode(self, obs: Tensor, flat: Tensor | None = None) -> Tensor:
+        """The action μ(s), ``[B, action_dim]``."""
+        outputs: Tensor = self(obs, flat)
+        return outputs.tanh()
+
+    def explore(self, obs: Tensor, noise: Tensor) -> Tensor:
+        """The action with ``noise`` of the wanted size added, kept in [-1, 1]."""
+        return (self.mode(obs) + noise).clamp_(-1.0, 1.0)

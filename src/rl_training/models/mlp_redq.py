@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from rl_training.models.actor_critic import ActorCriticModel
 from rl_training.models.actors import ActionSample, SquashedGaussianActor
 from rl_training.models.critics import EnsembleCritic
 
 
-class MLPREDQModel(nn.Module):
-    """A Gaussian actor, an ensemble of critics and the critics' target vector."""
+class MLPREDQModel(ActorCriticModel):
+    """A Gaussian actor, an ensemble of critics and the critics' target vector.
 
-    target: Tensor
+    The critics have the actor's hidden layers unless they are given their own, and one value each
+    unless they are asked for several quantiles of it.
+    """
+
+    actor: SquashedGaussianActor
 
     def __init__(
         self,
@@ -23,14 +28,20 @@ class MLPREDQModel(nn.Module):
         hidden_sizes: Sequence[int] = (256, 256),
         num_critics: int = 10,
         *,
+        critic_hidden_sizes: Sequence[int] | None = None,
+        num_quantiles: int = 1,
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__()
-        self.actor = SquashedGaussianActor(obs_dim, action_dim, hidden_sizes, generator=generator)
-        self.critic = EnsembleCritic(
-            obs_dim, action_dim, hidden_sizes, num_critics, generator=generator
+        actor = SquashedGaussianActor(obs_dim, action_dim, hidden_sizes, generator=generator)
+        critic = EnsembleCritic(
+            obs_dim,
+            action_dim,
+            critic_hidden_sizes or hidden_sizes,
+            num_critics,
+            num_quantiles=num_quantiles,
+            generator=generator,
         )
-        self.register_buffer("target", self.critic.flat.detach().clone())
+        super().__init__(actor, critic)
 
     def sample(self, obs: Tensor, noise: Tensor) -> ActionSample:
         """Actions of the current policy from standard-normal noise, with log-probabilities."""
@@ -39,15 +50,3 @@ class MLPREDQModel(nn.Module):
     def action_logprobs(self, obs: Tensor, actions: Tensor) -> Tensor:
         """Log-probability of given (dataset) actions in [-1, 1], ``[B]``."""
         return self.actor.log_prob(obs, actions)
-
-    def q_values(self, obs: Tensor, actions: Tensor) -> Tensor:
-        """Q-values of all critics, ``[num_critics, B]``."""
-        return self.critic.q_values(obs, actions)
-
-    def frozen_q_values(self, obs: Tensor, actions: Tensor) -> Tensor:
-        """Q-values whose gradient reaches the actions but not the critics' parameters."""
-        return self.critic.q_values(obs, actions, self.critic.flat.detach())
-
-    def target_q_values(self, obs: Tensor, actions: Tensor) -> Tensor:
-        """Q-values of the target critics, ``[num_critics, B]``."""
-        return self.critic.q_values(obs, actions, self.target)

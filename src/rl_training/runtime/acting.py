@@ -43,9 +43,11 @@ class Explorer:
         return actions
 
     def _random_actions(self) -> FloatArray:
-        shape = (self._num_envs, self._algorithm.spec.action_dim)
-        device = self.generator.device
+        spec, device = self._algorithm.spec, self.generator.device
+        shape = (self._num_envs, spec.action_width)
         uniform = torch.rand(shape, generator=self.generator, device=device)
+        if spec.discrete:
+            return (uniform * spec.action_dim).floor().cpu().numpy()
         return (uniform * 2.0 - 1.0).cpu().numpy()
 
     def _policy_actions(self, obs: FloatArray) -> FloatArray:

@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from rl_training.errors import TrainingError
+
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from rl_training.runtime.trainer import Session
 
 
-EvaluationMetric = Literal["eval_return_mean", "eval_return_std", "eval_length_mean"]
+EvaluationMetric = Literal[
+    "eval_return_mean", "eval_return_std", "eval_length_mean", "eval_success_rate"
+]
 
 
 class Callback:
@@ -80,6 +84,11 @@ class EarlyStoppingCallback(Callback):
     def on_evaluation(self, session: Session, metrics: Mapping[str, float]) -> None:
         """Compare with the best so far."""
         config = self.config
+        if config.metric not in metrics:
+            raise TrainingError(
+                f"early_stopping.metric is {config.metric}, but the environment does not tell "
+                "success (info['is_success']): watch eval_return_mean"
+            )
         value = metrics[config.metric]
         sign = 1.0 if config.mode == "max" else -1.0
         if self.best is None or sign * (value - self.best) > config.min_delta:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ class Collector:
         """After a resume: why the environments could not be restored exactly, if so."""
         self.explorer = explorer
         self._buffer = buffer
+        self._obs_dim = spec.obs_dim
         self._scaler = ActionScaler(spec)
         self._seed = seed
         self._obs: FloatArray = np.empty((0,), dtype=np.float32)
@@ -53,7 +55,8 @@ class Collector:
 
     def ask(self, *, random: bool) -> None:
         """Choose the next step's actions, by the policy as it is now or at random."""
-        self.explorer.ask(self._obs, random=random)
+        # Rows of a goal environment end with the achieved goal, which no policy sees.
+        self.explorer.ask(self._obs[:, : self._obs_dim], random=random)
 
     def step(self, step: int) -> int:
         """One step of every environment, stored; returns how many transitions that were."""
@@ -63,14 +66,15 @@ class Collector:
             self._scaler.to_env(actions)
         )
         next_obs = np.array(obs, dtype=np.float32)
-        true_next = self._true_next_obs(next_obs, terminations | truncations, infos)
+        ended = terminations | truncations
+        true_next = self._true_next_obs(next_obs, ended, infos)
         rewards32 = np.asarray(rewards, dtype=np.float32)
         self._check_finite(step + 1, observation=true_next, reward=rewards32)
         if true_next is not next_obs:  # the first observations of new episodes are in there
             self._check_finite(step + 1, observation=next_obs)
         self._buffer.add(self._obs, actions, rewards32, true_next, terminations, truncations)
         self._obs = next_obs
-        self._keep_books(rewards, terminations | truncations)
+        self._keep_books(rewards, ended)
         return self.num_envs
 
     @staticmethod
@@ -85,7 +89,8 @@ class Collector:
 
     def _check_finite(self, step: int, **quantities: FloatArray) -> None:
         for quantity, values in quantities.items():
-            if not np.isfinite(values).all():
+            # One quick call settles the usual case: a finite sum of squares has finite terms.
+            if not math.isfinite(np.vdot(values, values)) and not np.isfinite(values).all():
                 where = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
                 place = f"environment {where[0]}" + (f", entry {where[1]}" if where[1:] else "")
                 raise TrainingError(f"the {quantity} of {place} is {values[where]} at step {step}")
@@ -93,6 +98,8 @@ class Collector:
     def _keep_books(self, rewards: Any, ended: Any) -> None:
         self._returns += rewards
         self._lengths += 1
+        if not ended.any():
+            return
         for index in np.flatnonzero(ended):
             self.last_return = float(self._returns[index])
             self._finished.append((self.last_return, int(self._lengths[index])))
@@ -138,6 +145,7 @@ class Collector:
         self.last_return = None if last is None else float(last)
         if state["environments"] is None:
             self.inexact_restore = str(state["environments_error"])
+            self._buffer.cut_episodes(self.num_envs)
             self.reset(step)
             return
         self.reset()

@@ -13,13 +13,13 @@ import torch
 from rl_training.algorithms.base import Algorithm
 from rl_training.envs import ActionScaler, make_env
 from rl_training.errors import TrainingError
-from rl_training.types import EnvSpec, FloatArray
+from rl_training.types import ActionArray, EnvSpec, FloatArray
 
 BOOTSTRAP_SAMPLES = 10_000
 
 
 class Policy:
-    """A learner's deterministic actions in the environment's own scale."""
+    """A learner's deterministic actions as the environment takes them."""
 
     def __init__(
         self, algorithm: Algorithm, spec: EnvSpec, device: torch.device | str = "cpu"
@@ -29,8 +29,11 @@ class Policy:
         self._scaler = ActionScaler(spec)
         self.device = torch.device(device)
 
-    def __call__(self, obs: FloatArray) -> FloatArray:
-        """Actions for one observation ``[obs_dim]`` or a batch ``[B, obs_dim]``."""
+    def __call__(self, obs: FloatArray) -> ActionArray:
+        """Actions for one observation ``[obs_dim]`` or a batch ``[B, obs_dim]``.
+
+        They are floats ``[action_dim]`` each, or one integer each in a Discrete space.
+        """
         batch = np.atleast_2d(np.asarray(obs, dtype=np.float32))
         tensor = torch.from_numpy(batch).to(self.device)
         actions = self.algorithm.act(tensor, deterministic=True).cpu().numpy()
@@ -44,14 +47,20 @@ class EvaluationResult:
 
     returns: tuple[float, ...]
     lengths: tuple[int, ...]
+    successes: tuple[bool | None, ...] = ()
+    """Whether each episode ended in success, where the environment says so."""
 
     def metrics(self) -> dict[str, float]:
         """The numbers that are logged and that early stopping reads."""
-        return {
+        metrics = {
             "eval_return_mean": float(np.mean(self.returns)),
             "eval_return_std": float(np.std(self.returns)),
             "eval_length_mean": float(np.mean(self.lengths)),
         }
+        known = [success for success in self.successes if success is not None]
+        if known:
+            metrics["eval_success_rate"] = float(np.mean(known))
+        return metrics
 
     def summary(self) -> dict[str, Any]:
         """The metrics with their bootstrap interval."""
@@ -67,6 +76,14 @@ def bootstrap_interval(values: tuple[float, ...], seed: int = 0) -> tuple[float,
     draws = np.random.default_rng(seed).integers(len(array), size=(BOOTSTRAP_SAMPLES, len(array)))
     low, high = np.percentile(array[draws].mean(axis=1), [2.5, 97.5])
     return float(low), float(high)
+
+
+def _is_success(info: dict[str, Any]) -> bool | None:
+    """What an episode's last info says of success, under either of its usual names."""
+    for name in ("is_success", "success"):
+        if name in info:
+            return bool(info[name])
+    return None
 
 
 class Evaluator:
@@ -92,22 +109,22 @@ class Evaluator:
     def evaluate(self, policy: Policy, episodes: int) -> EvaluationResult:
         """Play ``episodes`` episodes."""
         played = [self._play(policy, self._seed + index) for index in range(episodes)]
-        return EvaluationResult(tuple(r for r, _ in played), tuple(n for _, n in played))
+        return EvaluationResult(*zip(*played, strict=True))
 
-    def _play(self, policy: Policy, seed: int) -> tuple[float, int]:
+    def _play(self, policy: Policy, seed: int) -> tuple[float, int, bool | None]:
         env = self.env
         obs, _ = env.reset(seed=seed)
         total, length, ended = 0.0, 0, False
         self._frame()
         while not ended:
-            obs, reward, terminated, truncated, _ = env.step(policy(obs))
+            obs, reward, terminated, truncated, info = env.step(policy(obs))
             total += float(reward)
             length += 1
             ended = terminated or truncated  # an episode's end, not a bootstrap
             self._frame()
         if not np.isfinite(total):
             raise TrainingError(f"an evaluation episode returned {total} after {length} steps")
-        return total, length
+        return total, length, _is_success(info)
 
     def _frame(self) -> None:
         if self.on_frame is not None:

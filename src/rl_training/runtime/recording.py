@@ -9,8 +9,9 @@ import gymnasium as gym
 import numpy as np
 
 from rl_training.envs import ActionScaler, make_env, read_env_spec
+from rl_training.errors import ConfigError
 from rl_training.runtime.evaluation import Policy
-from rl_training.types import EnvSpec, FloatArray
+from rl_training.types import ActionArray, EnvSpec, FloatArray
 
 Progress = Callable[[int], None]
 
@@ -47,7 +48,7 @@ def record(
             progress(step + 1)
     return {
         "observations": np.asarray(observations, dtype=np.float32),
-        "actions": np.asarray(actions, dtype=np.float32),
+        "actions": np.asarray(actions, dtype=_action_type(env)),
         "rewards": np.asarray(rewards, dtype=np.float32),
         "next_observations": np.asarray(following, dtype=np.float32),
         "terminals": np.asarray(ended, dtype=bool),
@@ -55,12 +56,26 @@ def record(
     }
 
 
-def noisy_policy(policy: Policy, noise: float, seed: int) -> Callable[[FloatArray], FloatArray]:
-    """The policy with Gaussian noise of deviation ``noise`` in model space, seeded."""
+def _action_type(env: gym.Env[Any, Any]) -> type[np.generic]:
+    return np.int64 if isinstance(env.action_space, gym.spaces.Discrete) else np.float32
+
+
+def noisy_policy(policy: Policy, noise: float, seed: int) -> Callable[[FloatArray], ActionArray]:
+    """The policy with noise, seeded.
+
+    ``noise`` is the deviation of a Gaussian in model space, or the chance of a uniform action where
+    actions are discrete.
+    """
     scaler = ActionScaler(policy.spec)
     generator = np.random.default_rng(seed)
+    if policy.spec.discrete:
+        if noise > 1.0:
+            raise ConfigError(
+                f"noise = {noise}: discrete actions take a chance of a random one, from 0 to 1."
+            )
+        return _mixed(policy, uniform_policy(policy.spec, seed), noise, generator)
 
-    def choose(obs: FloatArray) -> FloatArray:
+    def choose(obs: FloatArray) -> ActionArray:
         action = policy(obs)
         if noise == 0.0:
             return action
@@ -69,6 +84,16 @@ def noisy_policy(policy: Policy, noise: float, seed: int) -> Callable[[FloatArra
         return scaler.to_env(np.clip(shaken, -1.0, 1.0).astype(np.float32))
 
     return choose
+
+
+def _mixed(
+    policy: Policy,
+    other: Callable[[FloatArray], Any],
+    chance: float,
+    generator: np.random.Generator,
+) -> Callable[[FloatArray], ActionArray]:
+    """The policy, and with some chance the other one."""
+    return lambda obs: other(obs) if generator.random() < chance else policy(obs)
 
 
 def record_random(
@@ -87,7 +112,7 @@ def uniform_policy(spec: EnvSpec, seed: int) -> Callable[[FloatArray], Any]:
     """Uniform actions in the environment's units."""
     generator = np.random.default_rng(seed)
     if spec.discrete:
-        return lambda _obs: int(generator.integers(spec.action_dim))
+        return lambda _obs: spec.action_start + int(generator.integers(spec.action_dim))
     scaler = ActionScaler(spec)
     return lambda _obs: scaler.to_env(
         generator.uniform(-1.0, 1.0, spec.action_dim).astype(np.float32)

@@ -1,0 +1,109 @@
+"""Deep Deterministic Policy Gradient (arXiv 1509.02971).
+
+Stages of an update, in the paper's order (Algorithm 1): critic, actor, targets of both.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from rl_training.algorithms.base import ActorCritic, critic_loss, polyak_update, td_target
+from rl_training.algorithms.config import OffPolicyConfig
+from rl_training.models import MLPTD3Model
+from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseSpec
+
+
+class DDPGConfig(OffPolicyConfig):
+    """DDPG's hyper-parameters (docs/algorithms/ddpg.md)."""
+
+    exploration_noise: float = Field(
+        0.1, ge=0, description="Deviation of the Gaussian noise on collected actions."
+    )
+
+
+# --- Losses: pure functions of tensors ----------------------------------------
+
+
+def actor_loss(q: Tensor) -> Tensor:
+    """−mean Q_1(s, μ(s)), whose gradient is eq. 6; ``q`` is ``[B]``."""
+    return -q.mean(-1)
+
+
+@torch.no_grad()
+def clipped_target(
+    model: MLPTD3Model, batch: Batch, next_actions: Tensor, *, gamma: float
+) -> Tensor:
+    """Y = r + γ (1 − d) min_i Q̄_i(s', a'): one critic gives DDPG's, two give TD3's; ``[B]``."""
+    next_q = model.target_q_values(batch.next_obs, next_actions)  # [N, B]
+    return td_target(batch.rewards, batch.terminations, next_q.amin(-2), gamma=gamma)
+
+
+@torch.no_grad()
+def ddpg_target(model: MLPTD3Model, batch: Batch, *, gamma: float) -> Tensor:
+    """The critic's target: the *target* actor's action, valued by the target critic; ``[B]``."""
+    return clipped_target(model, batch, model.target_actions(batch.next_obs), gamma=gamma)
+
+
+def losses_at(model: MLPTD3Model, batch: Batch, target: Tensor) -> Metrics:
+    """Both losses at the model's present parameters."""
+    return {
+        "loss/critic": critic_loss(model.q_values(batch.obs, batch.actions), target),
+        "loss/actor": actor_loss(model.policy_q_values(batch.obs)),
+    }
+
+
+def ddpg_loss(model: MLPTD3Model, batch: Batch, *, gamma: float = 0.99) -> Metrics:
+    """Both of DDPG's losses at the model's present parameters, by the terms that `update` uses."""
+    return losses_at(model, batch, ddpg_target(model, batch, gamma=gamma))
+
+
+# --- Learner ------------------------------------------------------------------
+
+
+class DDPGAlgorithm(ActorCritic):
+    """Deep Deterministic Policy Gradient."""
+
+    name: ClassVar[str] = "ddpg"
+    config_class = DDPGConfig
+    config: DDPGConfig
+    model: MLPTD3Model
+    num_critics: ClassVar[int] = 1
+
+    def __init__(self, spec: EnvSpec, config: DDPGConfig, generator: torch.Generator) -> None:
+        super().__init__(spec, config, generator)
+        sizes = spec.obs_dim, spec.action_dim, config.hidden_sizes
+        self.model = MLPTD3Model(*sizes, self.num_critics, generator=generator)
+        self.add_optimizer("actor", self.model.actor.flat)
+        self.add_optimizer("critic", self.model.critic.flat)
+
+    def explore(self, obs: Tensor, noise: Tensor) -> Tensor:
+        """The action with Gaussian noise, in model space."""
+        return self.model.actor.explore(obs, noise * self.config.exploration_noise)
+
+    def noise(self, batch_size: int) -> NoiseSpec:
+        """Nothing: an update is a function of its batch."""
+        return {}
+
+    def update(self, batch: Batch, noise: Noise, *, phase: int = 0) -> Metrics:
+        """Critics; where the policy is due also the actor, then the targets of both."""
+        metrics = self.critic_step(batch, noise)
+        if self.moves_policy(phase):
+            metrics |= self.policy_step(batch)
+            # Not after every critic step: with a policy delay, targets wait for the policy too.
+            polyak_update(self.model.target, self.model.critic.flat, self.config.tau)
+            polyak_update(self.model.actor_target, self.model.actor.flat, self.config.tau)
+        return metrics
+
+    def critic_target(self, batch: Batch, noise: Noise) -> Tensor:
+        """What the critics are moved towards."""
+        return ddpg_target(self.model, batch, gamma=self.config.gamma)
+
+    def policy_step(self, batch: Batch) -> Metrics:
+        """Move the actor up the first critic."""
+        loss = actor_loss(self.model.policy_q_values(batch.obs))
+        self.minimise(loss, actor=self.model.actor.flat)
+        return {"loss/actor": loss.detach()}

@@ -1,0 +1,164 @@
+"""Deep Q-Network (Nature 518, 529, 2015; arXiv 1312.5602), Double DQN (arXiv 1509.06461) an option.
+
+Stages of an update, in the order of the paper's Algorithm 1: Q-network, then the target network
+where its interval ends.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional
+
+from rl_training.algorithms.base import Algorithm, polyak_update, td_target
+from rl_training.algorithms.config import OffPolicyConfig, PositiveInt
+from rl_training.errors import ConfigError
+from rl_training.models import QNetwork
+from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseField, NoiseSpec
+
+
+class DQNConfig(OffPolicyConfig):
+    """DQN's hyper-parameters (docs/algorithms/dqn.md)."""
+
+    batch_size: int = Field(128, gt=0, description="Transitions in one gradient update.")
+    learning_rate: float = Field(2.5e-4, gt=0, description="Adam's step size.")
+    hidden_sizes: tuple[PositiveInt, ...] = Field(
+        (120, 84), min_length=1, description="Widths of the hidden layers."
+    )
+    tau: float = Field(1.0, gt=0, le=1, description="Rate of the target's update; 1 is a copy.")
+    buffer_capacity: int = Field(10_000, gt=0, description="Transitions the replay keeps.")
+    learning_starts: int = Field(
+        1_000, ge=0, description="Environment steps of uniform random play before the first update."
+    )
+    train_frequency: int = Field(10, gt=0, description="Collected transitions between updates.")
+    double: bool = Field(
+        False, description="Let the online network choose the target's action (Double DQN)."
+    )
+    target_update_interval: int = Field(
+        50, gt=0, description="Gradient updates between updates of the target network."
+    )
+    epsilon_start: float = Field(1.0, ge=0, le=1, description="Chance ε of a random action, first.")
+    epsilon_end: float = Field(0.05, ge=0, le=1, description="The same, in the end.")
+    epsilon_decay_steps: int = Field(
+        25_000, gt=0, description="Environment steps in which ε goes linearly from first to last."
+    )
+
+
+# --- Losses: pure functions of tensors ----------------------------------------
+
+
+def next_values(target_q: Tensor, choosing_q: Tensor) -> Tensor:
+    """Q̄(s', argmax_a Q(s', a)), arXiv 1509.06461 eq. 4; both are ``[B, A]``, the result ``[B]``.
+
+    ``choosing_q`` is the online network's for Double DQN; the target network's own gives the
+    maximum of DQN.
+    """
+    return target_q.gather(-1, choosing_q.argmax(-1, keepdim=True)).squeeze(-1)
+
+
+def huber_loss(q: Tensor, target: Tensor) -> Tensor:
+    """Mean over the batch of ½ δ² where |δ| ≤ 1 and |δ| − ½ beyond, δ = Q(s, a) − y; ``[B]`` each.
+
+    Its slope is δ clipped to [−1, 1]: the paper's clipped error.
+    """
+    return functional.huber_loss(q, target, reduction="none").mean(-1)
+
+
+@torch.no_grad()
+def dqn_target(model: QNetwork, batch: Batch, *, gamma: float, double: bool) -> Tensor:
+    """The Q-network's target from the target network; ``[B]``."""
+    target_q = model.target_q_values(batch.next_obs)  # [B, A]
+    choosing_q = model.q_values(batch.next_obs) if double else target_q
+    values = next_values(target_q, choosing_q)
+    return td_target(batch.rewards, batch.terminations, values, gamma=gamma)
+
+
+def taken_q(model: QNetwork, batch: Batch) -> Tensor:
+    """Q(s, a) of the actions that were taken; ``[B]``."""
+    return model.q_values(batch.obs).gather(-1, batch.actions.long()).squeeze(-1)
+
+
+def dqn_loss(
+    model: QNetwork, batch: Batch, *, gamma: float = 0.99, double: bool = False
+) -> Metrics:
+    """DQN's loss at the model's present parameters, by the terms that `update` uses."""
+    target = dqn_target(model, batch, gamma=gamma, double=double)
+    return {"loss/q": huber_loss(taken_q(model, batch), target)}
+
+
+# --- Learner ------------------------------------------------------------------
+
+
+class DQNAlgorithm(Algorithm):
+    """Deep Q-Network."""
+
+    name: ClassVar[str] = "dqn"
+    config_class = DQNConfig
+    config: DQNConfig
+    epsilon: Tensor
+
+    def __init__(self, spec: EnvSpec, config: DQNConfig, generator: torch.Generator) -> None:
+        super().__init__(spec, config, generator)
+        self.period = config.target_update_interval
+        sizes = spec.obs_dim, spec.action_dim, config.hidden_sizes
+        self.model = QNetwork(*sizes, generator=generator)
+        self.register_buffer("epsilon", torch.tensor(config.epsilon_start))
+        self.add_optimizer("q", self.model.flat)
+
+    @classmethod
+    def check_spec(cls, spec: EnvSpec) -> None:
+        """Refuse continuous actions."""
+        if not spec.discrete:
+            raise ConfigError(
+                f"{cls.name} needs a Discrete action space, but this one is a Box of "
+                f"{spec.action_dim} values: choose an algorithm for continuous actions."
+            )
+
+    def explore_at(self, step: int) -> None:
+        """Set ε for the next action; it falls by environment steps, not by updates."""
+        config = self.config
+        progress = min(1.0, step / config.epsilon_decay_steps)
+        self.epsilon.fill_(
+            config.epsilon_start + (config.epsilon_end - config.epsilon_start) * progress
+        )
+
+    def act_noise(self, batch_size: int) -> NoiseSpec:
+        """For each action a coin, which decides whether it is random, and the random action."""
+        return {"explore": NoiseField("uniform", (batch_size, 2))}
+
+    def choose_actions(self, obs: Tensor, *, deterministic: bool, noise: Noise | None) -> Tensor:
+        """The action of the greatest Q, the first of equals; with chance ε any one; ``[B, 1]``."""
+        greedy = self.model.q_values(obs).argmax(-1)  # [B]
+        if deterministic:
+            return greedy.to(obs.dtype).unsqueeze(-1)
+        assert noise is not None, "an exploring act needs the noise that act_noise declares"
+        coin, uniform = noise["explore"].unbind(-1)  # [B] each, below 1
+        random = (uniform * self.spec.action_dim).floor()
+        return torch.where(coin < self.epsilon, random, greedy).unsqueeze(-1)
+
+    def noise(self, batch_size: int) -> NoiseSpec:
+        """An update takes none."""
+        return {}
+
+    def form(self, phase: int) -> int:
+        """1 for the update that ends the target's interval, 0 for the others."""
+        return int(phase == self.period - 1)
+
+    def update(self, batch: Batch, noise: Noise, *, phase: int = 0) -> Metrics:
+        """Q-network; in form 1 the target network too."""
+        config, model = self.config, self.model
+        target = dqn_target(model, batch, gamma=config.gamma, double=config.double)
+        q = taken_q(model, batch)
+        loss = huber_loss(q, target)
+        self.minimise(loss, q=model.flat)
+        if self.form(phase):
+            polyak_update(model.target, model.flat, config.tau)
+        return {
+            "loss/q": loss.detach(),
+            "q/mean": q.detach().mean(-1),
+            "q/target": target.mean(-1),
+            "policy/epsilon": self.epsilon,
+        }

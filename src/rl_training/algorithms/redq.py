@@ -1,0 +1,132 @@
+"""Randomized Ensembled Double Q-learning (arXiv 2101.05982): SAC with many critics, many updates.
+
+Stages of a block of G updates (Algorithm 1): G times critics and targets; then, once, the actor
+and the temperature.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from rl_training.algorithms.base import critic_loss
+from rl_training.algorithms.sac import SACAlgorithm, SACConfig, policy_losses, soft_target
+from rl_training.models import MLPREDQModel
+from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseField, NoiseSpec
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class REDQConfig(SACConfig):
+    """REDQ's hyper-parameters (docs/algorithms/redq.md)."""
+
+    gradient_updates_per_step: int = Field(
+        20, gt=0, description="Updates in each round, G; the actor moves in the last one."
+    )
+    num_critics: int = Field(10, gt=0, description="Critics in the ensemble, N.")
+    subset_size: int = Field(
+        2, gt=0, description="Target critics, drawn anew each update, whose minimum is used, M."
+    )
+
+    @model_validator(mode="after")
+    def _subset_fits(self) -> Self:
+        if self.subset_size > self.num_critics:
+            raise ValueError(
+                f"subset_size = {self.subset_size}: should be at most num_critics, "
+                f"which is {self.num_critics}"
+            )
+        return self
+
+
+# --- Losses: pure functions of tensors ----------------------------------------
+
+
+def mean_actor_loss(q: Tensor, log_prob: Tensor, *, alpha: Tensor) -> Tensor:
+    """Mean of α log π(ã|s) − (1/N) Σ_i Q_i(s, ã): of all critics; ``q`` is ``[N, B]``."""
+    return (alpha * log_prob - q.mean(-2)).mean(-1)
+
+
+def random_subset(uniform: Tensor, size: int) -> Tensor:
+    """The indices of the ``size`` smallest of N uniform numbers: any subset is as likely."""
+    return uniform.topk(size, largest=False, sorted=False).indices
+
+
+@torch.no_grad()
+def redq_target(
+    model: MLPREDQModel,
+    batch: Batch,
+    noise: Noise,
+    *,
+    alpha: Tensor,
+    subset_size: int,
+    gamma: float,
+) -> Tensor:
+    """SAC's target from the minimum over a random subset of the target critics; ``[B]``."""
+    following = model.sample(batch.next_obs, noise["next_action"])
+    members = random_subset(noise["subset"], subset_size)
+    at = batch.next_obs, following.actions
+    next_q = model.critic.subset_q_values(*at, model.target, members)  # [M, B]
+    rewards = batch.rewards, batch.terminations
+    return soft_target(*rewards, next_q, following.log_prob, alpha=alpha, gamma=gamma)
+
+
+def redq_loss(
+    model: MLPREDQModel,
+    batch: Batch,
+    noise: Noise,
+    *,
+    alpha: Tensor,
+    subset_size: int = 2,
+    gamma: float = 0.99,
+    log_alpha: Tensor | None = None,
+    target_entropy: float = 0.0,
+) -> Metrics:
+    """All of REDQ's losses at the model's present parameters, by the terms that `update` uses."""
+    target = redq_target(model, batch, noise, alpha=alpha, subset_size=subset_size, gamma=gamma)
+    loss = critic_loss(model.q_values(batch.obs, batch.actions), target)
+    rest = alpha, log_alpha, target_entropy
+    return {"loss/critic": loss} | policy_losses(model, batch, noise, mean_actor_loss, *rest)[0]
+
+
+# --- Learner ------------------------------------------------------------------
+
+
+class REDQAlgorithm(SACAlgorithm):
+    """Randomized Ensembled Double Q-learning."""
+
+    name: ClassVar[str] = "redq"
+    config_class = REDQConfig
+    config: REDQConfig
+
+    def __init__(self, spec: EnvSpec, config: REDQConfig, generator: torch.Generator) -> None:
+        super().__init__(spec, config, generator)
+        self.period = config.gradient_updates_per_step
+
+    def build_model(self, generator: torch.Generator) -> MLPREDQModel:
+        """SAC's networks with N critics."""
+        sizes = self.spec.obs_dim, self.spec.action_dim, self.config.hidden_sizes
+        return MLPREDQModel(*sizes, self.config.num_critics, generator=generator)
+
+    def noise(self, batch_size: int) -> NoiseSpec:
+        """SAC's noise, and a uniform number for each critic, from which the subset follows."""
+        return {
+            **super().noise(batch_size),
+            "subset": NoiseField("uniform", (self.config.num_critics,)),
+        }
+
+    def critic_target(self, batch: Batch, noise: Noise) -> Tensor:
+        """The soft target of this update's subset."""
+        return redq_target(
+            *(self.model, batch, noise),
+            alpha=self.alpha,
+            subset_size=self.config.subset_size,
+            gamma=self.config.gamma,
+        )
+
+    def actor_loss(self, q: Tensor, log_prob: Tensor, *, alpha: Tensor) -> Tensor:
+        """The mean of all critics in place of their minimum."""
+        return mean_actor_loss(q, log_prob, alpha=alpha)

@@ -1,0 +1,100 @@
+"""Twin Delayed DDPG (arXiv 1802.09477): DDPG with twin critics, smoothed targets, a late policy.
+
+Stages of an update, in the paper's order (Algorithm 1): critics; every d-th time actor and targets.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from rl_training.algorithms.ddpg import DDPGAlgorithm, DDPGConfig, clipped_target, losses_at
+from rl_training.models import MLPTD3Model
+from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseField, NoiseSpec
+
+
+class TD3Config(DDPGConfig):
+    """TD3's hyper-parameters (docs/algorithms/td3.md)."""
+
+    policy_delay: int = Field(
+        2, gt=0, description="Critic updates for each update of actor and targets."
+    )
+    target_noise: float = Field(
+        0.2, ge=0, description="Deviation of the noise that smooths the target's action."
+    )
+    target_noise_clip: float = Field(0.5, ge=0, description="Largest size of that noise.")
+
+
+# --- Losses: pure functions of tensors ----------------------------------------
+
+
+def smoothed_actions(actions: Tensor, noise: Tensor, *, scale: float, clip: float) -> Tensor:
+    """Actions with clipped Gaussian noise, kept in [-1, 1] (section 5.3)."""
+    return (actions + (noise * scale).clamp(-clip, clip)).clamp(-1.0, 1.0)
+
+
+@torch.no_grad()
+def td3_target(
+    model: MLPTD3Model,
+    batch: Batch,
+    noise: Noise,
+    *,
+    gamma: float,
+    target_noise: float,
+    target_noise_clip: float,
+) -> Tensor:
+    """The critics' target (section 4.2) at the target actor's smoothed action; ``[B]``."""
+    next_actions = smoothed_actions(
+        model.target_actions(batch.next_obs),
+        noise["smoothing"],
+        scale=target_noise,
+        clip=target_noise_clip,
+    )
+    return clipped_target(model, batch, next_actions, gamma=gamma)
+
+
+def td3_loss(
+    model: MLPTD3Model,
+    batch: Batch,
+    noise: Noise,
+    *,
+    gamma: float = 0.99,
+    target_noise: float = 0.2,
+    target_noise_clip: float = 0.5,
+) -> Metrics:
+    """Both of TD3's losses at the model's present parameters, by the terms that `update` uses."""
+    smoothing = {"target_noise": target_noise, "target_noise_clip": target_noise_clip}
+    return losses_at(model, batch, td3_target(model, batch, noise, gamma=gamma, **smoothing))
+
+
+# --- Learner ------------------------------------------------------------------
+
+
+class TD3Algorithm(DDPGAlgorithm):
+    """Twin Delayed DDPG."""
+
+    name: ClassVar[str] = "td3"
+    config_class = TD3Config
+    config: TD3Config
+    num_critics: ClassVar[int] = 2
+
+    def __init__(self, spec: EnvSpec, config: TD3Config, generator: torch.Generator) -> None:
+        super().__init__(spec, config, generator)
+        self.period = config.policy_delay
+
+    def noise(self, batch_size: int) -> NoiseSpec:
+        """Standard-normal noise that smooths the target's action."""
+        return {"smoothing": NoiseField("normal", (batch_size, self.spec.action_dim))}
+
+    def critic_target(self, batch: Batch, noise: Noise) -> Tensor:
+        """What the critics are moved towards."""
+        config = self.config
+        return td3_target(
+            *(self.model, batch, noise),
+            gamma=config.gamma,
+            target_noise=config.target_noise,
+            target_noise_clip=config.target_noise_clip,
+        )

@@ -1,0 +1,157 @@
+"""Truncated Quantile Critics (arXiv 2005.04269): SAC with distributional critics.
+
+Stages of an update are SAC's: critics, actor, temperature, targets.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from rl_training.algorithms.base import td_target
+from rl_training.algorithms.config import PositiveInt
+from rl_training.algorithms.redq import mean_actor_loss
+from rl_training.algorithms.sac import SACAlgorithm, SACConfig, policy_losses
+from rl_training.models import MLPREDQModel
+from rl_training.models.quantile_kernel import QuantileHuberFunction, midpoints
+from rl_training.models.tracing import is_tracing
+from rl_training.types import Batch, Metrics, Noise
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class TQCConfig(SACConfig):
+    """TQC's hyper-parameters (docs/algorithms/tqc.md)."""
+
+    num_critics: int = Field(5, gt=0, description="Critics in the ensemble, N.")
+    num_quantiles: int = Field(25, gt=0, description="Quantiles of each critic, M.")
+    top_quantiles_to_drop_per_net: int = Field(
+        2, ge=0, description="Times N, the largest pooled quantiles left out of the target, d."
+    )
+    critic_hidden_sizes: tuple[PositiveInt, ...] = Field(
+        (512, 512, 512), min_length=1, description="Widths of the critics' hidden layers."
+    )
+
+    @model_validator(mode="after")
+    def _something_is_kept(self) -> Self:
+        if self.top_quantiles_to_drop_per_net >= self.num_quantiles:
+            raise ValueError(
+                f"top_quantiles_to_drop_per_net = {self.top_quantiles_to_drop_per_net}: "
+                f"should be less than num_quantiles, which is {self.num_quantiles}"
+            )
+        return self
+
+
+# --- Losses: pure functions of tensors ----------------------------------------
+
+
+def truncated_quantiles(quantiles: Tensor, drop_per_net: int) -> Tensor:
+    """The quantiles of all nets pooled and sorted, without the largest; ``[B, N·(M − d)]``.
+
+    ``quantiles`` is ``[N, B, M]``. Sorting each net by itself would drop d of every net instead.
+    """
+    pooled = quantiles.movedim(-3, -2).flatten(-2)  # [B, N·M]
+    keep = pooled.shape[-1] - drop_per_net * quantiles.shape[-3]
+    return pooled.sort(-1).values[..., :keep]
+
+
+def quantile_huber_loss(quantiles: Tensor, target: Tensor) -> Tensor:
+    """Σ_i mean of |τ_m − 1[u < 0]| · Huber(u) over B, M and K, with u = y_k − z_im.
+
+    ``quantiles`` is ``[N, B, M]``, ``target`` ``[B, K]``; τ_m = (m − ½)/M.
+    """
+    error = target.unsqueeze(-2).unsqueeze(-4) - quantiles.unsqueeze(-1)  # [N, B, M, K]
+    tau = midpoints(quantiles).unsqueeze(-1)
+    weight = torch.where(error < 0, 1.0 - tau, tau)
+    huber = F.huber_loss(error, torch.zeros_like(error), reduction="none")
+    return (weight * huber).mean((-3, -2, -1)).sum(-1)
+
+
+def critic_loss(quantiles: Tensor, target: Tensor) -> Tensor:
+    """`quantile_huber_loss`; on the CPU by a node that makes its gradient in the same pass."""
+    if quantiles.device.type == "cpu" and quantiles.dim() == 3 and not is_tracing():
+        loss: Tensor = QuantileHuberFunction.apply(quantiles, target)  # type: ignore[no-untyped-call]
+        return loss
+    return quantile_huber_loss(quantiles, target)
+
+
+@torch.no_grad()
+def tqc_target(
+    model: MLPREDQModel,
+    batch: Batch,
+    noise: Noise,
+    *,
+    alpha: Tensor,
+    drop_per_net: int,
+    gamma: float,
+) -> Tensor:
+    """Y_k = r + γ (1 − d) (z_(k)(s', a') − α log π(a'|s')), of the quantiles kept; ``[B, K]``."""
+    following = model.sample(batch.next_obs, noise["next_action"])
+    quantiles = model.critic.quantiles(batch.next_obs, following.actions, model.target)
+    kept = truncated_quantiles(quantiles, drop_per_net)
+    soft_values = kept - (alpha * following.log_prob).unsqueeze(-1)
+    rewards, terminations = batch.rewards.unsqueeze(-1), batch.terminations.unsqueeze(-1)
+    return td_target(rewards, terminations, soft_values, gamma=gamma)
+
+
+def tqc_loss(
+    model: MLPREDQModel,
+    batch: Batch,
+    noise: Noise,
+    *,
+    alpha: Tensor,
+    drop_per_net: int = 2,
+    gamma: float = 0.99,
+    log_alpha: Tensor | None = None,
+    target_entropy: float = 0.0,
+) -> Metrics:
+    """All of TQC's losses at the model's present parameters, by the terms that `update` uses."""
+    target = tqc_target(model, batch, noise, alpha=alpha, drop_per_net=drop_per_net, gamma=gamma)
+    loss = critic_loss(model.critic.quantiles(batch.obs, batch.actions), target)
+    rest = alpha, log_alpha, target_entropy
+    return {"loss/critic": loss} | policy_losses(model, batch, noise, mean_actor_loss, *rest)[0]
+
+
+# --- Learner ------------------------------------------------------------------
+
+
+class TQCAlgorithm(SACAlgorithm):
+    """Truncated Quantile Critics."""
+
+    name: ClassVar[str] = "tqc"
+    config_class = TQCConfig
+    config: TQCConfig
+
+    def build_model(self, generator: torch.Generator) -> MLPREDQModel:
+        """SAC's actor, and critics of their own size with M outputs each."""
+        config = self.config
+        return MLPREDQModel(
+            *(self.spec.obs_dim, self.spec.action_dim, config.hidden_sizes, config.num_critics),
+            critic_hidden_sizes=config.critic_hidden_sizes,
+            num_quantiles=config.num_quantiles,
+            generator=generator,
+        )
+
+    def critic_target(self, batch: Batch, noise: Noise) -> Tensor:
+        """The truncated soft target, ``[B, K]``."""
+        return tqc_target(
+            *(self.model, batch, noise),
+            alpha=self.alpha,
+            drop_per_net=self.config.top_quantiles_to_drop_per_net,
+            gamma=self.config.gamma,
+        )
+
+    def critic_terms(self, batch: Batch, noise: Noise) -> tuple[Tensor, Tensor, Tensor]:
+        """The quantiles' loss, their means ``[N, B]`` and the target's mean ``[B]``."""
+        target = self.critic_target(batch, noise)
+        quantiles = self.model.critic.quantiles(batch.obs, batch.actions)  # [N, B, M]
+        return critic_loss(quantiles, target), quantiles.detach().mean(-1), target.mean(-1)
+
+    def actor_loss(self, q: Tensor, log_prob: Tensor, *, alpha: Tensor) -> Tensor:
+        """The mean of all quantiles of all critics, none left out."""
+        return mean_actor_loss(q, log_prob, alpha=alpha)

@@ -1,0 +1,113 @@
+"""Goal environments: Gymnasium's Dict of `observation`, `achieved_goal`, `desired_goal` as rows.
+
+A learner sees ``[observation, desired_goal]``; training appends ``achieved_goal``, which only
+relabelling reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from rl_training.errors import ConfigError
+from rl_training.rewards import RewardTransformConfig
+from rl_training.types import BoolArray, FloatArray
+
+GOAL_KEYS = ("observation", "desired_goal", "achieved_goal")
+"""The order of a row's parts."""
+
+
+def has_goals(space: gym.Space[Any]) -> bool:
+    """Whether a space is the goal layout, each part a flat Box and both goals of one size."""
+    if not isinstance(space, gym.spaces.Dict) or set(space.spaces) != set(GOAL_KEYS):
+        return False
+    parts = [space.spaces[key] for key in GOAL_KEYS]
+    flat = all(isinstance(part, gym.spaces.Box) and len(part.shape) == 1 for part in parts)
+    return flat and parts[1].shape == parts[2].shape
+
+
+class FlatGoals(gym.ObservationWrapper[Any, Any, Any]):
+    """The goal layout as one flat Box: the parts of ``keys``, in that order."""
+
+    def __init__(self, env: gym.Env[Any, Any], keys: tuple[str, ...]) -> None:
+        super().__init__(env)
+        self._keys = keys
+        parts: Any = env.observation_space
+        self.goal_dim = int(parts["desired_goal"].shape[0])
+        low = np.concatenate([parts[key].low for key in keys])
+        high = np.concatenate([parts[key].high for key in keys])
+        self.observation_space = gym.spaces.Box(low, high, dtype=low.dtype.type)
+
+    def observation(self, observation: Any) -> FloatArray:
+        """One row."""
+        return np.concatenate([observation[key] for key in self._keys])
+
+
+def flatten_goals(env: gym.Env[Any, Any], *, achieved: bool = False) -> gym.Env[Any, Any]:
+    """A goal environment with flat observations; any other as it is."""
+    if not has_goals(env.observation_space):
+        return env
+    return FlatGoals(env, GOAL_KEYS if achieved else GOAL_KEYS[:2])
+
+
+class GoalTask:
+    """What relabelling asks of an environment: rewards and terminations for other goals.
+
+    They come from the environment's own `compute_reward` and `compute_terminated`, then through the
+    transform that its wrappers apply to rewards. Both are called with an empty info.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], env_id: str, rewards: RewardTransformConfig) -> None:
+        core = env.unwrapped
+        if not callable(getattr(core, "compute_reward", None)):
+            raise ConfigError(
+                f"{env_id} has no compute_reward(achieved_goal, desired_goal, info), which HER "
+                "needs to relabel: give the environment one."
+            )
+        env.reset(seed=0)  # some set there what the functions read
+        space: Any = core.observation_space
+        self._transform = rewards
+        self._reward = _for_rows(core.compute_reward, space)  # type: ignore[attr-defined]
+        terminated = getattr(core, "compute_terminated", None)
+        self._terminated = _for_rows(terminated, space) if callable(terminated) else None
+
+    def rewards(self, achieved: FloatArray, desired: FloatArray) -> FloatArray:
+        """Rewards as a learner sees them, for goals ``[B, goal_dim]``."""
+        return self._transform(self._reward(achieved, desired)).astype(np.float32)
+
+    def terminations(self, achieved: FloatArray, desired: FloatArray) -> BoolArray | None:
+        """Whether the task would have ended; None where the environment does not say."""
+        if self._terminated is None:
+            return None
+        return self._terminated(achieved, desired).astype(bool)
+
+
+def _for_rows(
+    function: Callable[..., Any], space: Any
+) -> Callable[[FloatArray, FloatArray], np.ndarray[Any, Any]]:
+    """A goal function over rows: in one call where it is vectorised, row by row where not.
+
+    Some take a batch without complaint and reduce it to one number, so both ways are compared, on
+    goals that are reached and one that is far away.
+    """
+    kinds = space["achieved_goal"].dtype, space["desired_goal"].dtype
+
+    def at_once(achieved: FloatArray, desired: FloatArray) -> np.ndarray[Any, Any]:
+        goals = achieved.astype(kinds[0], copy=False), desired.astype(kinds[1], copy=False)
+        return np.asarray(function(*goals, {}))
+
+    def one_by_one(achieved: FloatArray, desired: FloatArray) -> np.ndarray[Any, Any]:
+        rows = zip(achieved, desired, strict=True)
+        return np.array([np.asarray(at_once(*goals)).item() for goals in rows])
+
+    near = np.zeros((3, space["desired_goal"].shape[0]), dtype=np.float32)
+    far = near + np.array([[0.0], [0.0], [1e3]], dtype=np.float32)
+    expected = one_by_one(near, far)
+    try:
+        found = at_once(near, far)
+    except Exception:  # whatever code for a single goal does with a batch
+        return one_by_one
+    return at_once if np.array_equal(found, expected, equal_nan=True) else one_by_one

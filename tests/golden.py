@@ -1,0 +1,108 @@
+"""What the golden tests share: float64 inputs, and networks as the references keep them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from rl_training.algorithms.base import Algorithm, draw_noise
+from rl_training.models import MLP
+from rl_training.types import Batch, EnvSpec
+
+OBS, ACT, ROWS = 5, 3, 32
+SPEC = EnvSpec(OBS, ACT, (-1.0,) * ACT, (1.0,) * ACT)
+RATE = 2.0**-9  # exact in float32, where the learning rate lives
+TOLERANCE: Any = {"rtol": 1e-9, "atol": 1e-10}
+RATES: Any = {"gamma": 0.99, "tau": 0.1, "actor_lr": RATE, "critic_lr": RATE}
+SOFT: Any = {
+    **RATES,
+    "alpha_lr": RATE,
+    "target_entropy": -float(ACT),
+    "temperature_form": "log_alpha",
+}
+
+
+def make_batch(seed: int = 0) -> Batch:
+    g = torch.Generator().manual_seed(seed)
+    kind = torch.float64
+    return Batch(
+        obs=torch.randn(ROWS, OBS, generator=g, dtype=kind),
+        actions=torch.rand(ROWS, ACT, generator=g, dtype=kind) * 2 - 1,
+        rewards=torch.randn(ROWS, generator=g, dtype=kind),
+        next_obs=torch.randn(ROWS, OBS, generator=g, dtype=kind),
+        terminations=(torch.rand(ROWS, generator=g, dtype=kind) < 0.3).double(),
+    )
+
+
+def make_noise(learner: Algorithm, seed: int = 1) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return draw_noise(learner.noise(ROWS), generator, torch.float64)
+
+
+def make_learner(kind: Any, **changes: Any) -> Any:
+    """A small learner in float64 whose targets have come apart from its networks."""
+    settings = {"hidden_sizes": (16, 16), "learning_rate": RATE, "tau": 0.1, **changes}
+    learner = kind.build(SPEC, kind.config_class(**settings), seed=3).double()
+    generator = torch.Generator().manual_seed(4)
+    for name, buffer in learner.model.named_buffers():
+        assert "target" in name
+        buffer.add_(0.02 * torch.randn(buffer.shape, generator=generator, dtype=buffer.dtype))
+    return learner
+
+
+def freeze(learner: Algorithm) -> None:
+    """Let updates move no network (targets still follow)."""
+    for optimizer in learner.optimizers.values():
+        optimizer.scale_learning_rate(0.0)  # type: ignore[operator]
+
+
+def layers(network: MLP, flat: torch.Tensor | None = None) -> Any:
+    """A network's parameters as the reference keeps them: one member, or a list of members."""
+    views = network.views(network.flat if flat is None else flat)
+    arrays = [view.detach().numpy() for view in views]
+    if arrays[0].ndim == 2:
+        return {"weights": arrays[0::2], "biases": arrays[1::2]}
+    return [
+        {"weights": [w[i] for w in arrays[0::2]], "biases": [b[i, 0] for b in arrays[1::2]]}
+        for i in range(arrays[0].shape[0])
+    ]
+
+
+def reference_batch(batch: Batch) -> Any:
+    names = ("observation", "action", "reward", "next_observation", "termination")
+    return {name: tensor.numpy() for name, tensor in zip(names, batch, strict=True)}
+
+
+def arrays(noise: dict[str, torch.Tensor]) -> Any:
+    return {key: value.numpy() for key, value in noise.items()}
+
+
+def assert_same_network(ours: Any, theirs: Any) -> None:
+    """One network or a list of them."""
+    if isinstance(ours, list):
+        for mine, expected in zip(ours, theirs, strict=True):
+            assert_same_network(mine, expected)
+        return
+    for kind in ("weights", "biases"):
+        for mine, expected in zip(ours[kind], theirs[kind], strict=True):
+            np.testing.assert_allclose(mine, expected, **TOLERANCE)
+
+
+METRICS = {
+    "loss/critic": "critic_loss",
+    "loss/actor": "actor_loss",
+    "q/mean": "q_mean",
+    "q/target": "target_mean",
+    "policy/entropy": "entropy",
+    "policy/alpha": "alpha",
+    "loss/temperature": "alpha_loss",
+}
+
+
+def assert_same_metrics(ours: Any, theirs: dict[str, float]) -> None:
+    """By our names; what the reference reports and we do not is an error."""
+    assert {METRICS[name] for name in ours} == set(theirs)
+    for name, value in ours.items():
+        np.testing.assert_allclose(float(value), theirs[METRICS[name]], **TOLERANCE, err_msg=name)

@@ -1,0 +1,232 @@
+"""DQN against a reference written from the papers in float64 NumPy, and how it explores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from rl_training.algorithms.base import draw_noise, td_target
+from rl_training.algorithms.dqn import (
+    DQNAlgorithm,
+    DQNConfig,
+    dqn_loss,
+    dqn_target,
+    huber_loss,
+    next_values,
+)
+from rl_training.types import Batch, EnvSpec
+from tests import golden
+from tests.golden import RATE, TOLERANCE, assert_same_network, layers
+from tests.reference import dqn as reference
+from tests.reference.ddpg import td_target as reference_target
+from tests.reference.nn import forward, mlp_backward
+
+OBS, ACTIONS, ROWS = 5, 4, 32
+SPEC = EnvSpec(OBS, ACTIONS, discrete=True)
+
+
+def make_batch(seed: int = 0) -> Batch:
+    g = torch.Generator().manual_seed(seed)
+    kind = torch.float64
+    return Batch(
+        obs=torch.randn(ROWS, OBS, generator=g, dtype=kind),
+        actions=torch.randint(ACTIONS, (ROWS, 1), generator=g).double(),
+        rewards=3 * torch.randn(ROWS, generator=g, dtype=kind),  # errors on both sides of 1
+        next_obs=torch.randn(ROWS, OBS, generator=g, dtype=kind),
+        terminations=(torch.rand(ROWS, generator=g, dtype=kind) < 0.3).double(),
+    )
+
+
+def make_learner(**changes: Any) -> DQNAlgorithm:
+    settings = {"hidden_sizes": (16, 16), "learning_rate": RATE, **changes}
+    return DQNAlgorithm.build(SPEC, DQNConfig(**settings), seed=3).double()
+
+
+def reference_batch(batch: Batch) -> Any:
+    arrays = golden.reference_batch(batch)
+    return arrays | {"action": arrays["action"][:, 0].astype(np.int64)}
+
+
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize(("interval", "tau"), [(3, 1.0), (1, 0.1), (2, 0.3), (1, 1.0)])
+def test_updates_equal_the_reference(double: bool, interval: int, tau: float) -> None:
+    """Eight updates: hard copies are crossed, soft ones made every time or every other."""
+    learner = make_learner(double=double, target_update_interval=interval, tau=tau, gamma=0.9)
+    model = learner.model
+    with torch.no_grad():
+        model.target.mul_(0.7).add_(0.05)  # a target that differs from the first update on
+    state = reference.initial_state(layers(model), layers(model, model.target))
+    hyper: Any = {
+        "gamma": 0.9,
+        "tau": tau,
+        "target_period": interval,
+        "learning_rate": RATE,
+        "double": double,
+    }
+    copies = 0
+    for step in range(8):
+        batch = make_batch(step)
+        ours = learner.update(batch, {}, phase=step % learner.period)
+        state, theirs = reference.full_update(state, reference_batch(batch), hyper)
+        pairs = {"loss/q": "loss", "q/mean": "q_mean", "q/target": "target_mean"}
+        assert set(ours) == set(pairs) | {"policy/epsilon"}
+        for mine, expected in pairs.items():
+            np.testing.assert_allclose(float(ours[mine]), theirs[expected], **TOLERANCE)
+        assert_same_network(layers(model), state["network"])
+        assert_same_network(layers(model, model.target), state["target_network"])
+        copies += torch.equal(model.target, model.flat)
+    assert copies == (8 // interval if tau == 1.0 else 0)
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_loss_and_gradient_equal_the_reference(double: bool) -> None:
+    learner = make_learner()
+    model, batch = learner.model, make_batch()
+    with torch.no_grad():
+        model.target.mul_(-0.5)
+    loss = dqn_loss(model, batch, gamma=0.9, double=double)["loss/q"]
+    (flat,) = torch.autograd.grad(loss, model.flat)
+    arrays = reference_batch(batch)
+    online, target_net = layers(model), layers(model, model.target)
+    next_q = forward(online, arrays["next_observation"])[0]
+    next_target = forward(target_net, arrays["next_observation"])[0]
+    value = reference.next_value(next_q, next_target, double)
+    target = reference_target(arrays["reward"], arrays["termination"], value, 0.9)
+    q, cache = forward(online, arrays["observation"])
+    expected, slope = reference.dqn_loss(q, arrays["action"], target)
+    np.testing.assert_allclose(loss.item(), expected, **TOLERANCE)
+    assert_same_network(layers(model, flat), mlp_backward(cache, slope).network)
+
+
+def test_terms_equal_the_reference() -> None:
+    error = np.array([-3.0, -1.0, -0.4, 0.0, 0.7, 1.0, 2.5])
+    value, slope = reference.huber(error)
+    q = torch.from_numpy(error).requires_grad_()
+    loss = huber_loss(q, torch.zeros(7, dtype=torch.float64))
+    (gradient,) = torch.autograd.grad(loss, q)
+    np.testing.assert_allclose(loss.item(), value.mean(), **TOLERANCE)
+    np.testing.assert_allclose(gradient.numpy(), slope / 7, **TOLERANCE)
+
+
+def test_double_chooses_online_and_evaluates_by_the_target() -> None:
+    online = torch.tensor([[1.0, 5.0, 5.0], [9.0, 0.0, 0.0]])
+    target = torch.tensor([[10.0, 20.0, 30.0], [40.0, 50.0, 60.0]])
+    assert next_values(target, online).tolist() == [20.0, 40.0]  # the first of equals
+    assert next_values(target, target).tolist() == [30.0, 60.0]
+
+
+def test_loss_helper_equals_the_update_at_frozen_parameters() -> None:
+    learner = make_learner(double=True, gamma=0.95)
+    batch = make_batch()
+    losses = dqn_loss(learner.model, batch, gamma=0.95, double=True)
+    learner.scale_learning_rates(0.0)
+    metrics = learner.update(batch, {})
+    for name, value in losses.items():
+        torch.testing.assert_close(metrics[name], value.detach(), rtol=0, atol=0)
+
+
+def test_the_target_network_alone_makes_the_target() -> None:
+    learner, batch = make_learner(), make_batch()
+
+    def target() -> torch.Tensor:
+        return dqn_target(learner.model, batch, gamma=0.99, double=False)
+
+    first = target()
+    assert not first.requires_grad
+    with torch.no_grad():
+        learner.model.flat.add_(1.0)
+        torch.testing.assert_close(target(), first)
+        learner.model.target.add_(0.1)
+        assert not torch.allclose(target(), first)
+
+
+def test_time_limits_bootstrap_and_terminations_do_not() -> None:
+    one = torch.ones(1, dtype=torch.float64)
+    running = td_target(one, 0 * one, 10 * one, gamma=0.5)
+    ended = td_target(one, one, 10 * one, gamma=0.5)
+    assert (running.item(), ended.item()) == (6.0, 1.0)
+
+
+def test_forms_name_the_update_that_moves_the_target() -> None:
+    assert [make_learner(target_update_interval=4).form(phase) for phase in range(4)] == [
+        0,
+        0,
+        0,
+        1,
+    ]
+    soft = make_learner(target_update_interval=1, tau=0.005)
+    assert (soft.period, soft.form(0)) == (1, 1)
+
+
+# --- Acting -------------------------------------------------------------------
+
+
+def test_epsilon_falls_linearly_by_environment_steps() -> None:
+    learner = make_learner(epsilon_start=0.9, epsilon_end=0.1, epsilon_decay_steps=80)
+    assert float(learner.epsilon) == pytest.approx(0.9)
+    found = []
+    for step in (0, 20, 40, 80, 10_000):
+        learner.explore_at(step)
+        found.append(float(learner.epsilon))
+    assert found == pytest.approx([0.9, 0.7, 0.5, 0.1, 0.1])
+    for phase in range(5):
+        learner.update(make_batch(phase), {}, phase=phase)
+    assert float(learner.epsilon) == pytest.approx(0.1)
+    assert "epsilon" in learner.state_dict()
+
+
+def test_greedy_actions_are_the_first_of_the_best() -> None:
+    learner = make_learner()
+    with torch.no_grad():
+        learner.model.flat.zero_()
+        learner.model.views(learner.model.flat)[-1].copy_(torch.tensor([1.0, 7.0, 7.0, 2.0]))
+    actions = learner.act(torch.randn(6, OBS, dtype=torch.float64), deterministic=True)
+    assert actions.tolist() == [[1.0]] * 6
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.25, 1.0])
+def test_actions_are_random_with_chance_epsilon(epsilon: float) -> None:
+    learner = make_learner(epsilon_start=epsilon, epsilon_end=epsilon).float()
+    rows = 40_000
+    obs = torch.randn(1, OBS).expand(rows, OBS)
+    greedy = learner.act(obs, deterministic=True)
+    noise = draw_noise(learner.act_noise(rows), torch.Generator().manual_seed(0))
+    explored = learner.act(obs, deterministic=False, noise=noise)
+    assert explored.shape == (rows, 1)
+    counts = torch.bincount(explored.long().flatten(), minlength=ACTIONS) / rows
+    expected = torch.full((ACTIONS,), epsilon / ACTIONS)
+    expected[int(greedy[0])] += 1 - epsilon
+    torch.testing.assert_close(counts, expected, atol=0.01, rtol=0)
+
+
+@pytest.mark.parametrize("actions", [2, 3, 7, 1000, 65_537])
+def test_the_largest_uniform_number_gives_the_last_action(actions: int) -> None:
+    learner = DQNAlgorithm.build(EnvSpec(1, actions, discrete=True), DQNConfig(hidden_sizes=(2,)))
+    largest = torch.tensor([[0.0, 1.0 - 2.0**-24]])
+    action = learner.act(torch.zeros(1, 1), deterministic=False, noise={"explore": largest})
+    assert action.item() == actions - 1
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("epsilon_start", 1.5),
+        ("epsilon_end", -0.1),
+        ("epsilon_decay_steps", 0),
+        ("target_update_interval", 0),
+        ("double", "perhaps"),
+        ("tau", 0.0),
+        ("hidden_sizes", ()),
+        ("learning_rate", float("nan")),
+        ("batch_size", 0),
+        ("train_frequency", 0),
+        ("buffer_capacity", 0),
+        ("learning_starts", -1),
+    ],
+)
+def test_bad_values_fail_at_construction(field: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=field):
+        DQNConfig(**{field: value})
