@@ -297,7 +297,7 @@ def test_warm_up_and_schedule_inside_training(entry: AlgorithmEntry, small_confi
             optimizers = session.algorithm.optimizers.values()
             rates = {float(o.learning_rate) / o.base_learning_rate for o in optimizers}  # type: ignore[arg-type,operator]
             assert max(rates) - min(rates) < 1e-6  # one factor for all of them
-            factors.append(rates.pop())
+            factors.append(float(rates.pop()))
 
     stopped = train(config, callbacks=[Watch(), StopAfter(70)])
     resume(stopped.run_dir, callbacks=[Watch()])
