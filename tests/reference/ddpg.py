@@ -10,6 +10,7 @@ from typing import NamedTuple, TypedDict
 import numpy as np
 
 from .nn import (
+    ActorCriticHyper,
     Array,
     Batch,
     MlpAdam,
@@ -39,15 +40,6 @@ class DdpgState(TypedDict):
     target_critic: Network
     actor_adam: MlpAdam
     critic_adam: MlpAdam
-
-
-class Hyper(TypedDict):
-    """Hyperparameters; Adam's betas and eps are the defaults of ``adam_step``."""
-
-    gamma: float
-    tau: float
-    actor_lr: float
-    critic_lr: float
 
 
 class ActorLoss(NamedTuple):
@@ -101,7 +93,9 @@ def initial_state(
     }
 
 
-def full_update(state: DdpgState, batch: Batch, hyper: Hyper) -> tuple[DdpgState, dict[str, float]]:
+def full_update(
+    state: DdpgState, batch: Batch, hyper: ActorCriticHyper
+) -> tuple[DdpgState, dict[str, float]]:
     """One update of algorithm 1: critic, actor, both targets, in this order.
 
     (1) Critic: a' from the target actor, scored by the target critic. (2) Actor: against the

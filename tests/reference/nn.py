@@ -17,7 +17,7 @@ Array: TypeAlias = npt.NDArray[np.float64]
 # "shifts" [out] of every hidden layer; for a state-independent deviation "log_std", one [A].
 Network: TypeAlias = dict[str, list[Array]]
 
-LAYER_NORM_EPS = 1e-5
+LAYER_NORM_EPS = 1e-5  # PyTorch's default; Flax, which RLPD's authors use, has 1e-6
 
 
 class Norm(NamedTuple):
@@ -58,6 +58,23 @@ class MlpAdam(TypedDict):
     m: Network
     v: Network
     t: int
+
+
+class Ensemble(TypedDict):
+    """Critics, their Adam moments and their targets, member by member."""
+
+    critics: list[Network]
+    critic_adams: list[MlpAdam]
+    target_critics: list[Network]
+
+
+class ActorCriticHyper(TypedDict):
+    """What all actor-critics take; Adam's betas and eps are the defaults of ``adam_step``."""
+
+    gamma: float
+    tau: float
+    actor_lr: float
+    critic_lr: float
 
 
 class Batch(TypedDict):
@@ -192,6 +209,18 @@ def fresh_adam(net: Network) -> MlpAdam:
         return {key: [np.zeros(np.shape(x)) for x in arrays] for key, arrays in net.items()}
 
     return {"m": zeros(), "v": zeros(), "t": 0}
+
+
+def initial_ensemble(
+    critics: Sequence[Network], target_critics: Sequence[Network] | None = None
+) -> Ensemble:
+    """Float64 copies with zero moments; targets equal to the critics unless given."""
+    targets = critics if target_critics is None else target_critics
+    return {
+        "critics": [copy_network(c) for c in critics],
+        "critic_adams": [fresh_adam(c) for c in critics],
+        "target_critics": [copy_network(c) for c in targets],
+    }
 
 
 def adam_step(

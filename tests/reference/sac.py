@@ -11,8 +11,10 @@ from typing import Literal, NamedTuple, TypedDict
 import numpy as np
 
 from .nn import (
+    ActorCriticHyper,
     Array,
     Batch,
+    Ensemble,
     MlpAdam,
     MlpGrads,
     Network,
@@ -26,6 +28,7 @@ from .nn import (
     critic_outputs,
     forward,
     fresh_adam,
+    initial_ensemble,
     mlp_backward,
     normal_log_density,
     polyak_networks,
@@ -59,12 +62,8 @@ class SacPolicy(TypedDict):
     fixed_alpha: float | None
 
 
-class SacState(SacPolicy):
+class SacState(SacPolicy, Ensemble):
     """Everything an update reads and writes."""
-
-    critics: list[Network]
-    critic_adams: list[MlpAdam]
-    target_critics: list[Network]
 
 
 class Noise(TypedDict):
@@ -74,13 +73,9 @@ class Noise(TypedDict):
     action: Array
 
 
-class Hyper(TypedDict):
-    """Hyperparameters; Adam's betas and eps are the defaults of ``adam_step``."""
+class Hyper(ActorCriticHyper):
+    """Hyperparameters of the actor-critic, and of its temperature."""
 
-    gamma: float
-    tau: float
-    actor_lr: float
-    critic_lr: float
     alpha_lr: float
     target_entropy: float
     temperature_form: TemperatureForm
@@ -253,13 +248,10 @@ def initial_state(
 
     With ``fixed_alpha`` given, that alpha is used and ``log_alpha`` never changes.
     """
-    targets = critics if target_critics is None else target_critics
     return {
+        **initial_ensemble(critics, target_critics),
         "actor": copy_network(actor),
-        "critics": [copy_network(c) for c in critics],
-        "target_critics": [copy_network(c) for c in targets],
         "actor_adam": fresh_adam(actor),
-        "critic_adams": [fresh_adam(c) for c in critics],
         "log_alpha": np.array(log_alpha, dtype=np.float64),
         "log_alpha_adam": {"m": np.zeros(()), "v": np.zeros(()), "t": 0},
         "fixed_alpha": fixed_alpha,

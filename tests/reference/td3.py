@@ -10,8 +10,10 @@ import numpy as np
 
 from .ddpg import actor_loss, td_target
 from .nn import (
+    ActorCriticHyper,
     Array,
     Batch,
+    Ensemble,
     MlpAdam,
     MlpGrads,
     Network,
@@ -22,6 +24,7 @@ from .nn import (
     copy_network,
     critic_values,
     fresh_adam,
+    initial_ensemble,
     polyak_network,
     polyak_networks,
     sizes,
@@ -30,15 +33,12 @@ from .nn import (
 )
 
 
-class Td3State(TypedDict):
+class Td3State(Ensemble):
     """Everything an update reads and writes; ``updates`` counts the updates made so far."""
 
     actor: Network
-    critics: list[Network]
     target_actor: Network
-    target_critics: list[Network]
     actor_adam: MlpAdam
-    critic_adams: list[MlpAdam]
     updates: int
 
 
@@ -48,13 +48,9 @@ class Noise(TypedDict):
     next_action: Array
 
 
-class Hyper(TypedDict):
-    """Hyperparameters; Adam's betas and eps are the defaults of ``adam_step``."""
+class Hyper(ActorCriticHyper):
+    """Hyperparameters; the policy moves on every ``policy_delay``-th update."""
 
-    gamma: float
-    tau: float
-    actor_lr: float
-    critic_lr: float
     target_noise: float
     noise_clip: float
     policy_delay: int
@@ -94,14 +90,11 @@ def initial_state(
     target_critics: Sequence[Network] | None = None,
 ) -> Td3State:
     """State before the first update: float64 copies, zero moments, targets equal by default."""
-    targets = critics if target_critics is None else target_critics
     return {
+        **initial_ensemble(critics, target_critics),
         "actor": copy_network(actor),
-        "critics": [copy_network(c) for c in critics],
         "target_actor": copy_network(actor if target_actor is None else target_actor),
-        "target_critics": [copy_network(c) for c in targets],
         "actor_adam": fresh_adam(actor),
-        "critic_adams": [fresh_adam(c) for c in critics],
         "updates": 0,
     }
 
