@@ -7,6 +7,9 @@ in pieces, say.
     python -m benchmarks.learning --config sac/pendulum --steps 20000 --out result.json
     python -m benchmarks.learning --config her/point_goal --steps 15000 --set her_ratio=0
     python -m benchmarks.learning --config sac/halfcheetah --steps 100000 --peer-seeds 0 1 2 3
+    python -m benchmarks.learning --config td3/pendulum --steps 20000 --at-once 1
+
+Peers are there for sac, ddpg and td3, and for tqc where sb3-contrib is installed beside them.
 """
 
 import argparse
@@ -37,8 +40,14 @@ PEER_KEYS = {
     "learning_starts": "learning_starts",
     "train_frequency": "train_freq",
     "gradient_updates_per_step": "gradient_steps",
+    "policy_delay": "policy_delay",
+    "target_noise": "target_policy_noise",
+    "target_noise_clip": "target_noise_clip",
+    "top_quantiles_to_drop_per_net": "top_quantiles_to_drop_per_net",
 }
 """Our names of the settings and Stable-Baselines3's."""
+PEER_POLICY_KEYS = {"num_critics": "n_critics", "num_quantiles": "n_quantiles"}
+"""The same for what it takes as settings of the policy."""
 
 
 def pinned(command: list[str], cores: list[int]) -> list[str]:
@@ -86,13 +95,23 @@ def score_run(args: argparse.Namespace, run_dir: Path) -> dict[str, Any]:
     }
 
 
+def peer_settings(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Our settings under the peer's names, those that the algorithm has."""
+    settings = {theirs: kwargs[ours] for ours, theirs in PEER_KEYS.items() if ours in kwargs}
+    policy = {theirs: kwargs[ours] for ours, theirs in PEER_POLICY_KEYS.items() if ours in kwargs}
+    actor = list(kwargs["hidden_sizes"])
+    critic = list(kwargs.get("critic_hidden_sizes", actor))
+    return settings | {"policy_kwargs": policy | {"net_arch": {"pi": actor, "qf": critic}}}
+
+
 def train_peer(args: argparse.Namespace, seed: int, cores: list[int]) -> dict[str, Any]:
     """One seed of Stable-Baselines3 with the settings of our config."""
     config = TrainConfig.load(args.config).resolved()
     kwargs = config.algo_kwargs
-    settings = {theirs: kwargs[ours] for ours, theirs in PEER_KEYS.items()}
-    settings["policy_kwargs"] = {"net_arch": list(kwargs["hidden_sizes"])}
+    settings = peer_settings(kwargs)
     command = [args.peer_python, str(HERE / "peers" / "sb3_learning.py"), "--env", config.env_id]
+    command += ["--algo", config.algo]
+    command += ["--exploration-noise", str(kwargs.get("exploration_noise", 0.0))]
     command += ["--steps", str(args.steps), "--seed", str(seed), "--settings", json.dumps(settings)]
     command += ["--eval-interval", str(kwargs["eval_interval"]), "--episodes", str(args.episodes)]
     output = run(pinned(command, cores), args.runs / f"sb3_{seed}.log")

@@ -15,7 +15,14 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize(
     ("config", "steps", "bar"),
-    [("sac/pendulum", 20_000, -180.0), ("dqn/cartpole", 50_000, 475.0)],
+    [
+        ("sac/pendulum", 20_000, -180.0),
+        ("ddpg/pendulum", 20_000, -190.0),
+        ("td3/pendulum", 20_000, -190.0),
+        ("redq/pendulum", 5_000, -200.0),
+        ("tqc/pendulum", 20_000, -190.0),
+        ("dqn/cartpole", 50_000, 475.0),
+    ],
 )
 def test_packaged_config_learns(tmp_path: Path, config: str, steps: int, bar: float) -> None:
     """Unchanged but for seed, steps, folder and threads; a fixed seed and one drawn now."""

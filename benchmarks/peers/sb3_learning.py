@@ -1,4 +1,4 @@
-"""Train Stable-Baselines3's SAC at our settings and print its returns as one JSON object.
+"""Train a Stable-Baselines3 algorithm at our settings and print its returns as one JSON object.
 
 Run by ``benchmarks/learning.py``.
 """
@@ -6,16 +6,34 @@ Run by ``benchmarks/learning.py``.
 import argparse
 import json
 import tempfile
+from importlib import import_module
 from importlib.metadata import version
 from typing import Any
 
+import gymnasium as gym
+import numpy as np
 import torch
-from stable_baselines3 import SAC  # type: ignore[import-not-found]
 from stable_baselines3.common.callbacks import EvalCallback  # type: ignore[import-not-found]
 from stable_baselines3.common.env_util import make_vec_env  # type: ignore[import-not-found]
 from stable_baselines3.common.evaluation import (  # type: ignore[import-not-found]
     evaluate_policy,
 )
+from stable_baselines3.common.noise import NormalActionNoise  # type: ignore[import-not-found]
+
+HOMES = {"tqc": "sb3_contrib"}
+"""Where an algorithm is, if not in Stable-Baselines3 itself."""
+
+
+def make_model(args: argparse.Namespace) -> Any:
+    """The peer's learner at the settings given."""
+    package = HOMES.get(args.algo, "stable_baselines3")
+    learner = getattr(import_module(package), args.algo.upper())
+    settings: dict[str, Any] = json.loads(args.settings)
+    if args.exploration_noise:
+        space = gym.make(args.env).action_space
+        scale = np.full(space.shape or (), args.exploration_noise)
+        settings["action_noise"] = NormalActionNoise(np.zeros_like(scale), scale)
+    return learner("MlpPolicy", args.env, seed=args.seed, device="cpu", **settings)
 
 
 def main() -> None:
@@ -26,10 +44,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--eval-interval", type=int, required=True)
     parser.add_argument("--episodes", type=int, required=True)
-    parser.add_argument("--settings", required=True, help="JSON: keyword arguments of SAC")
+    parser.add_argument("--algo", default="sac")
+    parser.add_argument("--exploration-noise", type=float, default=0.0)
+    parser.add_argument("--settings", required=True, help="JSON: keyword arguments of the learner")
     args = parser.parse_args()
-    settings: dict[str, Any] = json.loads(args.settings)
-    model = SAC("MlpPolicy", args.env, seed=args.seed, device="cpu", **settings)
+    model = make_model(args)
     watch = EvalCallback(
         make_vec_env(args.env, seed=args.seed + 10_000),
         log_path=tempfile.mkdtemp(),  # without one it keeps no curve
