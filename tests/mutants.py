@@ -139,7 +139,7 @@ MUTANTS = [
     Mutant(
         "random actions after learning has started",
         "runtime/loops.py",
-        "random=before < config.learning_starts",
+        "random=state.step < config.learning_starts",
         "random=True",
         "tests/test_conformance.py -k explores",
     ),
@@ -511,6 +511,20 @@ MUTANTS = [
         HER,
         "whether < self",
         "whether > self",
+        HINDSIGHT,
+    ),
+    Mutant(
+        "one batch for all updates of a block",
+        HER,
+        "drawn.transpose(0, 1)",
+        "drawn[:1].expand_as(drawn).transpose(0, 1)",
+        HINDSIGHT,
+    ),
+    Mutant(
+        "staged batches move to another place",
+        HER,
+        "if len(rows) not in self._staged_batches:",
+        "if True:",
         HINDSIGHT,
     ),
     Mutant(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from rl_training.algorithms import sac
+from rl_training.algorithms import base, sac
 from rl_training.api.training import predict_checkpoint, train
 from rl_training.errors import TrainingError
 from rl_training.runtime.checkpointing import MODEL, OPTIMIZERS, list_steps, open_checkpoint
@@ -104,9 +104,11 @@ def test_a_diverging_loss_stops_the_run(tmp_path: Path) -> None:
     _assert_all_finite(tmp_path, at_least=0)
 
 
-@pytest.mark.parametrize("loss", ["critic", "actor", "temperature"])
-def test_a_nan_loss_is_named(tmp_path: Path, loss: str) -> None:
-    original = getattr(sac, f"{loss}_loss")
+@pytest.mark.parametrize(
+    ("module", "loss"), [(base, "critic"), (sac, "actor"), (sac, "temperature")]
+)
+def test_a_nan_loss_is_named(tmp_path: Path, module: Any, loss: str) -> None:
+    original = getattr(module, f"{loss}_loss")
     calls = 0
 
     def poisoned(*args: Any, **kwargs: Any) -> torch.Tensor:
@@ -115,7 +117,7 @@ def test_a_nan_loss_is_named(tmp_path: Path, loss: str) -> None:
         value: torch.Tensor = original(*args, **kwargs)
         return value * NAN if calls == 50 else value
 
-    with mock.patch.object(sac, f"{loss}_loss", poisoned):
+    with mock.patch.object(module, f"{loss}_loss", poisoned):
         message = _train(tmp_path)
     assert message == f"loss/{loss} is nan by update 50 at step 70"
     _assert_all_finite(tmp_path, at_least=50)

@@ -140,8 +140,8 @@ class HindsightReplay(ReplayBuffer):
             goals = self._rows[self._goal_rows(rows[chosen], goal[chosen]) % self.capacity]
             packed[chosen] = self._relabel(packed[chosen], goals[:, self._achieved])
         if len(rows) not in self._staged_batches:
-            width = self._batch_layout.width
-            self._staged_batches[len(rows)] = torch.empty(len(rows), width, device=self._device)
+            place = torch.empty(len(rows), self._batch_layout.width, device=self._device)
+            self._staged_batches[len(rows)] = place
         self._staged_batches[len(rows)].copy_(torch.from_numpy(packed[:, self._columns]))
 
     def gather(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> Batch:
