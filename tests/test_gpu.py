@@ -16,7 +16,7 @@ from rl_training.data import EpochSampler, ReplayBuffer, TransitionDataset
 from rl_training.errors import ConfigError
 from rl_training.types import Batch, EnvSpec
 from tests.comparing import CrashAt, CrashError, assert_same_run
-from tests.test_engine import LEARNERS, assert_close, distance, make_engine, run_scheduled
+from tests.test_engine import LEARNERS, assert_close, drift, make_engine, run_scheduled
 
 pytestmark = [
     pytest.mark.gpu,
@@ -163,7 +163,7 @@ def test_float32_stays_within_the_drift_of_the_last_place(mode: str) -> None:
     for engine in (eager, fast, moved):
         run_scheduled(engine)
     assert fast.mode == mode
-    assert 0 < distance(eager, fast, "model.") <= distance(eager, moved, "model.")
+    assert 0 < drift(eager, fast) <= drift(eager, moved)
 
 
 def gpu_config(folder: Path, engine: str) -> dict[str, Any]:
