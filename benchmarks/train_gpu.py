@@ -66,17 +66,19 @@ def main() -> None:
     parser.add_argument("--config", default="sac/halfcheetah")
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
     parser.add_argument("--steps", type=int, default=100_000)
-    parser.add_argument("--timed-steps", type=int, default=30_000)
+    parser.add_argument("--timed-steps", type=int, default=30_000, help="0 for the seeds alone")
     parser.add_argument("--set", nargs="*", default=[], help="further settings, key=value")
     parser.add_argument("--out", type=Path, metavar="FILE.json")
     args = parser.parse_args()
     console = Console()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        quiet = ["engine=cuda_graph", "eval_interval=0", "eval_episodes=0", *args.set]
-        timed, _ = read(finished(start(command(args.config, folder, 100, args.timed_steps, quiet))))
-        found = speeds(timed, args.timed_steps // 2)
-        console.print(f"alone, {args.timed_steps:,} steps: {spread(found)} steps/s")
+        found = [0.0]
+        if args.timed_steps:
+            quiet = ["engine=cuda_graph", "eval_interval=0", "eval_episodes=0", *args.set]
+            alone = start(command(args.config, folder, 100, args.timed_steps, quiet))
+            found = speeds(read(finished(alone))[0], args.timed_steps // 2)
+            console.print(f"alone, {args.timed_steps:,} steps: {spread(found)} steps/s")
         running = {
             seed: start(command(args.config, folder, seed, args.steps, args.set))
             for seed in args.seeds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -113,7 +114,8 @@ def drift(one: Engine, other: Engine) -> float:
     """The distance between the networks of two engines' learners, all weights together."""
     states = one.algorithm.state_dict(), other.algorithm.state_dict()
     names = [name for name in states[0] if name.startswith("model.")]
-    return sum(float((states[0][k] - states[1][k]).square().sum()) for k in names) ** 0.5
+    squares = [float((states[0][k] - states[1][k]).square().sum()) for k in names]
+    return math.sqrt(sum(squares))
 
 
 def assert_close(one: Engine, other: Engine, tolerance: float) -> None:

@@ -1,0 +1,83 @@
+"""Updates per second of every algorithm as CUDA graphs, and what an ensemble costs.
+
+Batch 256, networks 2×256 (TQC's critics 3×512), HalfCheetah's sizes, sampling inside, TF32. All are
+prepared at the same time, then measured one after another.
+
+    python -m benchmarks.family_gpu --out result.json
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.describe import describe, spread
+
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "sac": ("sac", {}),
+    "ddpg": ("ddpg", {}),
+    "td3": ("td3", {}),
+    "tqc, 5 critics 3×512": ("tqc", {}),
+    "redq, 2 critics": ("redq", {"num_critics": 2}),
+    "redq, 10 critics": ("redq", {"num_critics": 10}),
+}
+
+
+def measure(name: str) -> None:
+    """Prepare, say so, wait for the turn, measure."""
+    import torch
+
+    from benchmarks.engine_gpu import filled_buffer, make_engine, speed
+
+    algo, settings = CASES[name]
+    torch.set_float32_matmul_precision("high")
+    engine = make_engine(algo, "cuda_graph", filled_buffer(), **settings)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    found = [speed(engine, 4_000) for _ in range(3)]
+    print(
+        json.dumps({"speeds": found, "prepared": engine.preparation_seconds, "mode": engine.mode}),
+        flush=True,
+    )
+
+
+def main() -> None:
+    """Prepare all, measure in turn, print and write."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--case", choices=list(CASES), help=argparse.SUPPRESS)
+    parser.add_argument("--out", type=Path, metavar="FILE.json")
+    args = parser.parse_args()
+    if args.case:
+        measure(args.case)
+        return
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-m", "benchmarks.family_gpu", "--case"]
+    running = {
+        name: subprocess.Popen([*command, name], stdin=pipe, stdout=pipe, text=True)
+        for name in CASES
+    }
+    for process in running.values():
+        assert process.stdout is not None
+        process.stdout.readline()
+    results: dict[str, Any] = {}
+    table = Table(title="CUDA graphs, one GPU")
+    for heading in ("", "updates/s", "preparation, s (all at once)"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for name, process in running.items():
+        out, _ = process.communicate("go\n")
+        results[name] = json.loads(out.splitlines()[-1])
+        numbers = spread(results[name]["speeds"])
+        cell = "{median:,.0f} ({min:,.0f} - {max:,.0f})".format(**numbers)
+        table.add_row(name, cell, f"{results[name]['prepared']:.1f}")
+    Console().print(table)
+    if args.out:
+        args.out.write_text(json.dumps({**describe(), "results": results}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
