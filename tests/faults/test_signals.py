@@ -58,9 +58,9 @@ def test_a_signal_to_the_whole_group_ends_a_run_in_order(
     """As a terminal's Ctrl-C and a scheduler's SIGTERM do it: every worker gets it, too."""
     process = start("train", "-c", write_config(tmp_path, **ASYNC))
     try:
-        # Not at step 50: that is the best checkpoint, and one whose save a signal reaches holds
-            # the request to stop.
-            wait_for_line(process.stderr, "step 100/")
+        # Not at step 50: that is the best checkpoint, and a save that a signal reaches holds the
+        # request to stop.
+        wait_for_line(process.stderr, "step 100/")
         workers = session_members(process.pid)
         assert len(workers) >= 2
         os.killpg(process.pid, signal.Signals[name])
