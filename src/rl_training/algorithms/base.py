@@ -187,9 +187,17 @@ class Algorithm(nn.Module, ABC):
     def explore_at(self, step: int) -> None:
         """Told before each exploring `act` how many steps came before: a decay follows it."""
 
-    def add_optimizer(self, key: str, parameter: Tensor, *, weight_decay: float = 0.0) -> None:
-        """Give ``parameter`` an Adam of its own at the config's learning rate."""
-        self.optimizers[key] = FlatAdam(parameter, self.config.learning_rate, weight_decay)
+    def add_optimizer(
+        self,
+        key: str,
+        parameter: Tensor,
+        *,
+        learning_rate: float | None = None,
+        weight_decay: float = 0.0,
+    ) -> None:
+        """Give ``parameter`` an Adam of its own, at the config's learning rate unless told."""
+        rate = self.config.learning_rate if learning_rate is None else learning_rate
+        self.optimizers[key] = FlatAdam(parameter, rate, weight_decay)
 
     def minimise(self, loss: Tensor, **parameters: Tensor) -> None:
         """One optimizer step of each parameter, by its optimizer's name, down ``loss``."""

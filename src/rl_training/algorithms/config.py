@@ -21,11 +21,16 @@ class AlgorithmConfig(BaseModel):
     )
 
 
-class OffPolicyConfig(AlgorithmConfig):
-    """What every off-policy actor-critic has."""
+class ValueConfig(AlgorithmConfig):
+    """What every learner of values has, wherever its data come from."""
 
     gamma: float = Field(0.99, ge=0, le=1, description="Discount factor γ.")
     tau: float = Field(0.005, gt=0, le=1, description="Polyak rate τ of the target networks.")
+
+
+class CollectionConfig(AlgorithmConfig):
+    """What every learner that collects its data has."""
+
     buffer_capacity: int = Field(1_000_000, gt=0, description="Transitions the replay keeps.")
     learning_starts: int = Field(
         5_000, ge=0, description="Environment steps of uniform random play before the first update."
@@ -34,3 +39,7 @@ class OffPolicyConfig(AlgorithmConfig):
     gradient_updates_per_step: int = Field(
         1, gt=0, description="Updates made for every `train_frequency` transitions."
     )
+
+
+class OffPolicyConfig(CollectionConfig, ValueConfig):
+    """What every online learner has."""

@@ -12,17 +12,21 @@ from pydantic import Field
 from torch import Tensor
 
 from rl_training.algorithms.base import ActorCritic, critic_loss, polyak_update, td_target
-from rl_training.algorithms.config import OffPolicyConfig
+from rl_training.algorithms.config import AlgorithmConfig, OffPolicyConfig, ValueConfig
 from rl_training.models import MLPTD3Model
 from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseSpec
 
 
-class DDPGConfig(OffPolicyConfig):
-    """DDPG's hyper-parameters (docs/algorithms/ddpg.md)."""
+class DeterministicConfig(ValueConfig):
+    """What the learners with a deterministic policy share, online and offline."""
 
     exploration_noise: float = Field(
         0.1, ge=0, description="Deviation of the Gaussian noise on collected actions."
     )
+
+
+class DDPGConfig(DeterministicConfig, OffPolicyConfig):
+    """DDPG's hyper-parameters (docs/algorithms/ddpg.md)."""
 
 
 # --- Losses: pure functions of tensors ----------------------------------------
@@ -68,12 +72,14 @@ class DDPGAlgorithm(ActorCritic):
     """Deep Deterministic Policy Gradient."""
 
     name: ClassVar[str] = "ddpg"
-    config_class = DDPGConfig
-    config: DDPGConfig
+    config_class: ClassVar[type[AlgorithmConfig]] = DDPGConfig
+    config: DeterministicConfig
     model: MLPTD3Model
     num_critics: ClassVar[int] = 1
 
-    def __init__(self, spec: EnvSpec, config: DDPGConfig, generator: torch.Generator) -> None:
+    def __init__(
+        self, spec: EnvSpec, config: DeterministicConfig, generator: torch.Generator
+    ) -> None:
         super().__init__(spec, config, generator)
         sizes = spec.obs_dim, spec.action_dim, config.hidden_sizes
         self.model = MLPTD3Model(*sizes, self.num_critics, generator=generator)

@@ -15,13 +15,13 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from rl_training.algorithms.base import ActorCritic, critic_loss, polyak_update, td_target
-from rl_training.algorithms.config import OffPolicyConfig
+from rl_training.algorithms.config import AlgorithmConfig, OffPolicyConfig, ValueConfig
 from rl_training.models import MLPREDQModel, MLPSACModel
 from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseField, NoiseSpec
 
 
-class SACConfig(OffPolicyConfig):
-    """SAC's hyper-parameters (docs/algorithms/sac.md)."""
+class SoftConfig(ValueConfig):
+    """What the learners of SAC's family share, online and offline."""
 
     alpha: Annotated[float, Field(ge=0)] | Literal["auto"] = Field(
         "auto", description="Temperature α: a fixed number, or `auto` to learn it."
@@ -30,6 +30,10 @@ class SACConfig(OffPolicyConfig):
     target_entropy: float | Literal["auto"] = Field(
         "auto", description="Entropy that a learned α aims for; `auto` is −|A|."
     )
+
+
+class SACConfig(SoftConfig, OffPolicyConfig):
+    """SAC's hyper-parameters (docs/algorithms/sac.md)."""
 
 
 # --- Losses: pure functions of tensors ----------------------------------------
@@ -122,12 +126,12 @@ class SACAlgorithm(ActorCritic):
     """Soft Actor-Critic."""
 
     name: ClassVar[str] = "sac"
-    config_class = SACConfig
-    config: SACConfig
+    config_class: ClassVar[type[AlgorithmConfig]] = SACConfig
+    config: SoftConfig
     model: MLPREDQModel
     fixed_alpha: Tensor
 
-    def __init__(self, spec: EnvSpec, config: SACConfig, generator: torch.Generator) -> None:
+    def __init__(self, spec: EnvSpec, config: SoftConfig, generator: torch.Generator) -> None:
         super().__init__(spec, config, generator)
         self.model = self.build_model(generator)
         auto = config.alpha == "auto"

@@ -11,13 +11,20 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from rl_training.algorithms.ddpg import DDPGAlgorithm, DDPGConfig, clipped_target, losses_at
+from rl_training.algorithms.config import AlgorithmConfig
+from rl_training.algorithms.ddpg import (
+    DDPGAlgorithm,
+    DDPGConfig,
+    DeterministicConfig,
+    clipped_target,
+    losses_at,
+)
 from rl_training.models import MLPTD3Model
 from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseField, NoiseSpec
 
 
-class TD3Config(DDPGConfig):
-    """TD3's hyper-parameters (docs/algorithms/td3.md)."""
+class SmoothedConfig(DeterministicConfig):
+    """What TD3 adds to DDPG, online and offline."""
 
     policy_delay: int = Field(
         2, gt=0, description="Critic updates for each update of actor and targets."
@@ -26,6 +33,10 @@ class TD3Config(DDPGConfig):
         0.2, ge=0, description="Deviation of the noise that smooths the target's action."
     )
     target_noise_clip: float = Field(0.5, ge=0, description="Largest size of that noise.")
+
+
+class TD3Config(SmoothedConfig, DDPGConfig):
+    """TD3's hyper-parameters (docs/algorithms/td3.md)."""
 
 
 # --- Losses: pure functions of tensors ----------------------------------------
@@ -77,11 +88,11 @@ class TD3Algorithm(DDPGAlgorithm):
     """Twin Delayed DDPG."""
 
     name: ClassVar[str] = "td3"
-    config_class = TD3Config
-    config: TD3Config
+    config_class: ClassVar[type[AlgorithmConfig]] = TD3Config
+    config: SmoothedConfig
     num_critics: ClassVar[int] = 2
 
-    def __init__(self, spec: EnvSpec, config: TD3Config, generator: torch.Generator) -> None:
+    def __init__(self, spec: EnvSpec, config: SmoothedConfig, generator: torch.Generator) -> None:
         super().__init__(spec, config, generator)
         self.period = config.policy_delay
 
