@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
-from benchmarks.describe import describe, spread
+from benchmarks.describe import describe
 from benchmarks.learning import peer_settings
-from benchmarks.peering import PEERS, Result, cell, peer_python, run_json, take_turns, write
+from benchmarks.peering import PEERS, Result, peer_python, run_json, take_turns, write
+from benchmarks.versus import OURS, PEER, show, summarise
 from rl_training import TrainConfig
 
 CONFIGS = {
@@ -30,7 +30,6 @@ CONFIGS = {
     "tqc": "tqc/halfcheetah",
     "dqn": "dqn/cartpole",
 }
-KINDS = ("compiled", "eager", "peer", "peer, 1 thread")
 STARTS, WARMUP = 100, 200
 """Steps of random play, and steps before the clock starts, of all."""
 STEPS = 10_000_000
@@ -73,48 +72,6 @@ def measure(name: str, python: str, seconds: float) -> Result:
     return run_json([*command, f"engine={kind}", f"learning_starts={STARTS}"])
 
 
-def summarise(rounds: list[dict[str, Result]], algos: list[str]) -> Result:
-    """Of each algorithm: speeds, and each of ours over the better peer, round by round."""
-    summary: Result = {}
-    for algo in algos:
-        by_kind = {kind: [r[f"{algo} {kind}"] for r in rounds] for kind in KINDS}
-        peers = [max(r[f"{algo} {kind}"]["speed"] for kind in KINDS[2:]) for r in rounds]
-        speeds = {kind: [r["speed"] for r in results] for kind, results in by_kind.items()}
-        summary[algo] = {
-            "speed": {kind: spread(values) for kind, values in speeds.items()},
-            "over_better_peer": {
-                kind: spread([a / b for a, b in zip(speeds[kind], peers, strict=True)])
-                for kind in KINDS[:2]
-            },
-            "threads": {kind: results[0]["threads"] for kind, results in by_kind.items()},
-            "preparation_seconds": [r["preparation_seconds"] for r in by_kind["compiled"]],
-            "fell_back": any(r["engine"] != "compiled" for r in by_kind["compiled"]),
-        }
-    return summary
-
-
-def show(report: Result, console: Console) -> None:
-    """Print the table."""
-    table = Table(title="CPU, environment steps / s: median (least - greatest)")
-    for heading in ("", "", "steps / s", "over the better peer", "threads", "preparation, s"):
-        table.add_column(heading, justify="right" if heading else "left")
-    for algo, entry in report["summary"].items():
-        for kind in KINDS:
-            ratio = entry["over_better_peer"].get(kind)
-            prepared = cell(spread(entry["preparation_seconds"]), ".0f")
-            table.add_row(
-                algo if kind == KINDS[0] else "",
-                f"ours, {kind}" if ratio else kind,
-                cell(entry["speed"][kind], ".1f"),
-                cell(ratio, ".2f") if ratio else "",
-                str(entry["threads"][kind]),
-                prepared if kind == "compiled" else "",
-            )
-        if entry["fell_back"]:
-            console.print(f"{algo}: the compiled engine fell back to eager updates")
-    console.print(table)
-
-
 def main() -> None:
     """Measure in rounds, print the table, write the JSON."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
@@ -125,13 +82,13 @@ def main() -> None:
     args = parser.parse_args()
     console = Console()
     python = peer_python(console)
-    names = [f"{algo} {kind}" for algo in args.only for kind in KINDS]
+    names = [f"{algo} {kind}" for algo in args.only for kind in OURS + PEER]
     for rounds in take_turns(
         names, args.rounds, lambda name: measure(name, python, args.seconds), console
     ):  # written after every round: a run that is stopped keeps the rounds it finished
         report = {**describe(), "summary": summarise(rounds, args.only), "rounds": rounds}
         write(report, args.out)
-    show(report, console)
+    show(report, console, "Environment steps on the CPU")
 
 
 if __name__ == "__main__":
