@@ -126,6 +126,7 @@ class DQNOptions(OffPolicyOptions, total=False):
 
     double: bool
     target_update_interval: int
+    max_grad_norm: float | None
     epsilon_start: float
     epsilon_end: float
     epsilon_decay_steps: int
