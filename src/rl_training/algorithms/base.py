@@ -70,10 +70,11 @@ class FlatAdam(nn.Module):
         self.moment1.lerp_(gradient, 1.0 - 0.9)
         self.moment2.mul_(0.999).addcmul_(gradient, gradient, value=1.0 - 0.999)
         steps = self.steps.double()
-        rate = self.learning_rate / (1.0 - 0.9**steps)
-        root = (1.0 - 0.999**steps).sqrt()
-        scale = self.moment2.sqrt() / root.to(parameter.dtype) + 1e-8
-        parameter.sub_(rate.to(parameter.dtype) * self.moment1 / scale)
+        # Stacked, so that the compiled loop over the elements reads the two powers, and does not
+        # compute them for every element again.
+        factors = self.learning_rate / (1.0 - 0.9**steps), (1.0 - 0.999**steps).sqrt()
+        rate, root = torch.stack(factors).to(parameter.dtype).unbind()
+        parameter.sub_(rate * self.moment1 / (self.moment2.sqrt() / root + 1e-8))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move or cast like any module, but keep the counters in float32, as the kernels need."""
