@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help train test test-slow test-gpu lint mutants clean
+.PHONY: help train test test-slow test-gpu lint mutants peers clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -35,6 +35,9 @@ test-gpu: $(INSTALLED)  ## What needs a CUDA device
 
 mutants: $(INSTALLED)  ## Show that a test kills each trap's mutant
 	$(BIN)/python -m tests.mutants
+
+peers: $(INSTALLED)  ## Make the environments of the libraries that benchmarks compare with
+	$(BIN)/python -m benchmarks.peering
 
 clean:  ## Remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build

@@ -33,10 +33,10 @@ UPDATES = {"eager": 300, "compiled": 1_000, "cuda_graph": 10_000}
 Result = dict[str, Any]
 
 
-def filled_buffer(rows: int = 100_000) -> ReplayBuffer:
+def filled_buffer(rows: int = 100_000, device: str = "cuda") -> ReplayBuffer:
     """A replay of noise with HalfCheetah's sizes."""
     rng = np.random.default_rng(0)
-    buffer = ReplayBuffer(rows, SPEC.obs_dim, SPEC.action_dim, device="cuda")
+    buffer = ReplayBuffer(rows, SPEC.obs_dim, SPEC.action_dim, device=device)
     obs = rng.standard_normal((rows, SPEC.obs_dim), dtype=np.float32)
     actions = rng.uniform(-1, 1, (rows, SPEC.action_dim)).astype(np.float32)
     no = np.zeros(rows, bool)

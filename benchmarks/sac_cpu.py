@@ -10,7 +10,6 @@ On first use a virtual environment for the peers is made beside this file.
 """
 
 import argparse
-import hashlib
 import json
 import os
 import platform
@@ -21,24 +20,13 @@ import tempfile
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.describe import spread
+from benchmarks.peering import HERE, PEERS, Result, cell, peer_python, run_json, summarise
 
-HERE = Path(__file__).resolve().parent
-PEERS = HERE / "peers"
-VENV = HERE / ".venv-peers"
-CONSTRAINTS = PEERS / "constraints.txt"
-FIRST = ["torch==2.13.0"]  # on its own: an open requirement may bring another build
-THEN = [
-    "stable-baselines3==2.9.*",
-    "sbx-rl==0.28.*",
-    "gymnasium[mujoco]==1.4.*",
-    "mujoco==4.0.*",
-]
 NAMES = ["ours", "ours_eager", "sb3", "sb3_1thread", "sbx", "products"]
 LABELS = {
     "ours": "rl-training, compiled",
@@ -48,39 +36,6 @@ LABELS = {
     "sbx": "SBX",
     "products": "matrix products only",
 }
-CPU_ONLY = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
-
-Result = dict[str, Any]
-
-
-def run(command: list[str]) -> str:
-    """Run a command on the CPU and return what it printed; its errors end the benchmark."""
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | CPU_ONLY)
-    if done.returncode:
-        said = done.stdout[-2000:] + done.stderr[-4000:]
-        raise SystemExit(f"{shlex.join(command)} failed:\n{said}")
-    return done.stdout
-
-
-def run_json(command: list[str]) -> Result:
-    """Run a command and return the JSON object that it printed."""
-    text = run(command)
-    result: Result = json.JSONDecoder().raw_decode(text[text.index("{") :])[0]
-    return result
-
-
-def peer_python(console: Console) -> str:
-    """The interpreter of the peers' environment, which is made or renewed where needed."""
-    python = str(VENV / "bin" / "python")
-    wanted = hashlib.sha256(CONSTRAINTS.read_bytes() + repr(FIRST + THEN).encode()).hexdigest()
-    ready = VENV / "ready"
-    if not ready.exists() or ready.read_text() != wanted:
-        console.print("Making the peers' environment (once, some minutes) ...")
-        run([sys.executable, "-m", "venv", "--clear", str(VENV)])
-        for packages in (FIRST, FIRST + THEN):
-            run([python, "-m", "pip", "install", "-c", str(CONSTRAINTS), *packages])
-        ready.write_text(wanted)
-    return python
 
 
 def measure_ours(steps: int, warmup: int, engine: str) -> Result:
@@ -128,17 +83,6 @@ def measure(name: str, python: str, steps: int, warmup: int) -> Result:
     return {"speed": speed, "load": os.getloadavg()[0], **result}
 
 
-def summarise(rounds: list[dict[str, Result]]) -> Result:
-    """Speeds over the rounds, and ours divided by each of the others round by round."""
-    summary: Result = {}
-    for name in rounds[0]:
-        summary[name] = {"speed": spread([r[name]["speed"] for r in rounds])}
-        if "ours" in rounds[0] and name != "ours":
-            ratios = [r["ours"]["speed"] / r[name]["speed"] for r in rounds]
-            summary[name]["ours_ratio"] = spread(ratios)
-    return summary
-
-
 def installed(name: str) -> str | None:
     """The version of a package in this interpreter's environment."""
     try:
@@ -172,11 +116,6 @@ def describe(rounds: list[dict[str, Result]]) -> Result:
         "cores": os.cpu_count(),
         "threads": {name: result["threads"] for name, result in rounds[0].items()},
     }
-
-
-def cell(values: dict[str, float], form: str) -> str:
-    """A spread as text."""
-    return f"{values['median']:{form}} ({values['min']:{form}} - {values['max']:{form}})"
 
 
 def show(report: Result, console: Console) -> None:

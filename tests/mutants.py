@@ -409,6 +409,8 @@ MUTANTS = [
         "phase == 0",
         DQN_GOLDEN,
     ),
+    Mutant("no limit of the gradient", DQN, "config.max_grad_norm, q=", "q=", DQN_GOLDEN),
+    Mutant("a short gradient is stretched", BASE, ".clamp(max=1.0)", "", DQN_GOLDEN),
     Mutant("soft updates copy", DQN, "model.flat, config.tau)", "model.flat, 1.0)", DQN_GOLDEN),
     Mutant(
         "epsilon is constant", DQN, "step / config.epsilon_decay_steps)", "0.0 * step)", DQN_GOLDEN

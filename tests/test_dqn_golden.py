@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from rl_training.algorithms.base import draw_noise, td_target
+from rl_training.algorithms.base import clip_norm, draw_noise, td_target
 from rl_training.algorithms.dqn import (
     DQNAlgorithm,
     DQNConfig,
@@ -65,6 +65,7 @@ def test_updates_equal_the_reference(double: bool, interval: int, tau: float) ->
         "target_period": interval,
         "learning_rate": RATE,
         "double": double,
+        "max_grad_norm": 10.0,
     }
     copies = 0
     for step in range(8):
@@ -79,6 +80,28 @@ def test_updates_equal_the_reference(double: bool, interval: int, tau: float) ->
         assert_same_network(layers(model, model.target), state["target_network"])
         copies += torch.equal(model.target, model.flat)
     assert copies == (8 // interval if tau == 1.0 else 0)
+
+
+@pytest.mark.parametrize("limit", [0.1, 0.24, None])
+def test_long_gradients_are_shortened_as_in_the_reference(limit: float | None) -> None:
+    """Norms here are 0.15 to 0.4 without one: one limit is below all, one among them."""
+    learner = make_learner(max_grad_norm=limit, gamma=0.9, target_update_interval=3)
+    model = learner.model
+    state = reference.initial_state(layers(model))
+    hyper: Any = {"gamma": 0.9, "tau": 1.0, "target_period": 3, "learning_rate": RATE}
+    hyper |= {"double": False, "max_grad_norm": limit}
+    for step in range(8):
+        batch = make_batch(step)
+        learner.update(batch, {}, phase=step % 3)
+        state, _ = reference.full_update(state, reference_batch(batch), hyper)
+        assert_same_network(layers(model), state["network"])
+
+
+def test_a_gradient_is_shortened_member_by_member() -> None:
+    gradient = torch.tensor([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]], dtype=torch.float64)
+    clipped = clip_norm(gradient, 1.0)
+    torch.testing.assert_close(clipped[0], torch.tensor([0.6, 0.8]).double(), rtol=1e-6, atol=0)
+    assert torch.equal(clipped[1:], gradient[1:])
 
 
 @pytest.mark.parametrize("double", [False, True])
@@ -218,6 +241,7 @@ def test_the_largest_uniform_number_gives_the_last_action(actions: int) -> None:
         ("epsilon_decay_steps", 0),
         ("target_update_interval", 0),
         ("double", "perhaps"),
+        ("max_grad_norm", 0.0),
         ("tau", 0.0),
         ("hidden_sizes", ()),
         ("learning_rate", float("nan")),

@@ -252,7 +252,7 @@ def test_dqn_target_row_by_row(double: bool) -> None:
     batch = make_discrete_batch(rng, 4)
     hyper: Any = {"gamma": 0.9, "tau": 1.0, "target_period": 2, "learning_rate": RATE}
     _, metrics = dqn.full_update(
-        dqn.initial_state(online, target), batch, hyper | {"double": double}
+        dqn.initial_state(online, target), batch, hyper | {"double": double, "max_grad_norm": None}
     )
     expected = []
     for row in range(ROWS):
@@ -270,7 +270,7 @@ def test_dqn_target_moves_in_its_period(period: int, tau: float) -> None:
     hyper: Any = {"gamma": 0.9, "tau": tau, "target_period": period, "learning_rate": RATE}
     for count in range(1, 8):
         before = state
-        hyper["double"] = count > 3
+        hyper |= {"double": count > 3, "max_grad_norm": None}
         state, _ = dqn.full_update(before, make_discrete_batch(rng, 4), hyper)
         due = count % period == 0
         assert changed(before["target_network"], state["target_network"]) == due

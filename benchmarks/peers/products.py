@@ -1,9 +1,9 @@
-"""Time the matrix products that one SAC update needs, and nothing else.
+"""Time the matrix products that one update of SAC or REDQ needs, and nothing else.
 
 The list below holds every product of the losses at its true shape (HalfCheetah: 17 observations,
-6 actions; batch 256, two critics, two hidden layers of 256) and none that the losses do not need:
-no gradient with respect to replayed inputs, no critic weight gradient from the actor's loss, and
-there only the action columns of the critics' input gradient. Both critics' gradients are dense.
+6 actions; batch 256, two critics unless told, two hidden layers of 256) and none that the losses do
+not need: no gradient of replayed inputs, no critic weight gradient from the actor's loss, and
+there only the action columns of the critics' input gradient. All critics' gradients are dense.
 Each product runs the faster way (one ``bmm``, or one ``mm`` per critic) on warm operands.
 """
 
@@ -19,7 +19,7 @@ from typing import NamedTuple
 import torch
 
 Call = Callable[[], None]
-OBS, ACT, BATCH, HIDDEN, CRITICS = 17, 6, 256, 256, 2
+OBS, ACT, BATCH, HIDDEN = 17, 6, 256, 256
 
 
 class Product(NamedTuple):
@@ -47,20 +47,23 @@ def input_gradients(copies: int, sizes: list[int]) -> list[Product]:
     return [Product(copies, BATCH, n, k, "nt") for k, n in pairwise(sizes)]
 
 
-def update_products() -> list[Product]:
-    """Every product of one update: target, critic loss, actor loss."""
+def update_products(critics: int = 2, target_critics: int = 2) -> list[Product]:
+    """Every product of one update: target, critic loss, actor loss.
+
+    REDQ's target needs but the critics of its subset, two of them.
+    """
     actor = [OBS, HIDDEN, HIDDEN, 2 * ACT]
     critic = [OBS + ACT, HIDDEN, HIDDEN, 1]
-    target = forward(1, actor) + forward(CRITICS, critic)
+    target = forward(1, actor) + forward(target_critics, critic)
     critic_loss = (
-        forward(CRITICS, critic)
-        + weight_gradients(CRITICS, critic)
-        + input_gradients(CRITICS, critic[1:])
+        forward(critics, critic)
+        + weight_gradients(critics, critic)
+        + input_gradients(critics, critic[1:])
     )
     actor_loss = (
         forward(1, actor)
-        + forward(CRITICS, critic)
-        + input_gradients(CRITICS, [ACT, HIDDEN, HIDDEN, 1])
+        + forward(critics, critic)
+        + input_gradients(critics, [ACT, HIDDEN, HIDDEN, 1])
         + weight_gradients(1, actor)
         + input_gradients(1, actor[1:])
     )

@@ -47,7 +47,8 @@ class Hyper(TypedDict):
     """Hyperparameters; Adam's betas and eps are the defaults of ``adam_step``.
 
     The target moves by ``tau`` after every ``target_period``-th update: tau 1 and period C are
-    the hard copy every C updates, period 1 and a small tau are Polyak averaging.
+    the hard copy every C updates, period 1 and a small tau are Polyak averaging. A gradient longer
+    than ``max_grad_norm`` is shortened to it.
     """
 
     gamma: float
@@ -55,6 +56,7 @@ class Hyper(TypedDict):
     target_period: int
     learning_rate: float
     double: bool
+    max_grad_norm: float | None
 
 
 def huber(error: Array) -> tuple[Array, Array]:
@@ -80,6 +82,15 @@ def dqn_loss(q: Array, action: npt.NDArray[np.int64], target: Array) -> tuple[fl
     grad = np.zeros_like(q)
     grad[rows, action] = slope / len(q)
     return float(value.mean()), grad
+
+
+def clip_gradient(gradient: Network, limit: float | None) -> Network:
+    """All arrays times min(1, limit / (length + 1e-6)), the length of all of them as one vector."""
+    if limit is None:
+        return gradient
+    length = np.sqrt(sum(float((a * a).sum()) for arrays in gradient.values() for a in arrays))
+    factor = min(1.0, limit / (length + 1e-6))
+    return {kind: [factor * array for array in arrays] for kind, arrays in gradient.items()}
 
 
 def initial_state(network: Network, target_network: Network | None = None) -> DqnState:
@@ -118,9 +129,8 @@ def full_update(
     target = td_target(batch["reward"], batch["termination"], value, hyper["gamma"])
     q, cache = forward(state["network"], batch["observation"])
     loss, grad = dqn_loss(q, batch["action"], target)
-    network, adam = adam_network(
-        state["network"], mlp_backward(cache, grad).network, state["adam"], hyper["learning_rate"]
-    )
+    gradient = clip_gradient(mlp_backward(cache, grad).network, hyper["max_grad_norm"])
+    network, adam = adam_network(state["network"], gradient, state["adam"], hyper["learning_rate"])
     updates = state["updates"] + 1
     due = updates % hyper["target_period"] == 0
     new_state: DqnState = {

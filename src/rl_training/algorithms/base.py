@@ -104,6 +104,15 @@ def critic_loss(q: Tensor, target: Tensor) -> Tensor:
     return (q - target.unsqueeze(-2)).square().mean(-1).sum(-1)
 
 
+def clip_norm(gradient: Tensor, max_norm: float) -> Tensor:
+    """``gradient`` shortened to a Euclidean length of at most ``max_norm``, else as it is.
+
+    The last axis is one flat vector; leading ones are members, each shortened by itself.
+    """
+    norm = gradient.square().sum(-1, keepdim=True).sqrt()
+    return gradient * (max_norm / (norm + 1e-6)).clamp(max=1.0)
+
+
 class Algorithm(nn.Module, ABC):
     """A learner. Subclasses define the networks, the losses and one `update`.
 
@@ -200,13 +209,19 @@ class Algorithm(nn.Module, ABC):
         rate = self.config.learning_rate if learning_rate is None else learning_rate
         self.optimizers[key] = FlatAdam(parameter, rate, weight_decay)
 
-    def minimise(self, loss: Tensor, **parameters: Tensor) -> None:
-        """One optimizer step of each parameter, by its optimizer's name, down ``loss``."""
+    def minimise(
+        self, loss: Tensor, max_norm: float | None = None, /, **parameters: Tensor
+    ) -> None:
+        """One optimizer step of each parameter, by its optimizer's name, down ``loss``.
+
+        Each parameter's gradient is shortened to ``max_norm`` where one is given.
+        """
         gradients = torch.autograd.grad(loss, tuple(parameters.values()))
         for (key, parameter), gradient in zip(parameters.items(), gradients, strict=True):
             optimizer = self.optimizers[key]
             assert isinstance(optimizer, FlatAdam)
-            optimizer.step(parameter, gradient)
+            clipped = gradient if max_norm is None else clip_norm(gradient, max_norm)
+            optimizer.step(parameter, clipped)
 
     def scale_learning_rates(self, factor: float) -> None:
         """Apply a schedule's factor to every optimizer."""

@@ -40,6 +40,9 @@ class DQNConfig(OffPolicyConfig):
     target_update_interval: int = Field(
         50, gt=0, description="Gradient updates between updates of the target network."
     )
+    max_grad_norm: float | None = Field(
+        10.0, gt=0, description="Greatest length of the gradient; `null` for any."
+    )
     epsilon_start: float = Field(1.0, ge=0, le=1, description="Chance ε of a random action, first.")
     epsilon_end: float = Field(0.05, ge=0, le=1, description="The same, in the end.")
     epsilon_decay_steps: int = Field(
@@ -153,7 +156,7 @@ class DQNAlgorithm(Algorithm):
         target = dqn_target(model, batch, gamma=config.gamma, double=config.double)
         q = taken_q(model, batch)
         loss = huber_loss(q, target)
-        self.minimise(loss, q=model.flat)
+        self.minimise(loss, config.max_grad_norm, q=model.flat)
         if self.form(phase):
             polyak_update(model.target, model.flat, config.tau)
         return {

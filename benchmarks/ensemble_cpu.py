@@ -1,0 +1,133 @@
+"""What an ensemble of critics costs on the CPU, against its arithmetic.
+
+Updates alone (sampling inside) of SAC with 2 critics and of REDQ with 2, 5 and 10, HalfCheetah's
+sizes, every update moving critics and actor, in one process at one thread, in rounds of rotated
+order; beside them the matrix products that each needs. The figure is
+
+    (time / SAC's time) / (FLOP / SAC's FLOP)
+
+with FLOP counted in those products: 1 grows as the arithmetic does; the aim is 1.3 or less.
+
+    python -m benchmarks.ensemble_cpu --rounds 3 --out benchmarks/results/ensemble_cpu.json
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.describe import describe, spread
+from benchmarks.engine_gpu import SPEC, filled_buffer
+from benchmarks.peering import Result, cell, take_turns, write
+from benchmarks.peers.products import flops, prepare, rate, update_products
+from rl_training.algorithms.registry import REGISTRY
+from rl_training.data import ReplayBuffer
+from rl_training.experiment.build import keep_freed_memory
+from rl_training.runtime.engine import Engine
+from rl_training.runtime.engine_choice import EngineMode
+
+CASES = {"sac 2": ("sac", 2), "redq 2": ("redq", 2), "redq 5": ("redq", 5), "redq 10": ("redq", 10)}
+BASE = "sac 2"
+MODES: tuple[EngineMode, ...] = ("eager", "compiled")
+BLOCK = 20
+
+
+def make_engine(case: str, mode: EngineMode, buffer: ReplayBuffer) -> Engine:
+    """An engine that has made its first updates, prepared if it is to be."""
+    algo, critics = CASES[case]
+    learner = REGISTRY[algo].learner_class()
+    settings = {"num_critics": critics, "gradient_updates_per_step": 1} if algo == "redq" else {}
+    algorithm = learner.build(SPEC, learner.config_class(**settings))
+    engine = Engine(algorithm, buffer, seed=0, mode=mode)
+    engine.run(2 * BLOCK)
+    if engine.mode != mode:
+        raise SystemExit(f"{case}: the {mode} engine fell back to {engine.mode} updates")
+    return engine
+
+
+def speed(engine: Engine, seconds: float) -> Result:
+    """Updates a second, in whole blocks."""
+    engine.run(BLOCK)  # its weights and buffers into the caches
+    began, updates = time.perf_counter(), 0
+    while time.perf_counter() - began < seconds:
+        engine.run(BLOCK)
+        updates += BLOCK
+    engine.check_finite()
+    return {"speed": updates / (time.perf_counter() - began)}
+
+
+def products_speed(case: str, seconds: float) -> Result:
+    """The products of one update alone, a second."""
+    calls = [prepare(product) for product in update_products(CASES[case][1])]
+    passes = max(1, round(seconds / 5 * rate(calls, 2, 1)))
+    return {"speed": rate(calls, passes, 4)}
+
+
+def summarise(rounds: list[dict[str, Result]]) -> Result:
+    """Speeds, and how cost grows beside the arithmetic, round by round."""
+    summary: Result = {}
+    base = flops(update_products(CASES[BASE][1]))
+    for name in rounds[0]:
+        case, _, kind = name.partition(", ")
+        arithmetic = flops(update_products(CASES[case][1])) / base
+        times = [r[f"{BASE}, {kind}"]["speed"] / r[name]["speed"] for r in rounds]
+        summary[name] = {
+            "speed": spread([r[name]["speed"] for r in rounds]),
+            "flop_ratio": arithmetic,
+            "time_ratio": spread(times),
+            "cost_over_arithmetic": spread([ratio / arithmetic for ratio in times]),
+        }
+    return summary
+
+
+def show(report: Result, console: Console) -> None:
+    """Print the table."""
+    table = Table(title="Updates on the CPU, one thread: median (least - greatest)")
+    heads = ("", "updates / s", "FLOP / SAC's", "time / SAC's", "the one over the other")
+    for heading in heads:
+        table.add_column(heading, justify="right" if heading else "left")
+    for name, entry in report["summary"].items():
+        table.add_row(
+            name,
+            cell(entry["speed"], ".1f"),
+            f"{entry['flop_ratio']:.2f}",
+            cell(entry["time_ratio"], ".2f"),
+            cell(entry["cost_over_arithmetic"], ".2f"),
+        )
+    console.print(table)
+
+
+def main() -> None:
+    """Prepare all, measure in rounds, print and write."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--out", type=Path, metavar="FILE.json", help="where to write the result")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    keep_freed_memory()
+    console = Console()
+    buffer = filled_buffer(device="cpu")
+    engines = {
+        f"{case}, {mode}": make_engine(case, mode, buffer) for mode in MODES for case in CASES
+    }
+
+    def measure(name: str) -> Result:
+        if name in engines:
+            return speed(engines[name], args.seconds)
+        return products_speed(name.partition(", ")[0], args.seconds)
+
+    names = [*engines, *(f"{case}, products" for case in CASES)]
+    for rounds in take_turns(names, args.rounds, measure, console):
+        report = {**describe(), "threads": args.threads, "summary": summarise(rounds)}
+        report["preparation_seconds"] = {k: e.preparation_seconds for k, e in engines.items()}
+        write(report | {"rounds": rounds}, args.out)
+    show(report, console)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""Returns of the offline learners beside d3rlpy's: same data, updates, starts and settings.
+
+Every seed trains on the dataset for the same number of updates (`offline_cases.py`: 10,000; CQL
+3,000); its last checkpoint plays 20 episodes from starts that are the same for all. The interval is
+a bootstrap over seeds and, within each, over episodes. Pieces that are run one after another
+with `--only` and the same `--out` come together in one record.
+
+    python -m benchmarks.offline_learning --dataset pendulum-medium-sac-rllib.npz \
+        --only iql --out benchmarks/results/offline_learning.json
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.describe import describe
+from benchmarks.offline_cases import CASES, WITH_PEER, our_config, peer_spec
+from benchmarks.peering import D3RLPY, PEERS, Result, peer_python, run_json, write
+from rl_training import evaluate_checkpoint
+
+EVALUATION_SEED = 10_000
+DRAWS = 10_000
+
+
+def train_ours(args: argparse.Namespace, algo: str, seed: int) -> Result:
+    """One seed through the command line, then its last checkpoint evaluated."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "config.yaml"
+        updates = args.updates or CASES[algo].updates
+        config.write_text(json.dumps(our_config(algo, args.env, str(args.dataset), updates)))
+        command = [sys.executable, "-m", "rl_training", "train", "--config", str(config), "--json"]
+        command += [f"seed={seed}", f"output_dir={folder}", f"num_threads={args.threads}"]
+        command += ["device=cpu", "eval_interval=0", "eval_episodes=0"]
+        run_dir = run_json(command)["run_dir"]
+        score = evaluate_checkpoint(run_dir, episodes=args.episodes, seed=EVALUATION_SEED)
+    if score["step"] != updates:
+        raise SystemExit(f"{algo}, seed {seed}: ended at update {score['step']} of {updates}")
+    return {"seed": seed, "returns": score["eval_returns"]}
+
+
+def train_peer(args: argparse.Namespace, algo: str, seed: int) -> Result:
+    """One seed of d3rlpy's."""
+    command = [args.python, str(PEERS / "d3rlpy_peer.py"), "--spec", json.dumps(peer_spec(algo))]
+    command += ["--dataset", str(args.dataset), "--env", args.env, "--seed", str(seed)]
+    command += ["--updates", str(args.updates or CASES[algo].updates)]
+    command += ["--threads", str(args.threads), "--episodes", str(args.episodes)]
+    return {"seed": seed} | run_json([*command, "--episode-seed", str(EVALUATION_SEED)])
+
+
+def interval(runs: list[Result]) -> tuple[float, float]:
+    """95 % percentile interval of the mean: seeds drawn anew, and episodes within each."""
+    returns = np.array([run["returns"] for run in runs])  # [seeds, episodes]
+    rng = np.random.default_rng(0)
+    seeds = rng.integers(len(returns), size=(DRAWS, len(returns)))
+    episodes = rng.integers(returns.shape[1], size=(DRAWS, *returns.shape))
+    drawn = np.take_along_axis(returns[seeds], episodes, axis=2)
+    low, high = np.percentile(drawn.mean(axis=(1, 2)), [2.5, 97.5])
+    return float(low), float(high)
+
+
+def score(runs: list[Result]) -> Result:
+    """Mean, interval, and each seed's runs."""
+    means = [float(np.mean(run["returns"])) for run in runs]
+    facts = {"mean": float(np.mean(means)), "interval": interval(runs), "seed_means": means}
+    return facts | {"runs": runs}
+
+
+def data_returns(path: Path) -> Result:
+    """Mean and greatest return of the dataset's episodes."""
+    with np.load(path) as data:
+        ends = np.flatnonzero(data["terminals"] | data["timeouts"]) + 1
+        sums = [float(part.sum()) for part in np.split(data["rewards"], ends)[: len(ends)]]
+    return {"name": path.name, "mean_return": float(np.mean(sums)), "best_return": max(sums)}
+
+
+def show(record: Result, console: Console) -> None:
+    """Print the table of all pieces."""
+    table = Table(title="Mean return [95 % interval], last checkpoint")
+    for heading in ("", "updates", "ours", "d3rlpy", "dataset"):
+        table.add_column(heading, justify="right" if heading else "left")
+
+    def text(entry: Result) -> str:
+        low, high = entry["interval"]
+        return f"{entry['mean']:.1f} [{low:.1f}, {high:.1f}]"
+
+    for algo, entry in record.items():
+        data = f"{entry['dataset']['mean_return']:.1f}"
+        cells = (text(entry[side]) if side in entry else "" for side in ("ours", "peer"))
+        table.add_row(algo, str(entry["updates"]), *cells, data)
+    console.print(table)
+
+
+def main() -> None:
+    """Train what is asked for, put it into the record, print all of it."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--dataset", type=Path, required=True, help="an npz file")
+    parser.add_argument("--env", default="Pendulum-v1")
+    parser.add_argument("--only", nargs="+", choices=WITH_PEER, default=WITH_PEER)
+    parser.add_argument("--sides", nargs="+", choices=["ours", "peer"], default=["ours", "peer"])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--episodes", type=int, default=20)
+    parser.add_argument("--updates", type=int, help="in place of each algorithm's own number")
+    parser.add_argument("--threads", type=int, default=1, help="of each run")
+    parser.add_argument("--at-once", type=int, default=1, help="runs side by side")
+    parser.add_argument("--out", type=Path, metavar="FILE.json", help="the record to add to")
+    args = parser.parse_args()
+    console = Console()
+    args.python = peer_python(console, D3RLPY)
+    works: dict[str, Callable[[argparse.Namespace, str, int], Result]] = {
+        "ours": train_ours,
+        "peer": train_peer,
+    }
+    record: Result = json.loads(args.out.read_text()) if args.out and args.out.exists() else {}
+    for algo in args.only:
+        entry = record.setdefault(algo, {})
+        updates = args.updates or CASES[algo].updates
+        if entry.get("updates", updates) != updates:
+            raise SystemExit(f"{args.out} holds {algo} at {entry['updates']} updates")
+        entry |= {"updates": updates, "dataset": data_returns(args.dataset)}
+        for side in args.sides:
+            with ThreadPoolExecutor(args.at_once) as pool:
+                runs = list(pool.map(lambda seed: works[side](args, algo, seed), args.seeds))
+            entry[side] = describe() | score(runs)
+            console.print(f"{algo}, {side}: {entry[side]['mean']:.1f} {entry[side]['seed_means']}")
+            write(record, args.out)
+    show(record, console)
+
+
+if __name__ == "__main__":
+    main()

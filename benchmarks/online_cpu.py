@@ -1,0 +1,95 @@
+"""Training speed of TD3, DDPG, TQC and DQN on the CPU beside Stable-Baselines3, in one run.
+
+Environment steps a second of whole training, one update a step, at the settings of the packaged
+configs on both sides; TQC's peer is sb3-contrib's. Every measurement is a process of its own, in
+rounds of rotated order, timed for some seconds after learning began. The peer runs at its default
+threads and at one; the better counts. Preparing our compiled engine is outside the window and
+reported.
+
+    python -m benchmarks.online_cpu --rounds 3 --out benchmarks/results/online_cpu.json
+    python -m benchmarks.online_cpu --only tqc --rounds 1 --seconds 5
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from benchmarks.describe import describe
+from benchmarks.learning import peer_settings
+from benchmarks.peering import PEERS, Result, peer_python, run_json, take_turns, write
+from benchmarks.versus import OURS, PEER, show, summarise
+from rl_training import TrainConfig
+
+CONFIGS = {
+    "td3": "td3/halfcheetah",
+    "ddpg": "ddpg/halfcheetah",
+    "tqc": "tqc/halfcheetah",
+    "dqn": "dqn/cartpole",
+}
+STARTS, WARMUP = 100, 200
+"""Steps of random play, and steps before the clock starts, of all."""
+STEPS = 10_000_000
+"""The peers' total: their schedules are fractions of it."""
+
+
+def dqn_settings(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """DQN's settings by Stable-Baselines3's names; its target's interval is in steps."""
+    rounds = kwargs["target_update_interval"] / kwargs["gradient_updates_per_step"]
+    settings = peer_settings(kwargs)
+    return settings | {
+        "target_update_interval": max(1, round(rounds * kwargs["train_frequency"])),
+        "exploration_fraction": kwargs["epsilon_decay_steps"] / STEPS,
+        "exploration_initial_eps": kwargs["epsilon_start"],
+        "exploration_final_eps": kwargs["epsilon_end"],
+        "max_grad_norm": kwargs["max_grad_norm"] or 1e9,
+        "policy_kwargs": {"net_arch": list(kwargs["hidden_sizes"])},
+    }
+
+
+def measure_peer(python: str, algo: str, seconds: float, threads: int | None) -> Result:
+    """The peer at our settings."""
+    config = TrainConfig.load(CONFIGS[algo]).resolved()
+    kwargs = config.algo_kwargs | {"learning_starts": STARTS}
+    settings = dqn_settings(kwargs) if algo == "dqn" else peer_settings(kwargs)
+    command = [python, str(PEERS / "sb3_peer.py"), "--algo", algo, "--env", config.env_id]
+    command += ["--warmup", str(WARMUP), "--seconds", str(seconds), "--steps", str(STEPS)]
+    command += ["--exploration-noise", str(kwargs.get("exploration_noise", 0.0))]
+    command += ["--threads", str(threads)] if threads else []
+    return run_json([*command, "--settings", json.dumps(settings)])
+
+
+def measure(name: str, python: str, seconds: float) -> Result:
+    """One measurement; ``name`` is an algorithm and a kind."""
+    algo, _, kind = name.partition(" ")
+    if kind.startswith("peer"):
+        return measure_peer(python, algo, seconds, 1 if "1" in kind else None)
+    command = [sys.executable, "-m", "benchmarks.timed_run", "--config", CONFIGS[algo]]
+    command += ["--warmup", str(WARMUP), "--seconds", str(seconds)]
+    return run_json([*command, f"engine={kind}", f"learning_starts={STARTS}"])
+
+
+def main() -> None:
+    """Measure in rounds, print the table, write the JSON."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=10.0, help="timed, of each measurement")
+    parser.add_argument("--only", nargs="+", choices=list(CONFIGS), default=list(CONFIGS))
+    parser.add_argument("--out", type=Path, metavar="FILE.json", help="where to write the result")
+    args = parser.parse_args()
+    console = Console()
+    python = peer_python(console)
+    names = [f"{algo} {kind}" for algo in args.only for kind in OURS + PEER]
+    for rounds in take_turns(
+        names, args.rounds, lambda name: measure(name, python, args.seconds), console
+    ):  # written after every round: a run that is stopped keeps the rounds it finished
+        report = {**describe(), "summary": summarise(rounds, args.only), "rounds": rounds}
+        write(report, args.out)
+    show(report, console, "Environment steps on the CPU")
+
+
+if __name__ == "__main__":
+    main()

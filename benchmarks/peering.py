@@ -1,0 +1,157 @@
+"""What the comparisons share: the peers' environments, processes, rounds in turn, tables.
+
+python -m benchmarks.peering    makes both environments, as `make peers` does
+"""
+
+import hashlib
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from benchmarks.describe import spread
+
+HERE = Path(__file__).resolve().parent
+PEERS = HERE / "peers"
+TORCH = "torch==2.13.0"  # on its own first: an open requirement may bring another build
+CPU_ONLY = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+Result = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A virtual environment for peers: its folder, its pins and what pip is asked for in turn."""
+
+    folder: Path
+    constraints: Path
+    steps: tuple[tuple[str, ...], ...]
+
+
+D3RLPY_NEEDS = (
+    "gymnasium",
+    "gym",
+    "numpy",
+    "h5py",
+    "tqdm",
+    "click",
+    "structlog",
+    "colorama",
+    "typing_extensions",
+    "dataclasses-json",
+    "scikit-learn",
+)
+ONLINE = Environment(
+    HERE / ".venv-peers",
+    PEERS / "constraints.txt",
+    (
+        (TORCH,),
+        (
+            TORCH,
+            "stable-baselines3==2.9.*",
+            "sb3-contrib==2.9.*",
+            "sbx-rl==0.28.*",
+            "gymnasium[mujoco]==1.4.*",
+            "mujoco==4.0.*",
+        ),
+    ),
+)
+D3RLPY = Environment(
+    HERE / ".venv-d3rlpy",
+    PEERS / "constraints_d3rlpy.txt",
+    (
+        (TORCH,),
+        (TORCH, *D3RLPY_NEEDS),
+        ("--no-deps", "d3rlpy==2.8.*"),  # it asks for gymnasium 1.0.0; 1.4 does as well here
+    ),
+)
+
+
+def run(command: list[str]) -> str:
+    """Run a command on the CPU and return what it printed; its errors end the benchmark.
+
+    Variables that set a number of threads are left out: a default is the library's own.
+    """
+    env = {key: value for key, value in os.environ.items() if key not in THREAD_VARIABLES}
+    done = subprocess.run(command, capture_output=True, text=True, env=env | CPU_ONLY)
+    if done.returncode:
+        said = done.stdout[-2000:] + done.stderr[-4000:]
+        raise SystemExit(f"{shlex.join(command)} failed:\n{said}")
+    return done.stdout
+
+
+def run_json(command: list[str]) -> Result:
+    """Run a command and return the JSON object that it printed."""
+    text = run(command)
+    result: Result = json.JSONDecoder().raw_decode(text[text.index("{") :])[0]
+    return result
+
+
+def peer_python(console: Console, environment: Environment = ONLINE) -> str:
+    """The interpreter of a peers' environment, which is made or renewed where needed."""
+    folder, pins = environment.folder, environment.constraints
+    python = str(folder / "bin" / "python")
+    wanted = hashlib.sha256(pins.read_bytes() + repr(environment.steps).encode()).hexdigest()
+    ready = folder / f"ready-{wanted[:12]}"
+    if not ready.exists():
+        console.print(f"Making {folder.name} (once, some minutes) ...")
+        run([sys.executable, "-m", "venv", "--clear", str(folder)])
+        for packages in environment.steps:
+            run([python, "-m", "pip", "install", "-c", str(pins), *packages])
+        ready.touch()
+    return python
+
+
+def take_turns(
+    names: Sequence[str], rounds: int, measure: Callable[[str], Result], console: Console
+) -> Iterator[list[dict[str, Result]]]:
+    """Measure all in rounds of rotated order; after each, all rounds so far.
+
+    ``measure`` gives the figure under ``speed``, a second.
+    """
+    found: list[dict[str, Result]] = []
+    width = max(map(len, names))
+    for number in range(rounds):
+        turn = number % len(names)
+        results = {}
+        for name in [*names[turn:], *names[:turn]]:
+            results[name] = measure(name) | {"load": os.getloadavg()[0]}
+            console.print(f"round {number + 1}  {name:{width}} {results[name]['speed']:9.1f} /s")
+        found.append({name: results[name] for name in names})
+        yield found
+
+
+def summarise(rounds: list[dict[str, Result]], ours: str = "ours") -> Result:
+    """Speeds over the rounds, and ours divided by each of the others round by round."""
+    summary: Result = {}
+    for name in rounds[0]:
+        summary[name] = {"speed": spread([r[name]["speed"] for r in rounds])}
+        if ours in rounds[0] and name != ours:
+            ratios = [r[ours]["speed"] / r[name]["speed"] for r in rounds]
+            summary[name]["ours_ratio"] = spread(ratios)
+    return summary
+
+
+def cell(values: dict[str, float], form: str) -> str:
+    """A spread as text."""
+    return f"{values['median']:{form}} ({values['min']:{form}} - {values['max']:{form}})"
+
+
+def write(report: Result, out: Path | None) -> None:
+    """Write the record, if anywhere."""
+    if out:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps(report, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    for each in (ONLINE, D3RLPY):
+        print(peer_python(Console(), each))

@@ -1,0 +1,152 @@
+"""Train one of d3rlpy's learners on a dataset; print its speed or its returns as a JSON object.
+
+Run by ``benchmarks/offline_cpu.py`` (with ``--seconds``) and ``benchmarks/offline_learning.py`` (with
+``--updates``) with the interpreter of d3rlpy's environment. Updates are made by d3rlpy's own `fit`,
+its logging silenced.
+
+d3rlpy takes a next observation from the following row. The last row of an episode that was cut has
+none and is not learned from.
+"""
+
+import argparse
+import json
+import time
+from importlib.metadata import version
+from typing import Any
+
+import d3rlpy  # type: ignore[import-not-found]
+import gymnasium as gym
+import numpy as np
+import structlog  # type: ignore[import-not-found]
+import torch
+
+CONFIGS = {
+    "bc": d3rlpy.algos.BCConfig,
+    "iql": d3rlpy.algos.IQLConfig,
+    "td3_bc": d3rlpy.algos.TD3PlusBCConfig,
+    "awac": d3rlpy.algos.AWACConfig,
+    "cql": d3rlpy.algos.CQLConfig,
+}
+PACKAGES = ["d3rlpy", "torch", "gymnasium", "numpy"]
+
+
+class Measured(Exception):  # noqa: N818
+    """Ends a run of `fit`: the window is over."""
+
+
+class Window:
+    """A callback that times the updates after a warm-up, for some seconds."""
+
+    def __init__(self, warmup: int, seconds: float) -> None:
+        self.warmup, self.seconds = warmup, seconds
+        self.first: tuple[int, float] | None = None
+        self.result: dict[str, Any] = {}
+
+    def __call__(self, _algo: Any, _epoch: int, step: int) -> None:
+        """After each update."""
+        now = time.perf_counter()
+        if self.first is None:
+            self.first = (step, now) if step >= self.warmup else None
+            return
+        steps, seconds = step - self.first[0], now - self.first[1]
+        if seconds >= self.seconds:
+            self.result = {"speed": steps / seconds, "steps": steps, "seconds": seconds}
+            raise Measured
+
+
+def make_learner(spec: dict[str, Any], low: Any, high: Any) -> Any:
+    """The learner at the settings given; actions are scaled from the environment's range."""
+
+    def encoder(widths: list[int]) -> Any:
+        return d3rlpy.models.encoders.VectorEncoderFactory(hidden_units=widths)
+
+    config = CONFIGS[spec["algo"]]
+    actor, critic = encoder(spec["actor"]), encoder(spec["critic"])
+    encoders = {
+        "encoder_factory": actor,
+        "actor_encoder_factory": actor,
+        "critic_encoder_factory": critic,
+        "value_encoder_factory": critic,
+    }
+    settings = {k: v for k, v in encoders.items() if k in config.__dataclass_fields__}
+    if spec["normalise"]:
+        settings["observation_scaler"] = d3rlpy.preprocessing.StandardObservationScaler(eps=1e-3)
+    if not (np.all(low == -1.0) and np.all(high == 1.0)):
+        settings["action_scaler"] = d3rlpy.preprocessing.MinMaxActionScaler(low, high)
+    return config(**settings, **spec["config"]).create(device="cpu:0")
+
+
+def load(path: str) -> Any:
+    """The dataset as d3rlpy has it."""
+    with np.load(path) as data:
+        return d3rlpy.dataset.MDPDataset(
+            data["observations"].astype(np.float32),
+            data["actions"].astype(np.float32),
+            data["rewards"].astype(np.float32),
+            data["terminals"].astype(np.float32),
+            data["timeouts"].astype(np.float32),
+            action_space=d3rlpy.ActionSpace.CONTINUOUS,
+        )
+
+
+def play(learner: Any, env_id: str, episodes: int, first_seed: int) -> list[float]:
+    """Returns of the learner's deterministic policy; episode ``i`` starts from a seed of its own."""
+    env = gym.make(env_id)
+    returns = []
+    for episode in range(episodes):
+        obs, _ = env.reset(seed=first_seed + episode)
+        total, ended = 0.0, False
+        while not ended:
+            action = learner.predict(np.asarray(obs, dtype=np.float32)[None])[0]
+            obs, reward, terminated, truncated, _ = env.step(action)
+            total += float(reward)
+            ended = terminated or truncated
+        returns.append(total)
+    return returns
+
+
+def main() -> None:
+    """Train, then print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--spec", required=True, help="JSON: algo, config, actor, critic, normalise"
+    )
+    parser.add_argument("--dataset", required=True)
+    parser.add_argument("--env", help="for its action range and for episodes; else actions in ±1")
+    parser.add_argument("--threads", type=int, help="torch threads (default: torch's choice)")
+    parser.add_argument("--warmup", type=int, default=20, help="updates before the clock starts")
+    parser.add_argument("--seconds", type=float, help="time updates for so long")
+    parser.add_argument("--updates", type=int, default=1_000_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--episodes", type=int, default=0)
+    parser.add_argument("--episode-seed", type=int, default=0)
+    args = parser.parse_args()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    d3rlpy.seed(args.seed)
+    space: Any = gym.make(args.env).action_space if args.env else None
+    low, high = (space.low, space.high) if space else (np.array([-1.0]), np.array([1.0]))
+    learner = make_learner(json.loads(args.spec), low, high)
+    window = Window(args.warmup, args.seconds) if args.seconds else None
+    began = time.perf_counter()
+    try:
+        learner.fit(
+            load(args.dataset),
+            n_steps=args.updates,
+            n_steps_per_epoch=args.updates,
+            logger_adapter=d3rlpy.logging.NoopAdapterFactory(),
+            show_progress=False,
+            callback=window,
+        )
+    except Measured:
+        pass
+    facts = {"threads": torch.get_num_threads(), "versions": {p: version(p) for p in PACKAGES}}
+    result = window.result if window else {"train_seconds": time.perf_counter() - began}
+    if args.episodes:
+        result["returns"] = play(learner, args.env, args.episodes, args.episode_seed)
+    print(json.dumps(result | facts))
+
+
+if __name__ == "__main__":
+    main()

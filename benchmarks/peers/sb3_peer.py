@@ -1,0 +1,65 @@
+"""Time a learner of Stable-Baselines3 or sb3-contrib and print the result as one JSON object.
+
+Run by ``benchmarks/online_cpu.py`` with the interpreter of the peers' environment.
+"""
+
+import argparse
+import json
+import time
+from importlib.metadata import version
+from typing import Any
+
+import torch
+from sb3_learning import make_model  # type: ignore[import-not-found]
+
+PACKAGES = ["torch", "stable-baselines3", "sb3-contrib", "gymnasium", "mujoco", "numpy"]
+
+
+class Window:
+    """A callback that times the steps after a warm-up, for some seconds.
+
+    It runs between the environment's step and the update that follows it, so the window holds as
+    many of the one as of the other.
+    """
+
+    def __init__(self, warmup: int, seconds: float) -> None:
+        self.warmup, self.seconds = warmup, seconds
+        self.step = 0
+        self.first: tuple[int, float] | None = None
+        self.result: dict[str, Any] = {}
+
+    def __call__(self, _locals: dict[str, Any], _globals: dict[str, Any]) -> bool:
+        """Whether to go on."""
+        now = time.perf_counter()
+        self.step += 1
+        if self.first is None:
+            self.first = (self.step, now) if self.step >= self.warmup else None
+            return True
+        steps, seconds = self.step - self.first[0], now - self.first[1]
+        self.result = {"speed": steps / seconds, "steps": steps, "seconds": seconds}
+        return seconds < self.seconds
+
+
+def main() -> None:
+    """Train, then print the speed, the thread count and the versions."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--algo", required=True)
+    parser.add_argument("--env", required=True)
+    parser.add_argument("--warmup", type=int, required=True)
+    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--steps", type=int, required=True, help="length of schedules")
+    parser.add_argument("--threads", type=int, help="torch threads (default: torch's choice)")
+    parser.add_argument("--exploration-noise", type=float, default=0.0)
+    parser.add_argument("--settings", required=True, help="JSON: keyword arguments of the learner")
+    args = parser.parse_args()
+    args.seed = 0
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    window = Window(args.warmup, args.seconds)
+    make_model(args).learn(total_timesteps=args.steps, callback=window)
+    facts = {"threads": torch.get_num_threads(), "versions": {p: version(p) for p in PACKAGES}}
+    print(json.dumps(window.result | facts))
+
+
+if __name__ == "__main__":
+    main()
