@@ -42,9 +42,13 @@ class FlatAdam(nn.Module):
 
     @torch.no_grad()
     def step(self, parameter: Tensor, gradient: Tensor) -> None:
-        """One step of ``parameter`` down its ``gradient``, by the kernel of `torch.optim.Adam`."""
+        """One step of ``parameter`` down its ``gradient``; on the CPU by PyTorch's own kernel.
+
+        On a GPU, where compiled updates are what is run, eager ones take the same formula: they
+        are the reference.
+        """
         self.steps.add_(1)
-        if is_tracing():
+        if is_tracing() or parameter.is_cuda:
             self._plain_step(parameter, gradient)
             return
         torch._fused_adam_(
