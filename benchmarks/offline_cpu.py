@@ -2,8 +2,8 @@
 
 Ours is the offline loop of `train` (sampling, updates, log lines), evaluation off; theirs is
 `fit` with logging silenced. Same dataset, batch and network sizes and number of sampled actions
-(`offline_cases.py`); EDAC, which d3rlpy has not, is ours alone. Every measurement is a process of its
-own, in rounds of rotated order, timed for some seconds after a warm-up. The peer runs at its
+(`offline_cases.py`); EDAC, which d3rlpy has not, is ours alone. Every measurement is a process of
+its own, in rounds of rotated order, timed for some seconds after a warm-up. The peer runs at its
 default threads and at one; the better counts.
 
     python -m benchmarks.offline_cpu --rounds 3 --out benchmarks/results/offline_cpu.json

@@ -40,10 +40,13 @@ def train_ours(args: argparse.Namespace, algo: str, seed: int) -> Result:
         command += [f"seed={seed}", f"output_dir={folder}", f"num_threads={args.threads}"]
         command += ["device=cpu", "eval_interval=0", "eval_episodes=0"]
         run_dir = run_json(command)["run_dir"]
-        score = evaluate_checkpoint(run_dir, episodes=args.episodes, seed=EVALUATION_SEED)
-    if score["step"] != updates:
-        raise SystemExit(f"{algo}, seed {seed}: ended at update {score['step']} of {updates}")
-    return {"seed": seed, "returns": score["eval_returns"]}
+        played = [
+            evaluate_checkpoint(run_dir, episodes=1, seed=EVALUATION_SEED + episode)
+            for episode in range(args.episodes)
+        ]
+    if played[0]["step"] != updates:
+        raise SystemExit(f"{algo}, seed {seed}: ended at update {played[0]['step']} of {updates}")
+    return {"seed": seed, "returns": [each["eval_return_mean"] for each in played]}
 
 
 def train_peer(args: argparse.Namespace, algo: str, seed: int) -> Result:
@@ -127,7 +130,8 @@ def main() -> None:
         entry |= {"updates": updates, "dataset": data_returns(args.dataset)}
         for side in args.sides:
             with ThreadPoolExecutor(args.at_once) as pool:
-                runs = list(pool.map(lambda seed: works[side](args, algo, seed), args.seeds))
+                futures = [pool.submit(works[side], args, algo, seed) for seed in args.seeds]
+            runs = [future.result() for future in futures]
             entry[side] = describe() | score(runs)
             console.print(f"{algo}, {side}: {entry[side]['mean']:.1f} {entry[side]['seed_means']}")
             write(record, args.out)

@@ -26,7 +26,8 @@ def summarise_one(rounds: list[dict[str, Result]], algo: str) -> Result:
         if f"{algo} {kind}" in rounds[0]
     }
     speeds = {kind: [r["speed"] for r in results] for kind, results in found.items()}
-    best = [max(pair) for pair in zip(*(speeds[kind] for kind in PEER if kind in speeds))]
+    peers = [speeds[kind] for kind in PEER if kind in speeds]
+    best = [max(pair) for pair in zip(*peers, strict=True)]
     return {
         "speed": {kind: spread(values) for kind, values in speeds.items()},
         "over_better_peer": {

@@ -1,8 +1,8 @@
 """Train one of d3rlpy's learners on a dataset; print its speed or its returns as a JSON object.
 
-Run by ``benchmarks/offline_cpu.py`` (with ``--seconds``) and ``benchmarks/offline_learning.py`` (with
-``--updates``) with the interpreter of d3rlpy's environment. Updates are made by d3rlpy's own `fit`,
-its logging silenced.
+Run by ``benchmarks/offline_cpu.py`` (with ``--seconds``) and ``benchmarks/offline_learning.py``
+(with ``--updates``) with the interpreter of d3rlpy's environment. Updates are made by d3rlpy's own
+`fit`, its logging silenced.
 
 d3rlpy takes a next observation from the following row. The last row of an episode that was cut has
 none and is not learned from.
@@ -11,6 +11,7 @@ none and is not learned from.
 import argparse
 import json
 import time
+from contextlib import suppress
 from importlib.metadata import version
 from typing import Any
 
@@ -90,7 +91,7 @@ def load(path: str) -> Any:
 
 
 def play(learner: Any, env_id: str, episodes: int, first_seed: int) -> list[float]:
-    """Returns of the learner's deterministic policy; episode ``i`` starts from a seed of its own."""
+    """Returns of the deterministic policy; episode ``i`` starts from ``first_seed + i``."""
     env = gym.make(env_id)
     returns = []
     for episode in range(episodes):
@@ -130,7 +131,7 @@ def main() -> None:
     learner = make_learner(json.loads(args.spec), low, high)
     window = Window(args.warmup, args.seconds) if args.seconds else None
     began = time.perf_counter()
-    try:
+    with suppress(Measured):
         learner.fit(
             load(args.dataset),
             n_steps=args.updates,
@@ -139,10 +140,10 @@ def main() -> None:
             show_progress=False,
             callback=window,
         )
-    except Measured:
-        pass
     facts = {"threads": torch.get_num_threads(), "versions": {p: version(p) for p in PACKAGES}}
-    result = window.result if window else {"train_seconds": time.perf_counter() - began}
+    result: dict[str, Any] = (
+        window.result if window else {"train_seconds": time.perf_counter() - began}
+    )
     if args.episodes:
         result["returns"] = play(learner, args.env, args.episodes, args.episode_seed)
     print(json.dumps(result | facts))

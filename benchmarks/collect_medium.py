@@ -1,0 +1,155 @@
+"""The recipe of the medium and medium-replay datasets: train SAC to a third of an expert's return.
+
+Training stops at the first evaluation that reaches the target (10 episodes, deterministic). Then
+
+- ``ENV-medium.npz`` holds transitions of that policy, its actions sampled as in training;
+- ``ENV-medium-replay.npz`` holds the replay up to there, in the order of collection: every
+  transition of training, from random play on.
+
+Terminations and time limits are apart in both, and the next observation is the episode's own. A
+JSON file beside them says how they were made.
+
+    python -m benchmarks.collect_medium --env HalfCheetah-v5 --out data --seed 0
+    python -m benchmarks.collect_medium --env Hopper-v5 --out data --device cuda
+    python -m benchmarks.collect_medium --env Pendulum-v1 --target -1200 --steps 1000 --out data
+"""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.describe import describe
+from benchmarks.peering import Result, write
+from rl_training import TrainConfig, train
+from rl_training.algorithms.base import draw_noise
+from rl_training.data import ReplayBuffer
+from rl_training.data.dataset_writers import Arrays, check_destination, write_arrays
+from rl_training.envs import ActionScaler, make_env
+from rl_training.experiment.build import checkpoint_config, load_policy, saved_spec
+from rl_training.experiment.config import split
+from rl_training.experiment.manager import locate
+from rl_training.runtime.checkpointing import Checkpoint, open_checkpoint
+from rl_training.runtime.evaluation import Policy
+from rl_training.runtime.recording import record
+from rl_training.types import FloatArray
+
+CONFIGS = {
+    "HalfCheetah-v5": ("sac/halfcheetah", 12_135.0 / 3),
+    "Hopper-v5": ("sac/hopper", 3_234.0 / 3),
+    "Pendulum-v1": ("sac/pendulum", -600.0),
+}
+"""The packaged config and the target: a third of D4RL's expert, for Pendulum some swinging."""
+
+
+def train_to(args: argparse.Namespace, config_name: str, target: float) -> Path:
+    """Train until an evaluation reaches the target; the run's folder."""
+    overrides = [f"seed={args.seed}", f"device={args.device}", f"output_dir={args.out / 'runs'}"]
+    overrides += [f"early_stopping={{target_value: {target}}}", f"eval_interval={args.eval}"]
+    result = train(TrainConfig.load(config_name, [*overrides, *args.set]))
+    if not result.stop_reason.startswith("early_stopping"):
+        raise SystemExit(f"{result.run_dir} ended ({result.stop_reason}) before {target:.0f}")
+    return Path(result.run_dir)
+
+
+def sampled_policy(policy: Policy, seed: int) -> Callable[[FloatArray], Any]:
+    """The policy as it explores in training, from a seed."""
+    generator = torch.Generator().manual_seed(seed)
+    scaler = ActionScaler(policy.spec)
+    algorithm = policy.algorithm
+
+    def choose(obs: FloatArray) -> Any:
+        noise = draw_noise(algorithm.act_noise(1), generator)
+        row = torch.from_numpy(np.asarray(obs, dtype=np.float32)[None])
+        actions = algorithm.act(row, deterministic=False, noise=noise)
+        return scaler.to_env(actions.numpy())[0]
+
+    return choose
+
+
+def medium(checkpoint: Checkpoint, steps: int, seed: int) -> Arrays:
+    """Transitions of the checkpoint's policy."""
+    config = checkpoint_config(checkpoint)
+    env = make_env(config.env_id, split(config).env.make_kwargs)
+    try:
+        return record(env, sampled_policy(load_policy(checkpoint), seed), steps=steps, seed=seed)
+    finally:
+        env.close()
+
+
+def medium_replay(checkpoint: Checkpoint) -> Arrays:
+    """The checkpoint's replay in order, actions in the environment's units."""
+    config, spec = checkpoint_config(checkpoint), saved_spec(checkpoint)
+    counters = checkpoint.state()["storage"]
+    if config.num_envs != 1 or counters["total"] > counters["capacity"]:
+        raise SystemExit("the replay is in order for one environment and an unwrapped buffer alone")
+    buffer = ReplayBuffer(int(counters["capacity"]), spec.obs_dim, spec.action_dim)
+    checkpoint.restore_storage(buffer, counters)
+    rows = buffer.rows[: len(buffer)].numpy()
+    columns = {name: rows[:, place] for name, place in buffer.layout.slices.items()}
+    ended, cut = columns["terminations"][:, 0] > 0, columns["truncations"][:, 0] > 0
+    cut[-1] |= not ended[-1]  # the episode that was running goes on unseen
+    return {
+        "observations": columns["observations"].copy(),
+        "actions": ActionScaler(spec).to_env(columns["actions"]),
+        "rewards": columns["rewards"][:, 0].copy(),
+        "next_observations": columns["next_observations"].copy(),
+        "terminals": ended,
+        "timeouts": cut,
+    }
+
+
+def facts(arrays: Arrays) -> Result:
+    """Rows, episodes and returns of a dataset; the last episode may be cut short."""
+    ends = np.flatnonzero(arrays["terminals"] | arrays["timeouts"]) + 1
+    returns = [float(part.sum()) for part in np.split(arrays["rewards"], ends)[: len(ends)]]
+    return {
+        "rows": len(arrays["rewards"]),
+        "episodes": len(ends),
+        "terminations": int(arrays["terminals"].sum()),
+        "return_mean": float(np.mean(returns)),
+        "return_max": max(returns),
+    }
+
+
+def main() -> None:
+    """Train, record, write."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--env", choices=list(CONFIGS), required=True)
+    parser.add_argument("--out", type=Path, required=True, help="a folder")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--target", type=float, help="return to reach, in place of the recipe's")
+    parser.add_argument("--steps", type=int, default=100_000, help="transitions of medium")
+    parser.add_argument("--eval", type=int, default=5_000, help="steps between evaluations")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--run", type=Path, help="a run that has reached it, in place of training")
+    parser.add_argument("--set", nargs="*", default=[], help="config keys to change: key=value")
+    args = parser.parse_args()
+    config_name, target = CONFIGS[args.env]
+    target = target if args.target is None else args.target
+    args.out.mkdir(parents=True, exist_ok=True)
+    stem = args.env.split("-")[0].lower()
+    files = {name: args.out / f"{stem}-{name}.npz" for name in ("medium", "medium-replay")}
+    for file in files.values():
+        check_destination(file)
+    run_dir = args.run or train_to(args, config_name, target)
+    checkpoint = open_checkpoint(locate(run_dir), replay=True)
+    arrays = {
+        "medium": medium(checkpoint, args.steps, args.seed),
+        "medium-replay": medium_replay(checkpoint),
+    }
+    report = {**describe(), "env_id": args.env, "seed": args.seed, "target": target}
+    report |= {"config": config_name, "training_steps": checkpoint.step}
+    report["evaluation"] = checkpoint.state()["trainer"].get("evaluation")
+    for name, file in files.items():
+        write_arrays(arrays[name], file)
+        report[name] = facts(arrays[name])
+        print(f"{file}: {report[name]}")
+    write(report, args.out / f"{stem}-medium.json")
+
+
+if __name__ == "__main__":
+    main()
