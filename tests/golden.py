@@ -62,10 +62,17 @@ def layers(network: MLP, flat: torch.Tensor | None = None) -> Any:
     """A network's parameters as the reference keeps them: one member, or a list of members."""
     views = network.views(network.flat if flat is None else flat)
     arrays = [view.detach().numpy() for view in views]
+    split = 2 * network.num_layers
+    kinds = {"weights": arrays[:split:2], "biases": arrays[1:split:2]}
+    if network.layer_norm:
+        kinds |= {"scales": arrays[split::2], "shifts": arrays[split + 1 :: 2]}
     if arrays[0].ndim == 2:
-        return {"weights": arrays[0::2], "biases": arrays[1::2]}
+        return kinds
     return [
-        {"weights": [w[i] for w in arrays[0::2]], "biases": [b[i, 0] for b in arrays[1::2]]}
+        {
+            kind: [x[i] if kind == "weights" else x[i, 0] for x in stacked]
+            for kind, stacked in kinds.items()
+        }
         for i in range(arrays[0].shape[0])
     ]
 
@@ -85,7 +92,8 @@ def assert_same_network(ours: Any, theirs: Any) -> None:
         for mine, expected in zip(ours, theirs, strict=True):
             assert_same_network(mine, expected)
         return
-    for kind in ("weights", "biases"):
+    assert set(ours) == set(theirs)
+    for kind in ours:
         for mine, expected in zip(ours[kind], theirs[kind], strict=True):
             np.testing.assert_allclose(mine, expected, **TOLERANCE)
 
@@ -98,6 +106,11 @@ METRICS = {
     "policy/entropy": "entropy",
     "policy/alpha": "alpha",
     "loss/temperature": "alpha_loss",
+    "loss/bellman": "bellman_loss",
+    "loss/multiplier": "alpha_prime_loss",
+    "q/gap": "gap_mean",
+    "q/multiplier": "alpha_prime",
+    "loss/diversity": "diversity_loss",
 }
 
 

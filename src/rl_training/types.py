@@ -65,6 +65,11 @@ class Sampler(Protocol):
         """The longest block that `gather` can serve."""
         return 1_000_000
 
+    @property
+    def form(self) -> int:
+        """Which pattern of rows `gather` has at present: a recorded block is for one of them."""
+        return 0
+
     def sample(self, batch_size: int, generator: torch.Generator) -> Batch:
         """A batch, at once."""
         self.prepare(batch_size, generator)

@@ -103,6 +103,15 @@ def critic_loss(q: Tensor, target: Tensor) -> Tensor:
     return (q - target.unsqueeze(-2)).square().mean(-1).sum(-1)
 
 
+def critic_metrics(loss: Tensor, q: Tensor, target: Tensor) -> Metrics:
+    """What every step of the critics reports; ``q`` is ``[N, B]``, ``target`` ``[B]``."""
+    return {
+        "loss/critic": loss.detach(),
+        "q/mean": q.detach().mean((-2, -1)),
+        "q/target": target.mean(-1),
+    }
+
+
 class Algorithm(nn.Module, ABC):
     """A learner. Subclasses define the networks, the losses and one `update`.
 
@@ -256,11 +265,7 @@ class ActorCritic(Algorithm):
         """Move every critic towards the target."""
         loss, q, target = self.critic_terms(batch, noise)
         self.minimise(loss, critic=self.model.critic.flat)
-        return {
-            "loss/critic": loss.detach(),
-            "q/mean": q.detach().mean((-2, -1)),
-            "q/target": target.mean(-1),
-        }
+        return critic_metrics(loss, q, target)
 
 
 def draw_noise(

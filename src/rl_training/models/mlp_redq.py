@@ -16,7 +16,8 @@ class MLPREDQModel(ActorCriticModel):
     """A Gaussian actor, an ensemble of critics and the critics' target vector.
 
     The critics have the actor's hidden layers unless they are given their own, and one value each
-    unless they are asked for several quantiles of it.
+    unless they are asked for several quantiles of it. ``layer_norm`` and ``last_layer_bound`` are
+    the critics' too.
     """
 
     actor: SquashedGaussianActor
@@ -30,6 +31,8 @@ class MLPREDQModel(ActorCriticModel):
         *,
         critic_hidden_sizes: Sequence[int] | None = None,
         num_quantiles: int = 1,
+        layer_norm: bool = False,
+        last_layer_bound: float | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
         actor = SquashedGaussianActor(obs_dim, action_dim, hidden_sizes, generator=generator)
@@ -39,6 +42,8 @@ class MLPREDQModel(ActorCriticModel):
             critic_hidden_sizes or hidden_sizes,
             num_critics,
             num_quantiles=num_quantiles,
+            layer_norm=layer_norm,
+            last_layer_bound=last_layer_bound,
             generator=generator,
         )
         super().__init__(actor, critic)

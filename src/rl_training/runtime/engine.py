@@ -127,9 +127,10 @@ class Engine:
 
     def _replay(self, forms: tuple[int, ...]) -> None:
         """A block as one graph, recorded when its pattern of forms first comes up."""
-        if forms not in self._graphs:
-            self._graphs[forms] = capture(lambda: self._record(forms), self.generator)
-        self._graphs[forms]()
+        pattern = (self.sampler.form, *forms)
+        if pattern not in self._graphs:
+            self._graphs[pattern] = capture(lambda: self._record(forms), self.generator)
+        self._graphs[pattern]()
         for form in forms:
             self._count(self._metric_keys[form])
 
