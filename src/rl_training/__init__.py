@@ -24,26 +24,28 @@ if TYPE_CHECKING:
     from rl_training.algorithms.td3_bc import TD3BCAlgorithm, TD3BCConfig, td3_bc_loss
     from rl_training.algorithms.tqc import TQCAlgorithm, TQCConfig, tqc_loss
     from rl_training.api.managed import (
-        AWAC,
         DDPG,
         DQN,
         HER,
-        IQL,
         REDQ,
         SAC,
         TD3,
-        TD3BC,
         TQC,
-        train_awac,
         train_ddpg,
         train_dqn,
         train_her,
-        train_iql,
         train_redq,
         train_sac,
         train_td3,
-        train_td3_bc,
         train_tqc,
+    )
+    from rl_training.api.managed_offline import (
+        AWAC,
+        IQL,
+        TD3BC,
+        train_awac,
+        train_iql,
+        train_td3_bc,
     )
     from rl_training.api.training import evaluate_checkpoint, predict_checkpoint, resume, train
     from rl_training.data.replay_buffer import ReplayBuffer
@@ -136,7 +138,7 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
-        "AWAC": "api.managed",
+        "AWAC": "api.managed_offline",
         "AWACAlgorithm": "algorithms.awac",
         "AWACConfig": "algorithms.awac",
         "Algorithm": "algorithms.base",
@@ -152,7 +154,7 @@ __getattr__ = lazy_exports(
         "EarlyStoppingConfig": "runtime.callbacks",
         "EnvSpec": "types",
         "HER": "api.managed",
-        "IQL": "api.managed",
+        "IQL": "api.managed_offline",
         "IQLAlgorithm": "algorithms.iql",
         "IQLConfig": "algorithms.iql",
         "MLPREDQModel": "models.mlp_redq",
@@ -167,7 +169,7 @@ __getattr__ = lazy_exports(
         "SACConfig": "algorithms.sac",
         "TD3": "api.managed",
         "TD3Algorithm": "algorithms.td3",
-        "TD3BC": "api.managed",
+        "TD3BC": "api.managed_offline",
         "TD3BCAlgorithm": "algorithms.td3_bc",
         "TD3BCConfig": "algorithms.td3_bc",
         "TD3Config": "algorithms.td3",
@@ -191,15 +193,15 @@ __getattr__ = lazy_exports(
         "td3_loss": "algorithms.td3",
         "tqc_loss": "algorithms.tqc",
         "train": "api.training",
-        "train_awac": "api.managed",
+        "train_awac": "api.managed_offline",
         "train_ddpg": "api.managed",
         "train_dqn": "api.managed",
         "train_her": "api.managed",
-        "train_iql": "api.managed",
+        "train_iql": "api.managed_offline",
         "train_redq": "api.managed",
         "train_sac": "api.managed",
         "train_td3": "api.managed",
-        "train_td3_bc": "api.managed",
+        "train_td3_bc": "api.managed_offline",
         "train_tqc": "api.managed",
     },
 )

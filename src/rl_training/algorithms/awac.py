@@ -82,7 +82,7 @@ def policy_terms(
     weighting: Weighting,
     weight_clip: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The actor's loss, eq. 13, with the advantages and the weights ``[B]`` behind it.
+    """The actor's loss with the advantages and the weights ``[B]`` behind it.
 
     One pass of the actor serves its own action and the density of the dataset's.
     """

@@ -104,7 +104,7 @@ def critic_loss(q: Tensor, target: Tensor) -> Tensor:
 
 
 def critic_metrics(loss: Tensor, q: Tensor, target: Tensor) -> Metrics:
-    """What a step of the critics reports: its loss, their values ``[N, B]``, the target ``[B]``."""
+    """What every step of the critics reports; ``q`` is ``[N, B]``, ``target`` ``[B]``."""
     return {
         "loss/critic": loss.detach(),
         "q/mean": q.detach().mean((-2, -1)),

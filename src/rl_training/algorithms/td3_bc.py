@@ -27,14 +27,14 @@ class TD3BCConfig(SmoothedConfig):
 
 
 def value_weight(q: Tensor, *, alpha: float) -> Tensor:
-    """Λ = α / mean |Q_1(s, μ(s))|, eq. 5: a scale, which no gradient goes through."""
+    """Λ = α / mean |Q_1(s, μ(s))|: a scale, which no gradient goes through."""
     return alpha / q.detach().abs().mean(-1)
 
 
 def actor_loss(
     q: Tensor, actions: Tensor, dataset_actions: Tensor, *, alpha: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """−λ mean Q_1(s, μ(s)) + mean (μ(s) − a)², eq. 4, and its parts λ and the imitation's loss.
+    """−λ mean Q_1(s, μ(s)) + mean (μ(s) − a)², and its parts λ and the imitation's loss.
 
     ``q`` is ``[B]``; the imitation's mean is over rows and action axes.
     """

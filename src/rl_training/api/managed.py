@@ -144,47 +144,6 @@ class HEROptions(TQCOptions, total=False):
     subset_size: int
 
 
-class ValueOptions(RunOptions, total=False):
-    """Hyper-parameters of every offline learner of values."""
-
-    batch_size: int
-    learning_rate: float
-    hidden_sizes: Sequence[int]
-    gamma: float
-    tau: float
-
-
-class IQLOptions(ValueOptions, total=False):
-    """IQL's hyper-parameters."""
-
-    expectile: float
-    beta: float
-    weight_clip: float
-    log_std_bounds: tuple[float, float]
-
-
-class AWACOptions(ValueOptions, total=False):
-    """AWAC's hyper-parameters."""
-
-    critic_hidden_sizes: Sequence[int]
-    weight_decay: float
-    temperature: float
-    weighting: Literal["clip", "softmax"]
-    weight_clip: float
-    policy: Literal["tanh_mean", "squashed"]
-    log_std_bounds: tuple[float, float]
-
-
-class TD3BCOptions(ValueOptions, total=False):
-    """TD3+BC's hyper-parameters."""
-
-    alpha: float
-    exploration_noise: float
-    policy_delay: int
-    target_noise: float
-    target_noise_clip: float
-
-
 class ManagedAlgorithm:
     """A learner with its environment, run folder and checkpoints looked after."""
 
@@ -303,7 +262,7 @@ def train_sac(
     config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
 ) -> TrainResult:
     """Train SAC from a config; one of another algorithm is refused."""
-    return _train_as("sac", config, callbacks)
+    return train_as("sac", config, callbacks)
 
 
 class DDPG(ManagedAlgorithm):
@@ -319,7 +278,7 @@ def train_ddpg(
     config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
 ) -> TrainResult:
     """Train DDPG from a config; one of another algorithm is refused."""
-    return _train_as("ddpg", config, callbacks)
+    return train_as("ddpg", config, callbacks)
 
 
 class TD3(ManagedAlgorithm):
@@ -335,7 +294,7 @@ def train_td3(
     config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
 ) -> TrainResult:
     """Train TD3 from a config; one of another algorithm is refused."""
-    return _train_as("td3", config, callbacks)
+    return train_as("td3", config, callbacks)
 
 
 class REDQ(ManagedAlgorithm):
@@ -351,7 +310,7 @@ def train_redq(
     config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
 ) -> TrainResult:
     """Train REDQ from a config; one of another algorithm is refused."""
-    return _train_as("redq", config, callbacks)
+    return train_as("redq", config, callbacks)
 
 
 class TQC(ManagedAlgorithm):
@@ -367,7 +326,7 @@ def train_tqc(
     config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
 ) -> TrainResult:
     """Train TQC from a config; one of another algorithm is refused."""
-    return _train_as("tqc", config, callbacks)
+    return train_as("tqc", config, callbacks)
 
 
 class DQN(ManagedAlgorithm):
@@ -386,7 +345,7 @@ def train_dqn(
     config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
 ) -> TrainResult:
     """Train DQN from a config; one of another algorithm is refused."""
-    return _train_as("dqn", config, callbacks)
+    return train_as("dqn", config, callbacks)
 
 
 class HER(ManagedAlgorithm):
@@ -405,61 +364,11 @@ def train_her(
     config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
 ) -> TrainResult:
     """Train with hindsight from a config; one of another algorithm is refused."""
-    return _train_as("her", config, callbacks)
+    return train_as("her", config, callbacks)
 
 
-class IQL(ManagedAlgorithm):
-    """Implicit Q-Learning, managed.
-
-    >>> IQL(env_id="Pendulum-v1", dataset_kind="npz", dataset_path="data/pendulum.npz").learn(10_000)
-    """
-
-    algo: ClassVar[str] = "iql"
-
-    def __init__(self, env_id: str, **options: Unpack[IQLOptions]) -> None:
-        super().__init__(env_id, **options)
-
-
-def train_iql(
-    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
-) -> TrainResult:
-    """Train IQL from a config; one of another algorithm is refused."""
-    return _train_as("iql", config, callbacks)
-
-
-class AWAC(ManagedAlgorithm):
-    """Advantage-Weighted Actor-Critic, managed."""
-
-    algo: ClassVar[str] = "awac"
-
-    def __init__(self, env_id: str, **options: Unpack[AWACOptions]) -> None:
-        super().__init__(env_id, **options)
-
-
-def train_awac(
-    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
-) -> TrainResult:
-    """Train AWAC from a config; one of another algorithm is refused."""
-    return _train_as("awac", config, callbacks)
-
-
-class TD3BC(ManagedAlgorithm):
-    """TD3 with behaviour cloning, managed."""
-
-    algo: ClassVar[str] = "td3_bc"
-
-    def __init__(self, env_id: str, **options: Unpack[TD3BCOptions]) -> None:
-        super().__init__(env_id, **options)
-
-
-def train_td3_bc(
-    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
-) -> TrainResult:
-    """Train TD3+BC from a config; one of another algorithm is refused."""
-    return _train_as("td3_bc", config, callbacks)
-
-
-def _train_as(algo: str, config: Any, callbacks: Sequence[Callback]) -> TrainResult:
+def train_as(algo: str, config: Any, callbacks: Sequence[Callback]) -> TrainResult:
+    """Train from a config that must be of ``algo``."""
     from rl_training.api.training import as_config
 
     checked = as_config(config)
