@@ -12,13 +12,16 @@ from rl_training.lazy import lazy_exports
 from rl_training.version import __version__
 
 if TYPE_CHECKING:
+    from rl_training.algorithms.awac import AWACAlgorithm, AWACConfig, awac_loss
     from rl_training.algorithms.base import Algorithm
     from rl_training.algorithms.ddpg import DDPGAlgorithm, DDPGConfig, ddpg_loss
     from rl_training.algorithms.dqn import DQNAlgorithm, DQNConfig, dqn_loss
+    from rl_training.algorithms.iql import IQLAlgorithm, IQLConfig, iql_loss
     from rl_training.algorithms.redq import REDQAlgorithm, REDQConfig, redq_loss
     from rl_training.algorithms.registry import REGISTRY
     from rl_training.algorithms.sac import SACAlgorithm, SACConfig, sac_loss
     from rl_training.algorithms.td3 import TD3Algorithm, TD3Config, td3_loss
+    from rl_training.algorithms.td3_bc import TD3BCAlgorithm, TD3BCConfig, td3_bc_loss
     from rl_training.algorithms.tqc import TQCAlgorithm, TQCConfig, tqc_loss
     from rl_training.api.managed import (
         DDPG,
@@ -36,6 +39,14 @@ if TYPE_CHECKING:
         train_td3,
         train_tqc,
     )
+    from rl_training.api.managed_offline import (
+        AWAC,
+        IQL,
+        TD3BC,
+        train_awac,
+        train_iql,
+        train_td3_bc,
+    )
     from rl_training.api.training import evaluate_checkpoint, predict_checkpoint, resume, train
     from rl_training.data.replay_buffer import ReplayBuffer
     from rl_training.experiment.config import TrainConfig
@@ -52,14 +63,19 @@ if TYPE_CHECKING:
     from rl_training.types import Batch, EnvSpec
 
 __all__ = [
+    "AWAC",
     "DDPG",
     "DQN",
     "HER",
+    "IQL",
     "REDQ",
     "REGISTRY",
     "SAC",
     "TD3",
+    "TD3BC",
     "TQC",
+    "AWACAlgorithm",
+    "AWACConfig",
     "Algorithm",
     "Batch",
     "Callback",
@@ -72,6 +88,8 @@ __all__ = [
     "EarlyStoppingCallback",
     "EarlyStoppingConfig",
     "EnvSpec",
+    "IQLAlgorithm",
+    "IQLConfig",
     "MLPREDQModel",
     "MLPSACModel",
     "REDQAlgorithm",
@@ -81,6 +99,8 @@ __all__ = [
     "SACAlgorithm",
     "SACConfig",
     "TD3Algorithm",
+    "TD3BCAlgorithm",
+    "TD3BCConfig",
     "TD3Config",
     "TQCAlgorithm",
     "TQCConfig",
@@ -89,29 +109,38 @@ __all__ = [
     "TrainerState",
     "TrainingError",
     "__version__",
+    "awac_loss",
     "build_control_callbacks",
     "ddpg_loss",
     "dqn_loss",
     "evaluate_checkpoint",
+    "iql_loss",
     "predict_checkpoint",
     "redq_loss",
     "resume",
     "sac_loss",
+    "td3_bc_loss",
     "td3_loss",
     "tqc_loss",
     "train",
+    "train_awac",
     "train_ddpg",
     "train_dqn",
     "train_her",
+    "train_iql",
     "train_redq",
     "train_sac",
     "train_td3",
+    "train_td3_bc",
     "train_tqc",
 ]
 
 __getattr__ = lazy_exports(
     __name__,
     {
+        "AWAC": "api.managed_offline",
+        "AWACAlgorithm": "algorithms.awac",
+        "AWACConfig": "algorithms.awac",
         "Algorithm": "algorithms.base",
         "Batch": "types",
         "Callback": "runtime.callbacks",
@@ -125,6 +154,9 @@ __getattr__ = lazy_exports(
         "EarlyStoppingConfig": "runtime.callbacks",
         "EnvSpec": "types",
         "HER": "api.managed",
+        "IQL": "api.managed_offline",
+        "IQLAlgorithm": "algorithms.iql",
+        "IQLConfig": "algorithms.iql",
         "MLPREDQModel": "models.mlp_redq",
         "MLPSACModel": "models.mlp_sac",
         "REDQ": "api.managed",
@@ -137,6 +169,9 @@ __getattr__ = lazy_exports(
         "SACConfig": "algorithms.sac",
         "TD3": "api.managed",
         "TD3Algorithm": "algorithms.td3",
+        "TD3BC": "api.managed_offline",
+        "TD3BCAlgorithm": "algorithms.td3_bc",
+        "TD3BCConfig": "algorithms.td3_bc",
         "TD3Config": "algorithms.td3",
         "TQC": "api.managed",
         "TQCAlgorithm": "algorithms.tqc",
@@ -144,23 +179,29 @@ __getattr__ = lazy_exports(
         "TrainConfig": "experiment.config",
         "TrainResult": "runtime.workflows",
         "TrainerState": "runtime.trainer",
+        "awac_loss": "algorithms.awac",
         "build_control_callbacks": "runtime.controls",
         "ddpg_loss": "algorithms.ddpg",
         "dqn_loss": "algorithms.dqn",
         "evaluate_checkpoint": "api.training",
+        "iql_loss": "algorithms.iql",
         "predict_checkpoint": "api.training",
         "redq_loss": "algorithms.redq",
         "resume": "api.training",
         "sac_loss": "algorithms.sac",
+        "td3_bc_loss": "algorithms.td3_bc",
         "td3_loss": "algorithms.td3",
         "tqc_loss": "algorithms.tqc",
         "train": "api.training",
+        "train_awac": "api.managed_offline",
         "train_ddpg": "api.managed",
         "train_dqn": "api.managed",
         "train_her": "api.managed",
+        "train_iql": "api.managed_offline",
         "train_redq": "api.managed",
         "train_sac": "api.managed",
         "train_td3": "api.managed",
+        "train_td3_bc": "api.managed_offline",
         "train_tqc": "api.managed",
     },
 )

@@ -11,29 +11,40 @@ from rl_training.algorithms.registry import REGISTRY, AlgorithmEntry, get_algori
 from rl_training.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from rl_training.algorithms.awac import AWACAlgorithm, AWACConfig, awac_loss
     from rl_training.algorithms.base import Algorithm, FlatAdam, draw_noise, polyak_update
     from rl_training.algorithms.ddpg import DDPGAlgorithm, DDPGConfig, ddpg_loss
     from rl_training.algorithms.dqn import DQNAlgorithm, DQNConfig, dqn_loss
+    from rl_training.algorithms.iql import IQLAlgorithm, IQLConfig, iql_loss
     from rl_training.algorithms.redq import REDQAlgorithm, REDQConfig, redq_loss
     from rl_training.algorithms.sac import SACAlgorithm, SACConfig, sac_loss
     from rl_training.algorithms.td3 import TD3Algorithm, TD3Config, td3_loss
+    from rl_training.algorithms.td3_bc import TD3BCAlgorithm, TD3BCConfig, td3_bc_loss
     from rl_training.algorithms.tqc import TQCAlgorithm, TQCConfig, tqc_loss
 
+    AWAC = AWACAlgorithm
     DDPG = DDPGAlgorithm
     DQN = DQNAlgorithm
+    IQL = IQLAlgorithm
     REDQ = REDQAlgorithm
     SAC = SACAlgorithm
     TD3 = TD3Algorithm
+    TD3BC = TD3BCAlgorithm
     TQC = TQCAlgorithm
 
 __all__ = [
+    "AWAC",
     "DDPG",
     "DQN",
+    "IQL",
     "REDQ",
     "REGISTRY",
     "SAC",
     "TD3",
+    "TD3BC",
     "TQC",
+    "AWACAlgorithm",
+    "AWACConfig",
     "Algorithm",
     "AlgorithmEntry",
     "DDPGAlgorithm",
@@ -41,21 +52,28 @@ __all__ = [
     "DQNAlgorithm",
     "DQNConfig",
     "FlatAdam",
+    "IQLAlgorithm",
+    "IQLConfig",
     "REDQAlgorithm",
     "REDQConfig",
     "SACAlgorithm",
     "SACConfig",
     "TD3Algorithm",
+    "TD3BCAlgorithm",
+    "TD3BCConfig",
     "TD3Config",
     "TQCAlgorithm",
     "TQCConfig",
+    "awac_loss",
     "ddpg_loss",
     "dqn_loss",
     "draw_noise",
     "get_algorithm",
+    "iql_loss",
     "polyak_update",
     "redq_loss",
     "sac_loss",
+    "td3_bc_loss",
     "td3_loss",
     "tqc_loss",
 ]
@@ -64,6 +82,9 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
+        "AWAC": "awac:AWACAlgorithm",
+        "AWACAlgorithm": "awac",
+        "AWACConfig": "awac",
         "Algorithm": "base",
         "DDPG": "ddpg:DDPGAlgorithm",
         "DDPGAlgorithm": "ddpg",
@@ -72,6 +93,9 @@ __getattr__ = lazy_exports(
         "DQNAlgorithm": "dqn",
         "DQNConfig": "dqn",
         "FlatAdam": "base",
+        "IQL": "iql:IQLAlgorithm",
+        "IQLAlgorithm": "iql",
+        "IQLConfig": "iql",
         "REDQ": "redq:REDQAlgorithm",
         "REDQAlgorithm": "redq",
         "REDQConfig": "redq",
@@ -80,16 +104,22 @@ __getattr__ = lazy_exports(
         "SACConfig": "sac",
         "TD3": "td3:TD3Algorithm",
         "TD3Algorithm": "td3",
+        "TD3BC": "td3_bc:TD3BCAlgorithm",
+        "TD3BCAlgorithm": "td3_bc",
+        "TD3BCConfig": "td3_bc",
         "TD3Config": "td3",
         "TQC": "tqc:TQCAlgorithm",
         "TQCAlgorithm": "tqc",
         "TQCConfig": "tqc",
+        "awac_loss": "awac",
         "ddpg_loss": "ddpg",
         "dqn_loss": "dqn",
         "draw_noise": "base",
+        "iql_loss": "iql",
         "polyak_update": "base",
         "redq_loss": "redq",
         "sac_loss": "sac",
+        "td3_bc_loss": "td3_bc",
         "td3_loss": "td3",
         "tqc_loss": "tqc",
     },

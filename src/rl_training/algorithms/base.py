@@ -123,6 +123,8 @@ class Algorithm(nn.Module, ABC):
     config_class: ClassVar[type[AlgorithmConfig]]
     period: int = 1
     """Updates after which the pattern of stages repeats (a policy delay); see `update`."""
+    scheduled: ClassVar[tuple[str, ...]] = ()
+    """The optimizers that a learning-rate schedule reaches, if not all."""
     obs_shift: Tensor
     obs_scale: Tensor
 
@@ -217,24 +219,17 @@ class Algorithm(nn.Module, ABC):
             optimizer.step(parameter, gradient)
 
     def scale_learning_rates(self, factor: float) -> None:
-        """Apply a schedule's factor to every optimizer."""
-        for optimizer in self.optimizers.values():
+        """Apply a schedule's factor to every optimizer, or to those that are `scheduled`."""
+        for key in self.scheduled or self.optimizers:
+            optimizer = self.optimizers[key]
             assert isinstance(optimizer, FlatAdam)
             optimizer.scale_learning_rate(factor)
 
 
-class ActorCritic(Algorithm):
-    """A learner with an actor and stacked critics. Its actor moves once a `period`, at its end."""
+class PolicyLearner(Algorithm):
+    """A learner that acts by its model's actor."""
 
     model: ActorCriticModel
-
-    def moves_policy(self, phase: int) -> bool:
-        """Whether the update at ``phase`` moves the actor."""
-        return phase == self.period - 1
-
-    def form(self, phase: int) -> int:
-        """1 where the actor moves, 0 where only the critics do."""
-        return int(self.moves_policy(phase))
 
     def act_noise(self, batch_size: int) -> NoiseSpec:
         """Standard-normal noise for the action."""
@@ -250,6 +245,18 @@ class ActorCritic(Algorithm):
     def explore(self, obs: Tensor, noise: Tensor) -> Tensor:
         """Actions in [-1, 1] with standard-normal ``noise`` in them."""
         return self.model.actor.explore(obs, noise)
+
+
+class ActorCritic(PolicyLearner):
+    """A learner with an actor and stacked critics. Its actor moves once a `period`, at its end."""
+
+    def moves_policy(self, phase: int) -> bool:
+        """Whether the update at ``phase`` moves the actor."""
+        return phase == self.period - 1
+
+    def form(self, phase: int) -> int:
+        """1 where the actor moves, 0 where only the critics do."""
+        return int(self.moves_policy(phase))
 
     @abstractmethod
     def critic_target(self, batch: Batch, noise: Noise) -> Tensor:

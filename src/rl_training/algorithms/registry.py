@@ -133,6 +133,30 @@ REGISTRY: dict[str, AlgorithmEntry] = {
             summary="Goals relabelled with what was achieved, over any off-policy learner.",
             goals=True,
         ),
+        AlgorithmEntry(
+            name="iql",
+            title="Implicit Q-Learning",
+            class_name="IQLAlgorithm",
+            mode="offline",
+            actions="continuous",
+            summary="Expectile values and advantage-weighted imitation; no action is ever queried.",
+        ),
+        AlgorithmEntry(
+            name="awac",
+            title="Advantage-Weighted Actor-Critic",
+            class_name="AWACAlgorithm",
+            mode="offline",
+            actions="continuous",
+            summary="Twin critics and imitation weighted by the advantage over the own policy.",
+        ),
+        AlgorithmEntry(
+            name="td3_bc",
+            title="TD3 with Behaviour Cloning",
+            class_name="TD3BCAlgorithm",
+            mode="offline",
+            actions="continuous",
+            summary="TD3 whose actor also imitates the dataset.",
+        ),
     )
 }
 

@@ -262,7 +262,7 @@ def train_sac(
     config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
 ) -> TrainResult:
     """Train SAC from a config; one of another algorithm is refused."""
-    return _train_as("sac", config, callbacks)
+    return train_as("sac", config, callbacks)
 
 
 class DDPG(ManagedAlgorithm):
@@ -278,7 +278,7 @@ def train_ddpg(
     config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
 ) -> TrainResult:
     """Train DDPG from a config; one of another algorithm is refused."""
-    return _train_as("ddpg", config, callbacks)
+    return train_as("ddpg", config, callbacks)
 
 
 class TD3(ManagedAlgorithm):
@@ -294,7 +294,7 @@ def train_td3(
     config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
 ) -> TrainResult:
     """Train TD3 from a config; one of another algorithm is refused."""
-    return _train_as("td3", config, callbacks)
+    return train_as("td3", config, callbacks)
 
 
 class REDQ(ManagedAlgorithm):
@@ -310,7 +310,7 @@ def train_redq(
     config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
 ) -> TrainResult:
     """Train REDQ from a config; one of another algorithm is refused."""
-    return _train_as("redq", config, callbacks)
+    return train_as("redq", config, callbacks)
 
 
 class TQC(ManagedAlgorithm):
@@ -326,7 +326,7 @@ def train_tqc(
     config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
 ) -> TrainResult:
     """Train TQC from a config; one of another algorithm is refused."""
-    return _train_as("tqc", config, callbacks)
+    return train_as("tqc", config, callbacks)
 
 
 class DQN(ManagedAlgorithm):
@@ -345,7 +345,7 @@ def train_dqn(
     config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
 ) -> TrainResult:
     """Train DQN from a config; one of another algorithm is refused."""
-    return _train_as("dqn", config, callbacks)
+    return train_as("dqn", config, callbacks)
 
 
 class HER(ManagedAlgorithm):
@@ -364,10 +364,11 @@ def train_her(
     config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
 ) -> TrainResult:
     """Train with hindsight from a config; one of another algorithm is refused."""
-    return _train_as("her", config, callbacks)
+    return train_as("her", config, callbacks)
 
 
-def _train_as(algo: str, config: Any, callbacks: Sequence[Callback]) -> TrainResult:
+def train_as(algo: str, config: Any, callbacks: Sequence[Callback]) -> TrainResult:
+    """Train from a config that must be of ``algo``."""
     from rl_training.api.training import as_config
 
     checked = as_config(config)
