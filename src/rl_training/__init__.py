@@ -14,11 +14,19 @@ from rl_training.version import __version__
 if TYPE_CHECKING:
     from rl_training.algorithms.awac import AWACAlgorithm, AWACConfig, awac_loss
     from rl_training.algorithms.base import Algorithm
+    from rl_training.algorithms.cql import CQLAlgorithm, CQLConfig, cql_loss
     from rl_training.algorithms.ddpg import DDPGAlgorithm, DDPGConfig, ddpg_loss
     from rl_training.algorithms.dqn import DQNAlgorithm, DQNConfig, dqn_loss
+    from rl_training.algorithms.edac import (
+        EDACAlgorithm,
+        EDACConfig,
+        critic_diversity_loss,
+        edac_loss,
+    )
     from rl_training.algorithms.iql import IQLAlgorithm, IQLConfig, iql_loss
     from rl_training.algorithms.redq import REDQAlgorithm, REDQConfig, redq_loss
     from rl_training.algorithms.registry import REGISTRY
+    from rl_training.algorithms.rlpd import RLPDAlgorithm, RLPDConfig, rlpd_loss
     from rl_training.algorithms.sac import SACAlgorithm, SACConfig, sac_loss
     from rl_training.algorithms.td3 import TD3Algorithm, TD3Config, td3_loss
     from rl_training.algorithms.td3_bc import TD3BCAlgorithm, TD3BCConfig, td3_bc_loss
@@ -41,13 +49,18 @@ if TYPE_CHECKING:
     )
     from rl_training.api.managed_offline import (
         AWAC,
+        CQL,
+        EDAC,
         IQL,
         TD3BC,
         train_awac,
+        train_cql,
+        train_edac,
         train_iql,
         train_td3_bc,
     )
     from rl_training.api.training import evaluate_checkpoint, predict_checkpoint, resume, train
+    from rl_training.data.mixing import MixedSampler
     from rl_training.data.replay_buffer import ReplayBuffer
     from rl_training.experiment.config import TrainConfig
     from rl_training.models.mlp_redq import MLPREDQModel
@@ -64,8 +77,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AWAC",
+    "CQL",
     "DDPG",
     "DQN",
+    "EDAC",
     "HER",
     "IQL",
     "REDQ",
@@ -78,6 +93,8 @@ __all__ = [
     "AWACConfig",
     "Algorithm",
     "Batch",
+    "CQLAlgorithm",
+    "CQLConfig",
     "Callback",
     "CheckpointError",
     "ConfigError",
@@ -85,6 +102,8 @@ __all__ = [
     "DDPGConfig",
     "DQNAlgorithm",
     "DQNConfig",
+    "EDACAlgorithm",
+    "EDACConfig",
     "EarlyStoppingCallback",
     "EarlyStoppingConfig",
     "EnvSpec",
@@ -92,8 +111,11 @@ __all__ = [
     "IQLConfig",
     "MLPREDQModel",
     "MLPSACModel",
+    "MixedSampler",
     "REDQAlgorithm",
     "REDQConfig",
+    "RLPDAlgorithm",
+    "RLPDConfig",
     "RLTrainingError",
     "ReplayBuffer",
     "SACAlgorithm",
@@ -111,21 +133,27 @@ __all__ = [
     "__version__",
     "awac_loss",
     "build_control_callbacks",
+    "cql_loss",
+    "critic_diversity_loss",
     "ddpg_loss",
     "dqn_loss",
+    "edac_loss",
     "evaluate_checkpoint",
     "iql_loss",
     "predict_checkpoint",
     "redq_loss",
     "resume",
+    "rlpd_loss",
     "sac_loss",
     "td3_bc_loss",
     "td3_loss",
     "tqc_loss",
     "train",
     "train_awac",
+    "train_cql",
     "train_ddpg",
     "train_dqn",
+    "train_edac",
     "train_her",
     "train_iql",
     "train_redq",
@@ -143,6 +171,9 @@ __getattr__ = lazy_exports(
         "AWACConfig": "algorithms.awac",
         "Algorithm": "algorithms.base",
         "Batch": "types",
+        "CQL": "api.managed_offline",
+        "CQLAlgorithm": "algorithms.cql",
+        "CQLConfig": "algorithms.cql",
         "Callback": "runtime.callbacks",
         "DDPG": "api.managed",
         "DDPGAlgorithm": "algorithms.ddpg",
@@ -150,6 +181,9 @@ __getattr__ = lazy_exports(
         "DQN": "api.managed",
         "DQNAlgorithm": "algorithms.dqn",
         "DQNConfig": "algorithms.dqn",
+        "EDAC": "api.managed_offline",
+        "EDACAlgorithm": "algorithms.edac",
+        "EDACConfig": "algorithms.edac",
         "EarlyStoppingCallback": "runtime.callbacks",
         "EarlyStoppingConfig": "runtime.callbacks",
         "EnvSpec": "types",
@@ -159,10 +193,13 @@ __getattr__ = lazy_exports(
         "IQLConfig": "algorithms.iql",
         "MLPREDQModel": "models.mlp_redq",
         "MLPSACModel": "models.mlp_sac",
+        "MixedSampler": "data.mixing",
         "REDQ": "api.managed",
         "REDQAlgorithm": "algorithms.redq",
         "REDQConfig": "algorithms.redq",
         "REGISTRY": "algorithms.registry",
+        "RLPDAlgorithm": "algorithms.rlpd",
+        "RLPDConfig": "algorithms.rlpd",
         "ReplayBuffer": "data.replay_buffer",
         "SAC": "api.managed",
         "SACAlgorithm": "algorithms.sac",
@@ -181,21 +218,27 @@ __getattr__ = lazy_exports(
         "TrainerState": "runtime.trainer",
         "awac_loss": "algorithms.awac",
         "build_control_callbacks": "runtime.controls",
+        "cql_loss": "algorithms.cql",
+        "critic_diversity_loss": "algorithms.edac",
         "ddpg_loss": "algorithms.ddpg",
         "dqn_loss": "algorithms.dqn",
+        "edac_loss": "algorithms.edac",
         "evaluate_checkpoint": "api.training",
         "iql_loss": "algorithms.iql",
         "predict_checkpoint": "api.training",
         "redq_loss": "algorithms.redq",
         "resume": "api.training",
+        "rlpd_loss": "algorithms.rlpd",
         "sac_loss": "algorithms.sac",
         "td3_bc_loss": "algorithms.td3_bc",
         "td3_loss": "algorithms.td3",
         "tqc_loss": "algorithms.tqc",
         "train": "api.training",
         "train_awac": "api.managed_offline",
+        "train_cql": "api.managed_offline",
         "train_ddpg": "api.managed",
         "train_dqn": "api.managed",
+        "train_edac": "api.managed_offline",
         "train_her": "api.managed",
         "train_iql": "api.managed_offline",
         "train_redq": "api.managed",

@@ -11,14 +11,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from rl_training.algorithms import sac
 from rl_training.algorithms.base import critic_loss, critic_metrics
-from rl_training.algorithms.sac import (
-    SACAlgorithm,
-    SoftConfig,
-    actor_loss,
-    policy_losses,
-    sac_target,
-)
+from rl_training.algorithms.sac import SACAlgorithm, SoftConfig
 from rl_training.models import MLPREDQModel
 from rl_training.types import Batch, Metrics, Noise
 
@@ -78,10 +73,10 @@ def edac_loss(
     target_entropy: float = 0.0,
 ) -> Metrics:
     """All of EDAC's losses at the model's present parameters, by the terms that `update` uses."""
-    target = sac_target(model, batch, noise, alpha=alpha, gamma=gamma)
+    target = sac.sac_target(model, batch, noise, alpha=alpha, gamma=gamma)
     losses, _ = diversified_losses(model, batch, target, eta=eta)
     rest = alpha, log_alpha, target_entropy
-    return losses | policy_losses(model, batch, noise, actor_loss, *rest)[0]
+    return losses | sac.policy_losses(model, batch, noise, sac.actor_loss, *rest)[0]
 
 
 # --- Learner ------------------------------------------------------------------

@@ -157,6 +157,22 @@ REGISTRY: dict[str, AlgorithmEntry] = {
             actions="continuous",
             summary="TD3 whose actor also imitates the dataset.",
         ),
+        AlgorithmEntry(
+            name="cql",
+            title="Conservative Q-Learning",
+            class_name="CQLAlgorithm",
+            mode="offline",
+            actions="continuous",
+            summary="SAC whose critics are held low away from the dataset's actions.",
+        ),
+        AlgorithmEntry(
+            name="edac",
+            title="Ensemble-Diversified Actor-Critic",
+            class_name="EDACAlgorithm",
+            mode="offline",
+            actions="continuous",
+            summary="SAC with the minimum of many critics whose action gradients are kept apart.",
+        ),
     )
 }
 

@@ -26,9 +26,13 @@ if TYPE_CHECKING:
     )
     from rl_training.api.managed_offline import (
         AWAC,
+        CQL,
+        EDAC,
         IQL,
         TD3BC,
         train_awac,
+        train_cql,
+        train_edac,
         train_iql,
         train_td3_bc,
     )
@@ -37,8 +41,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AWAC",
+    "CQL",
     "DDPG",
     "DQN",
+    "EDAC",
     "HER",
     "IQL",
     "REDQ",
@@ -53,8 +59,10 @@ __all__ = [
     "resume",
     "train",
     "train_awac",
+    "train_cql",
     "train_ddpg",
     "train_dqn",
+    "train_edac",
     "train_her",
     "train_iql",
     "train_redq",
@@ -68,8 +76,10 @@ __getattr__ = lazy_exports(
     __name__,
     {
         "AWAC": "managed_offline",
+        "CQL": "managed_offline",
         "DDPG": "managed",
         "DQN": "managed",
+        "EDAC": "managed_offline",
         "HER": "managed",
         "IQL": "managed_offline",
         "ManagedAlgorithm": "managed",
@@ -84,8 +94,10 @@ __getattr__ = lazy_exports(
         "resume": "training",
         "train": "training",
         "train_awac": "managed_offline",
+        "train_cql": "managed_offline",
         "train_ddpg": "managed",
         "train_dqn": "managed",
+        "train_edac": "managed_offline",
         "train_her": "managed",
         "train_iql": "managed_offline",
         "train_redq": "managed",

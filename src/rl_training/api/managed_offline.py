@@ -56,6 +56,32 @@ class TD3BCOptions(ValueOptions, total=False):
     target_noise_clip: float
 
 
+class SoftOptions(ValueOptions, total=False):
+    """Hyper-parameters of SAC's offline family."""
+
+    alpha: float | Literal["auto"]
+    initial_alpha: float
+    target_entropy: float | Literal["auto"]
+
+
+class CQLOptions(SoftOptions, total=False):
+    """CQL's hyper-parameters."""
+
+    policy_learning_rate: float
+    conservative_weight: float
+    num_sampled_actions: int
+    conservative_temperature: float
+    lagrange_threshold: float | None
+    backup_entropy: bool
+
+
+class EDACOptions(SoftOptions, total=False):
+    """EDAC's hyper-parameters."""
+
+    num_critics: int
+    eta: float
+
+
 class IQL(ManagedAlgorithm):
     """Implicit Q-Learning, managed.
 
@@ -105,3 +131,35 @@ def train_td3_bc(
 ) -> TrainResult:
     """Train TD3+BC from a config; one of another algorithm is refused."""
     return train_as("td3_bc", config, callbacks)
+
+
+class CQL(ManagedAlgorithm):
+    """Conservative Q-Learning, managed."""
+
+    algo: ClassVar[str] = "cql"
+
+    def __init__(self, env_id: str, **options: Unpack[CQLOptions]) -> None:
+        super().__init__(env_id, **options)
+
+
+def train_cql(
+    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+) -> TrainResult:
+    """Train CQL from a config; one of another algorithm is refused."""
+    return train_as("cql", config, callbacks)
+
+
+class EDAC(ManagedAlgorithm):
+    """Ensemble-Diversified Actor-Critic, managed; with ``eta=0`` it is SAC-N."""
+
+    algo: ClassVar[str] = "edac"
+
+    def __init__(self, env_id: str, **options: Unpack[EDACOptions]) -> None:
+        super().__init__(env_id, **options)
+
+
+def train_edac(
+    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+) -> TrainResult:
+    """Train EDAC from a config; one of another algorithm is refused."""
+    return train_as("edac", config, callbacks)
