@@ -126,14 +126,14 @@ def cql_loss(
     noise: Noise,
     *,
     alpha: Tensor,
-    gamma: float = 0.99,
-    log_alpha: Tensor | None = None,
-    target_entropy: float = 0.0,
-    backup_entropy: bool = False,
     conservative_weight: float = 5.0,
     conservative_temperature: float = 1.0,
     lagrange_threshold: float | None = None,
     log_multiplier: Tensor | None = None,
+    backup_entropy: bool = False,
+    gamma: float = 0.99,
+    log_alpha: Tensor | None = None,
+    target_entropy: float = 0.0,
 ) -> Metrics:
     """All of CQL's losses at the model's present parameters, by the terms that `update` uses."""
     backup_alpha = alpha if backup_entropy else 0.0 * alpha

@@ -67,8 +67,8 @@ def edac_loss(
     noise: Noise,
     *,
     alpha: Tensor,
-    gamma: float = 0.99,
     eta: float = 1.0,
+    gamma: float = 0.99,
     log_alpha: Tensor | None = None,
     target_entropy: float = 0.0,
 ) -> Metrics:

@@ -39,11 +39,11 @@ def rlpd_loss(
     noise: Noise,
     *,
     alpha: Tensor,
+    backup_entropy: bool = True,
     subset_size: int = 2,
     gamma: float = 0.99,
     log_alpha: Tensor | None = None,
     target_entropy: float = 0.0,
-    backup_entropy: bool = True,
 ) -> Metrics:
     """All of RLPD's losses at the model's present parameters: REDQ's, on a mixed batch."""
     return redq_loss(
