@@ -13,6 +13,7 @@ from rl_training.version import __version__
 
 if TYPE_CHECKING:
     from rl_training.algorithms.base import Algorithm
+    from rl_training.algorithms.bc import BCAlgorithm, BCConfig, bc_loss
     from rl_training.algorithms.ddpg import DDPGAlgorithm, DDPGConfig, ddpg_loss
     from rl_training.algorithms.dqn import DQNAlgorithm, DQNConfig, dqn_loss
     from rl_training.algorithms.redq import REDQAlgorithm, REDQConfig, redq_loss
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from rl_training.algorithms.td3 import TD3Algorithm, TD3Config, td3_loss
     from rl_training.algorithms.tqc import TQCAlgorithm, TQCConfig, tqc_loss
     from rl_training.api.managed import (
+        BC,
         DDPG,
         DQN,
         HER,
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
         SAC,
         TD3,
         TQC,
+        train_bc,
         train_ddpg,
         train_dqn,
         train_her,
@@ -52,6 +55,7 @@ if TYPE_CHECKING:
     from rl_training.types import Batch, EnvSpec
 
 __all__ = [
+    "BC",
     "DDPG",
     "DQN",
     "HER",
@@ -61,6 +65,8 @@ __all__ = [
     "TD3",
     "TQC",
     "Algorithm",
+    "BCAlgorithm",
+    "BCConfig",
     "Batch",
     "Callback",
     "CheckpointError",
@@ -89,6 +95,7 @@ __all__ = [
     "TrainerState",
     "TrainingError",
     "__version__",
+    "bc_loss",
     "build_control_callbacks",
     "ddpg_loss",
     "dqn_loss",
@@ -100,6 +107,7 @@ __all__ = [
     "td3_loss",
     "tqc_loss",
     "train",
+    "train_bc",
     "train_ddpg",
     "train_dqn",
     "train_her",
@@ -113,6 +121,9 @@ __getattr__ = lazy_exports(
     __name__,
     {
         "Algorithm": "algorithms.base",
+        "BC": "api.managed",
+        "BCAlgorithm": "algorithms.bc",
+        "BCConfig": "algorithms.bc",
         "Batch": "types",
         "Callback": "runtime.callbacks",
         "DDPG": "api.managed",
@@ -144,6 +155,7 @@ __getattr__ = lazy_exports(
         "TrainConfig": "experiment.config",
         "TrainResult": "runtime.workflows",
         "TrainerState": "runtime.trainer",
+        "bc_loss": "algorithms.bc",
         "build_control_callbacks": "runtime.controls",
         "ddpg_loss": "algorithms.ddpg",
         "dqn_loss": "algorithms.dqn",
@@ -155,6 +167,7 @@ __getattr__ = lazy_exports(
         "td3_loss": "algorithms.td3",
         "tqc_loss": "algorithms.tqc",
         "train": "api.training",
+        "train_bc": "api.managed",
         "train_ddpg": "api.managed",
         "train_dqn": "api.managed",
         "train_her": "api.managed",

@@ -12,6 +12,7 @@ from rl_training.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from rl_training.algorithms.base import Algorithm, FlatAdam, draw_noise, polyak_update
+    from rl_training.algorithms.bc import BCAlgorithm, BCConfig, bc_loss
     from rl_training.algorithms.ddpg import DDPGAlgorithm, DDPGConfig, ddpg_loss
     from rl_training.algorithms.dqn import DQNAlgorithm, DQNConfig, dqn_loss
     from rl_training.algorithms.redq import REDQAlgorithm, REDQConfig, redq_loss
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from rl_training.algorithms.td3 import TD3Algorithm, TD3Config, td3_loss
     from rl_training.algorithms.tqc import TQCAlgorithm, TQCConfig, tqc_loss
 
+    BC = BCAlgorithm
     DDPG = DDPGAlgorithm
     DQN = DQNAlgorithm
     REDQ = REDQAlgorithm
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     TQC = TQCAlgorithm
 
 __all__ = [
+    "BC",
     "DDPG",
     "DQN",
     "REDQ",
@@ -36,6 +39,8 @@ __all__ = [
     "TQC",
     "Algorithm",
     "AlgorithmEntry",
+    "BCAlgorithm",
+    "BCConfig",
     "DDPGAlgorithm",
     "DDPGConfig",
     "DQNAlgorithm",
@@ -49,6 +54,7 @@ __all__ = [
     "TD3Config",
     "TQCAlgorithm",
     "TQCConfig",
+    "bc_loss",
     "ddpg_loss",
     "dqn_loss",
     "draw_noise",
@@ -65,6 +71,9 @@ __getattr__ = lazy_exports(
     __name__,
     {
         "Algorithm": "base",
+        "BC": "bc:BCAlgorithm",
+        "BCAlgorithm": "bc",
+        "BCConfig": "bc",
         "DDPG": "ddpg:DDPGAlgorithm",
         "DDPGAlgorithm": "ddpg",
         "DDPGConfig": "ddpg",
@@ -84,6 +93,7 @@ __getattr__ = lazy_exports(
         "TQC": "tqc:TQCAlgorithm",
         "TQCAlgorithm": "tqc",
         "TQCConfig": "tqc",
+        "bc_loss": "bc",
         "ddpg_loss": "ddpg",
         "dqn_loss": "dqn",
         "draw_noise": "base",

@@ -8,6 +8,7 @@ from rl_training.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from rl_training.api.managed import (
+        BC,
         DDPG,
         DQN,
         HER,
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
         TD3,
         TQC,
         ManagedAlgorithm,
+        train_bc,
         train_ddpg,
         train_dqn,
         train_her,
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from rl_training.api.training import evaluate_checkpoint, predict_checkpoint, resume, train
 
 __all__ = [
+    "BC",
     "DDPG",
     "DQN",
     "HER",
@@ -41,6 +44,7 @@ __all__ = [
     "predict_checkpoint",
     "resume",
     "train",
+    "train_bc",
     "train_ddpg",
     "train_dqn",
     "train_her",
@@ -53,6 +57,7 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
+        "BC": "managed",
         "DDPG": "managed",
         "DQN": "managed",
         "HER": "managed",
@@ -66,6 +71,7 @@ __getattr__ = lazy_exports(
         "predict_checkpoint": "training",
         "resume": "training",
         "train": "training",
+        "train_bc": "managed",
         "train_ddpg": "managed",
         "train_dqn": "managed",
         "train_her": "managed",
