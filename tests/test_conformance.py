@@ -23,8 +23,9 @@ from rl_training import (
 from rl_training.algorithms.base import Algorithm, draw_noise
 from rl_training.algorithms.registry import REGISTRY, AlgorithmEntry
 from rl_training.envs import EnvConfig, describe_env
-from rl_training.experiment.build import build_session, check_config, checkpoint_config
+from rl_training.experiment.build import build_session, checkpoint_config
 from rl_training.experiment.config import config_names
+from rl_training.experiment.task import check_config
 from rl_training.runtime.checkpointing import MODEL, open_checkpoint
 from rl_training.runtime.evaluation import EvaluationResult, Evaluator
 from rl_training.runtime.logging import read_metrics
@@ -235,7 +236,7 @@ def test_a_callback_stops_at_once_and_the_flags_are_saved(
     saved = checkpoint.state()["trainer"]
     assert (saved["should_stop"], saved["stop_reason"]) == (True, "enough")
     run_config = checkpoint_config(checkpoint)
-    session = build_session(run_config, check_config(run_config), result.run_dir)
+    session = build_session(check_config(run_config), result.run_dir)
     session.restore(checkpoint)
     session.close()
     assert (session.state.should_stop, session.state.stop_reason) == (True, "enough")

@@ -14,6 +14,7 @@ from rl_training.version import __version__
 if TYPE_CHECKING:
     from rl_training.algorithms.awac import AWACAlgorithm, AWACConfig, awac_loss
     from rl_training.algorithms.base import Algorithm
+    from rl_training.algorithms.bc import BCAlgorithm, BCConfig, bc_loss
     from rl_training.algorithms.cql import CQLAlgorithm, CQLConfig, cql_loss
     from rl_training.algorithms.ddpg import DDPGAlgorithm, DDPGConfig, ddpg_loss
     from rl_training.algorithms.dqn import DQNAlgorithm, DQNConfig, dqn_loss
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from rl_training.algorithms.td3_bc import TD3BCAlgorithm, TD3BCConfig, td3_bc_loss
     from rl_training.algorithms.tqc import TQCAlgorithm, TQCConfig, tqc_loss
     from rl_training.api.managed import (
+        BC,
         DDPG,
         DQN,
         HER,
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
         SAC,
         TD3,
         TQC,
+        train_bc,
         train_ddpg,
         train_dqn,
         train_her,
@@ -77,6 +80,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AWAC",
+    "BC",
     "CQL",
     "DDPG",
     "DQN",
@@ -92,6 +96,8 @@ __all__ = [
     "AWACAlgorithm",
     "AWACConfig",
     "Algorithm",
+    "BCAlgorithm",
+    "BCConfig",
     "Batch",
     "CQLAlgorithm",
     "CQLConfig",
@@ -132,6 +138,7 @@ __all__ = [
     "TrainingError",
     "__version__",
     "awac_loss",
+    "bc_loss",
     "build_control_callbacks",
     "cql_loss",
     "critic_diversity_loss",
@@ -150,6 +157,7 @@ __all__ = [
     "tqc_loss",
     "train",
     "train_awac",
+    "train_bc",
     "train_cql",
     "train_ddpg",
     "train_dqn",
@@ -170,6 +178,9 @@ __getattr__ = lazy_exports(
         "AWACAlgorithm": "algorithms.awac",
         "AWACConfig": "algorithms.awac",
         "Algorithm": "algorithms.base",
+        "BC": "api.managed",
+        "BCAlgorithm": "algorithms.bc",
+        "BCConfig": "algorithms.bc",
         "Batch": "types",
         "CQL": "api.managed_offline",
         "CQLAlgorithm": "algorithms.cql",
@@ -217,6 +228,7 @@ __getattr__ = lazy_exports(
         "TrainResult": "runtime.workflows",
         "TrainerState": "runtime.trainer",
         "awac_loss": "algorithms.awac",
+        "bc_loss": "algorithms.bc",
         "build_control_callbacks": "runtime.controls",
         "cql_loss": "algorithms.cql",
         "critic_diversity_loss": "algorithms.edac",
@@ -235,6 +247,7 @@ __getattr__ = lazy_exports(
         "tqc_loss": "algorithms.tqc",
         "train": "api.training",
         "train_awac": "api.managed_offline",
+        "train_bc": "api.managed",
         "train_cql": "api.managed_offline",
         "train_ddpg": "api.managed",
         "train_dqn": "api.managed",

@@ -13,6 +13,7 @@ from rl_training.lazy import lazy_exports
 if TYPE_CHECKING:
     from rl_training.algorithms.awac import AWACAlgorithm, AWACConfig, awac_loss
     from rl_training.algorithms.base import Algorithm, FlatAdam, draw_noise, polyak_update
+    from rl_training.algorithms.bc import BCAlgorithm, BCConfig, bc_loss
     from rl_training.algorithms.cql import CQLAlgorithm, CQLConfig, cql_loss
     from rl_training.algorithms.ddpg import DDPGAlgorithm, DDPGConfig, ddpg_loss
     from rl_training.algorithms.dqn import DQNAlgorithm, DQNConfig, dqn_loss
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     AWAC = AWACAlgorithm
     CQL = CQLAlgorithm
+    BC = BCAlgorithm
     DDPG = DDPGAlgorithm
     DQN = DQNAlgorithm
     EDAC = EDACAlgorithm
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AWAC",
+    "BC",
     "CQL",
     "DDPG",
     "DQN",
@@ -61,6 +64,8 @@ __all__ = [
     "AWACConfig",
     "Algorithm",
     "AlgorithmEntry",
+    "BCAlgorithm",
+    "BCConfig",
     "CQLAlgorithm",
     "CQLConfig",
     "DDPGAlgorithm",
@@ -85,6 +90,7 @@ __all__ = [
     "TQCAlgorithm",
     "TQCConfig",
     "awac_loss",
+    "bc_loss",
     "cql_loss",
     "critic_diversity_loss",
     "ddpg_loss",
@@ -110,6 +116,9 @@ __getattr__ = lazy_exports(
         "AWACAlgorithm": "awac",
         "AWACConfig": "awac",
         "Algorithm": "base",
+        "BC": "bc:BCAlgorithm",
+        "BCAlgorithm": "bc",
+        "BCConfig": "bc",
         "CQL": "cql:CQLAlgorithm",
         "CQLAlgorithm": "cql",
         "CQLConfig": "cql",
@@ -145,6 +154,7 @@ __getattr__ = lazy_exports(
         "TQCAlgorithm": "tqc",
         "TQCConfig": "tqc",
         "awac_loss": "awac",
+        "bc_loss": "bc",
         "cql_loss": "cql",
         "critic_diversity_loss": "edac",
         "ddpg_loss": "ddpg",

@@ -8,6 +8,7 @@ from rl_training.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from rl_training.api.managed import (
+        BC,
         DDPG,
         DQN,
         HER,
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
         TD3,
         TQC,
         ManagedAlgorithm,
+        train_bc,
         train_ddpg,
         train_dqn,
         train_her,
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AWAC",
+    "BC",
     "CQL",
     "DDPG",
     "DQN",
@@ -59,6 +62,7 @@ __all__ = [
     "resume",
     "train",
     "train_awac",
+    "train_bc",
     "train_cql",
     "train_ddpg",
     "train_dqn",
@@ -76,6 +80,7 @@ __getattr__ = lazy_exports(
     __name__,
     {
         "AWAC": "managed_offline",
+        "BC": "managed",
         "CQL": "managed_offline",
         "DDPG": "managed",
         "DQN": "managed",
@@ -94,6 +99,7 @@ __getattr__ = lazy_exports(
         "resume": "training",
         "train": "training",
         "train_awac": "managed_offline",
+        "train_bc": "managed",
         "train_cql": "managed_offline",
         "train_ddpg": "managed",
         "train_dqn": "managed",

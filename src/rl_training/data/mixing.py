@@ -87,19 +87,17 @@ class MixedSampler(Sampler):
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """The counts, the phase, and what the dataset's sampler keeps."""
-        own = {
+        """The counts, the phase, and the place in the dataset; the replay saves itself."""
+        return {
             "offline_rows": self.offline_rows,
             "online_rows": self.online_rows,
             "pretraining": self.pretraining,
+            "offline": self.offline.state_dict(),
         }
-        inner = getattr(self.offline, "state_dict", None)
-        return own | ({"offline": inner()} if inner else {})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where `state_dict` was taken; the replay restores itself."""
+        """Continue where `state_dict` was taken."""
         self.offline_rows = int(state["offline_rows"])
         self.online_rows = int(state["online_rows"])
         self.pretraining = bool(state["pretraining"])
-        if "offline" in state:
-            self.offline.load_state_dict(state["offline"])  # type: ignore[attr-defined]
+        self.offline.load_state_dict(state["offline"])
