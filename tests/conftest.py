@@ -34,6 +34,8 @@ SMALL_KWARGS: dict[str, Any] = {
 
 TINY: dict[str, dict[str, Any]] = {
     "redq": {"num_critics": 3, "gradient_updates_per_step": 3},
+    "cql": {"num_sampled_actions": 3},
+    "edac": {"num_critics": 3},
     "tqc": {"num_critics": 2, "num_quantiles": 5, "critic_hidden_sizes": [16, 16]},
 }
 """What an algorithm's small runs need besides, to be small."""
