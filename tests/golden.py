@@ -9,6 +9,7 @@ import torch
 
 from rl_training.algorithms.base import Algorithm, draw_noise
 from rl_training.models import MLP
+from rl_training.runtime.compilation import UpdateTracer, state_tensors, with_an_axis
 from rl_training.types import Batch, EnvSpec
 
 OBS, ACT, ROWS = 5, 3, 32
@@ -119,3 +120,22 @@ def assert_same_metrics(ours: Any, theirs: dict[str, float]) -> None:
     assert {METRICS[name] for name in ours} == set(theirs)
     for name, value in ours.items():
         np.testing.assert_allclose(float(value), theirs[METRICS[name]], **TOLERANCE, err_msg=name)
+
+
+def assert_trace_is_the_update(learner: Algorithm) -> None:
+    """The traced operations of every form write what the update itself does."""
+    batch, noise = make_batch(), make_noise(learner)
+    tracer = UpdateTracer(learner, batch, noise)
+    for form, phase in tracer.phases.items():
+        traced, state = tracer.trace(form), state_tensors(learner)
+        written = [with_an_axis(tensor.detach().clone()) for tensor in state.values()]
+        totals = torch.zeros(len(tracer.keys), dtype=torch.float64)
+        with torch.no_grad():
+            traced(*batch, *noise.values(), totals, *written)
+        metrics = learner.update(batch, noise, phase=phase)
+        for (name, tensor), found in zip(state.items(), written, strict=True):
+            close = found.view(tensor.shape), tensor.detach()
+            torch.testing.assert_close(*close, **TOLERANCE, msg=lambda text, n=name: f"{n}: {text}")
+        for name, total in zip(tracer.keys, totals, strict=True):
+            expected = metrics.get(name, torch.zeros(())).double()
+            torch.testing.assert_close(total, expected, **TOLERANCE)

@@ -26,6 +26,7 @@ from tests.golden import (
     arrays,
     assert_same_metrics,
     assert_same_network,
+    assert_trace_is_the_update,
     freeze,
     layers,
     make_batch,
@@ -203,6 +204,11 @@ def test_the_actor_and_the_temperature_have_their_own_rate() -> None:
     )
     rates = {key: optimizer.base_learning_rate for key, optimizer in learner.optimizers.items()}
     assert rates == {"actor": 1e-4, "temperature": 1e-4, "critic": 3e-4, "multiplier": 3e-4}
+
+
+@pytest.mark.parametrize("threshold", [None, 4.0])
+def test_traced_updates_equal_eager_ones(threshold: Any) -> None:
+    assert_trace_is_the_update(make_learner(CQLAlgorithm, **SMALL, lagrange_threshold=threshold))
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from tests.golden import (
     arrays,
     assert_same_metrics,
     assert_same_network,
+    assert_trace_is_the_update,
     freeze,
     layers,
     make_batch,
@@ -191,6 +192,11 @@ def test_the_critics_last_layers_begin_small_and_the_rest_does_not() -> None:
     assert views[-2].abs().max() > 2.9e-3
     assert views[-4].abs().max() > 0.06
     assert learner.model.actor.views(learner.model.actor.flat)[-2].abs().max() > 0.06
+
+
+@pytest.mark.parametrize("eta", [0.0, 1.0])
+def test_traced_updates_equal_eager_ones(eta: float) -> None:
+    assert_trace_is_the_update(diverse_learner(eta=eta))
 
 
 @pytest.mark.parametrize(

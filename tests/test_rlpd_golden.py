@@ -17,6 +17,7 @@ from tests.golden import (
     arrays,
     assert_same_metrics,
     assert_same_network,
+    assert_trace_is_the_update,
     freeze,
     layers,
     make_batch,
@@ -136,6 +137,10 @@ def test_defaults_are_the_papers() -> None:
     assert config.gradient_updates_per_step == 20
     assert (config.offline_batch_ratio, config.offline_pretrain_updates) == (0.5, 0)
     assert config.layer_norm
+
+
+def test_traced_updates_equal_eager_ones() -> None:
+    assert_trace_is_the_update(normalised_learner())
 
 
 @pytest.mark.parametrize(

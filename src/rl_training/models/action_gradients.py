@@ -25,11 +25,15 @@ def _forward(inputs: Tensor, params: list[Tensor]) -> tuple[Tensor, list[Tensor]
 
 def _slopes(below: list[Tensor], params: list[Tensor]) -> list[Tensor]:
     """δ of every layer but the last, whose δ is 1; each ``[N, B, H]``."""
-    slopes = [(below[-1].detach() > 0) * params[-2].mT]
+    slopes = [_masked(params[-2].mT.expand_as(below[-1]), below[-1])]
     for i in range(len(below) - 2, 0, -1):
-        down = torch.bmm(slopes[0], params[2 * i].mT)
-        slopes.insert(0, down * (below[i].detach() > 0))
+        slopes.insert(0, _masked(torch.bmm(slopes[0], params[2 * i].mT), below[i]))
     return slopes
+
+
+def _masked(values: Tensor, below: Tensor) -> Tensor:
+    """``values`` where a ReLU's output is above 0, else 0; the mask is a constant."""
+    return torch.ops.aten.threshold_backward(values, below.detach(), 0.0)  # type: ignore[no-any-return]
 
 
 def action_gradients(
@@ -78,7 +82,7 @@ class ActionGradients(torch.autograd.Function):
         for i in range(depth - 1):
             torch.bmm(mixed.mT, slopes[i], out=targets[2 * i])
             torch.bmm(scale.mT, slopes[i], out=targets[2 * i + 1])
-            tangent.mul_(below[i + 1] > 0)
+            tangent = _masked(tangent, below[i + 1])
             mixed = torch.addcmul(tangent, scale, below[i + 1])
             if i < depth - 2:
                 tangent = torch.bmm(tangent, params[2 * i + 2])

@@ -11,6 +11,8 @@ from rl_training.models.action_gradients import ActionGradients, action_gradient
 from rl_training.models.mlp import MLP
 from rl_training.models.mlp_kernel import linear
 
+CACHED_ROWS = 512
+
 
 class EnsembleCritic(MLP):
     """``num_critics`` Q-networks as one stack: a batched product a layer, never a Python list.
@@ -69,8 +71,11 @@ class EnsembleCritic(MLP):
         count, size, width = actions.shape
         flat_actions = actions.flatten(0, 1)
         if self.may_use_nodes(obs):
+            # In pieces whose activations stay in the processor's cache from layer to layer.
             repeated = obs.expand(count, size, -1).flatten(0, 1)
-            return self.q_values(repeated, flat_actions).view(-1, count, size)
+            rows = torch.split(repeated, CACHED_ROWS), torch.split(flat_actions, CACHED_ROWS)
+            pieces = [self.q_values(*piece) for piece in zip(*rows, strict=True)]
+            return torch.cat(pieces, dim=-1).view(-1, count, size)
         params = self.views(self.flat)
         widths = [obs.shape[-1], width]
         of_obs, of_actions = torch.split_with_sizes(params[0], widths, dim=-2)
