@@ -13,14 +13,9 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from rl_training.algorithms import sac
 from rl_training.algorithms.base import critic_loss, critic_metrics
-from rl_training.algorithms.sac import (
-    SACAlgorithm,
-    SoftConfig,
-    actor_loss,
-    policy_losses,
-    sac_target,
-)
+from rl_training.algorithms.sac import SACAlgorithm, SoftConfig
 from rl_training.models import MLPREDQModel
 from rl_training.models.actors import ActionSample
 from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseField, NoiseSpec
@@ -137,7 +132,7 @@ def cql_loss(
 ) -> Metrics:
     """All of CQL's losses at the model's present parameters, by the terms that `update` uses."""
     backup_alpha = alpha if backup_entropy else 0.0 * alpha
-    target = sac_target(model, batch, noise, alpha=backup_alpha, gamma=gamma)
+    target = sac.sac_target(model, batch, noise, alpha=backup_alpha, gamma=gamma)
     losses, _ = conservative_losses(
         *(model, batch, noise, target),
         weight=conservative_weight,
@@ -146,7 +141,7 @@ def cql_loss(
         log_multiplier=log_multiplier,
     )
     rest = alpha, log_alpha, target_entropy
-    return losses | policy_losses(model, batch, noise, actor_loss, *rest)[0]
+    return losses | sac.policy_losses(model, batch, noise, sac.actor_loss, *rest)[0]
 
 
 # --- Learner ------------------------------------------------------------------
