@@ -28,6 +28,7 @@ SMALL_KWARGS: dict[str, Any] = {
 }
 
 TINY: dict[str, dict[str, Any]] = {
+    "awac": {"critic_hidden_sizes": [16, 16]},
     "redq": {"num_critics": 3, "gradient_updates_per_step": 3},
     "tqc": {"num_critics": 2, "num_quantiles": 5, "critic_hidden_sizes": [16, 16]},
 }

@@ -44,7 +44,7 @@ class IQLConfig(AdvantageConfig):
 def expectile_loss(v: Tensor, q: Tensor, *, expectile: float) -> Tensor:
     """Mean of |τ − 1[u < 0]| u² with u = q − v, eq. 5; both ``[B]``, no gradient through q."""
     error = q - v
-    weight = torch.where(error < 0.0, 1.0 - expectile, expectile)
+    weight = (expectile - (error < 0.0).to(error.dtype)).abs()
     return (weight * error.square()).mean(-1)
 
 
