@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from rl_training.algorithms.advantage import clipped_weights
+from rl_training.algorithms.advantage import clipped_weights, softmax_weights
 from rl_training.algorithms.awac import (
     AWACAlgorithm,
     AWACConfig,
@@ -16,7 +16,6 @@ from rl_training.algorithms.awac import (
     awac_loss,
     awac_target,
     policy_terms,
-    softmax_weights,
 )
 from tests.golden import (
     ACT,
