@@ -57,10 +57,10 @@ def td3_bc_loss(
     batch: Batch,
     noise: Noise,
     *,
+    alpha: float = 2.5,
     gamma: float = 0.99,
     target_noise: float = 0.2,
     target_noise_clip: float = 0.5,
-    alpha: float = 2.5,
 ) -> Metrics:
     """TD3+BC's losses at the model's present parameters, by the terms that `update` uses."""
     smoothing = {"target_noise": target_noise, "target_noise_clip": target_noise_clip}
