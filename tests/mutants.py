@@ -781,7 +781,7 @@ MUTANTS = [
     ),
     Mutant(
         "the imitation's loss summed over action axes",
-        TD3_BC,
+        "algorithms/bc.py",
         ".square().mean((-2, -1))",
         ".square().sum(-1).mean(-1)",
         TD3_BC_GOLDEN,

@@ -132,6 +132,15 @@ def test_loss_helper_equals_the_stages_at_frozen_parameters() -> None:
         torch.testing.assert_close(metrics[name], value.detach(), rtol=0, atol=0)
 
 
+def test_held_out_losses_are_the_losses_and_move_nothing() -> None:
+    learner = make()
+    before = {name: tensor.clone() for name, tensor in learner.state_dict().items()}
+    held_out = learner.held_out_losses(make_batch(), {})
+    for name, value in helper_losses(learner, make_batch()).items():
+        torch.testing.assert_close(held_out[name], value.detach(), rtol=0, atol=0)
+    assert all(torch.equal(t, before[name]) for name, t in learner.state_dict().items())
+
+
 def test_gradients_reach_only_what_they_should() -> None:
     learner = make()
     model = learner.model

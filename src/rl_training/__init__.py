@@ -14,6 +14,7 @@ from rl_training.version import __version__
 if TYPE_CHECKING:
     from rl_training.algorithms.awac import AWACAlgorithm, AWACConfig, awac_loss
     from rl_training.algorithms.base import Algorithm
+    from rl_training.algorithms.bc import BCAlgorithm, BCConfig, bc_loss
     from rl_training.algorithms.ddpg import DDPGAlgorithm, DDPGConfig, ddpg_loss
     from rl_training.algorithms.dqn import DQNAlgorithm, DQNConfig, dqn_loss
     from rl_training.algorithms.iql import IQLAlgorithm, IQLConfig, iql_loss
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from rl_training.algorithms.td3_bc import TD3BCAlgorithm, TD3BCConfig, td3_bc_loss
     from rl_training.algorithms.tqc import TQCAlgorithm, TQCConfig, tqc_loss
     from rl_training.api.managed import (
+        BC,
         DDPG,
         DQN,
         HER,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
         SAC,
         TD3,
         TQC,
+        train_bc,
         train_ddpg,
         train_dqn,
         train_her,
@@ -64,6 +67,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AWAC",
+    "BC",
     "DDPG",
     "DQN",
     "HER",
@@ -77,6 +81,8 @@ __all__ = [
     "AWACAlgorithm",
     "AWACConfig",
     "Algorithm",
+    "BCAlgorithm",
+    "BCConfig",
     "Batch",
     "Callback",
     "CheckpointError",
@@ -110,6 +116,7 @@ __all__ = [
     "TrainingError",
     "__version__",
     "awac_loss",
+    "bc_loss",
     "build_control_callbacks",
     "ddpg_loss",
     "dqn_loss",
@@ -124,6 +131,7 @@ __all__ = [
     "tqc_loss",
     "train",
     "train_awac",
+    "train_bc",
     "train_ddpg",
     "train_dqn",
     "train_her",
@@ -142,6 +150,9 @@ __getattr__ = lazy_exports(
         "AWACAlgorithm": "algorithms.awac",
         "AWACConfig": "algorithms.awac",
         "Algorithm": "algorithms.base",
+        "BC": "api.managed",
+        "BCAlgorithm": "algorithms.bc",
+        "BCConfig": "algorithms.bc",
         "Batch": "types",
         "Callback": "runtime.callbacks",
         "DDPG": "api.managed",
@@ -180,6 +191,7 @@ __getattr__ = lazy_exports(
         "TrainResult": "runtime.workflows",
         "TrainerState": "runtime.trainer",
         "awac_loss": "algorithms.awac",
+        "bc_loss": "algorithms.bc",
         "build_control_callbacks": "runtime.controls",
         "ddpg_loss": "algorithms.ddpg",
         "dqn_loss": "algorithms.dqn",
@@ -194,6 +206,7 @@ __getattr__ = lazy_exports(
         "tqc_loss": "algorithms.tqc",
         "train": "api.training",
         "train_awac": "api.managed_offline",
+        "train_bc": "api.managed",
         "train_ddpg": "api.managed",
         "train_dqn": "api.managed",
         "train_her": "api.managed",

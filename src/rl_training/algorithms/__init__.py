@@ -13,6 +13,7 @@ from rl_training.lazy import lazy_exports
 if TYPE_CHECKING:
     from rl_training.algorithms.awac import AWACAlgorithm, AWACConfig, awac_loss
     from rl_training.algorithms.base import Algorithm, FlatAdam, draw_noise, polyak_update
+    from rl_training.algorithms.bc import BCAlgorithm, BCConfig, bc_loss
     from rl_training.algorithms.ddpg import DDPGAlgorithm, DDPGConfig, ddpg_loss
     from rl_training.algorithms.dqn import DQNAlgorithm, DQNConfig, dqn_loss
     from rl_training.algorithms.iql import IQLAlgorithm, IQLConfig, iql_loss
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from rl_training.algorithms.tqc import TQCAlgorithm, TQCConfig, tqc_loss
 
     AWAC = AWACAlgorithm
+    BC = BCAlgorithm
     DDPG = DDPGAlgorithm
     DQN = DQNAlgorithm
     IQL = IQLAlgorithm
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AWAC",
+    "BC",
     "DDPG",
     "DQN",
     "IQL",
@@ -47,6 +50,8 @@ __all__ = [
     "AWACConfig",
     "Algorithm",
     "AlgorithmEntry",
+    "BCAlgorithm",
+    "BCConfig",
     "DDPGAlgorithm",
     "DDPGConfig",
     "DQNAlgorithm",
@@ -65,6 +70,7 @@ __all__ = [
     "TQCAlgorithm",
     "TQCConfig",
     "awac_loss",
+    "bc_loss",
     "ddpg_loss",
     "dqn_loss",
     "draw_noise",
@@ -86,6 +92,9 @@ __getattr__ = lazy_exports(
         "AWACAlgorithm": "awac",
         "AWACConfig": "awac",
         "Algorithm": "base",
+        "BC": "bc:BCAlgorithm",
+        "BCAlgorithm": "bc",
+        "BCConfig": "bc",
         "DDPG": "ddpg:DDPGAlgorithm",
         "DDPGAlgorithm": "ddpg",
         "DDPGConfig": "ddpg",
@@ -112,6 +121,7 @@ __getattr__ = lazy_exports(
         "TQCAlgorithm": "tqc",
         "TQCConfig": "tqc",
         "awac_loss": "awac",
+        "bc_loss": "bc",
         "ddpg_loss": "ddpg",
         "dqn_loss": "dqn",
         "draw_noise": "base",

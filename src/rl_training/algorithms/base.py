@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -187,6 +188,17 @@ class Algorithm(nn.Module, ABC):
         ``phase`` is the number of updates made so far modulo `period`, a plain integer that a
         captured graph may be specialised on.
         """
+
+    def held_out_losses(self, batch: Batch, noise: Noise) -> Metrics:
+        """Every loss at the present parameters, which stay as they are.
+
+        Here by an update of a copy whose learning rates are 0; an algorithm whose losses are pure
+        functions of its model may give them without a copy.
+        """
+        copied = copy.deepcopy(self)
+        copied.scale_learning_rates(0.0)
+        metrics = copied.update(batch, noise, phase=self.period - 1)
+        return {name: value for name, value in metrics.items() if name.startswith("loss/")}
 
     def form(self, phase: int) -> int:
         """Which form an update has at ``phase``: updates of one form run the same operations.

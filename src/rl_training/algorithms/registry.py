@@ -124,6 +124,14 @@ REGISTRY: dict[str, AlgorithmEntry] = {
             actions="discrete",
             summary="Q-learning with a target network; Double DQN as an option.",
         ),
+        AlgorithmEntry(
+            name="bc",
+            title="Behaviour Cloning",
+            class_name="BCAlgorithm",
+            mode="offline",
+            actions="continuous",
+            summary="Supervised learning of the recorded actions.",
+        ),
         HindsightEntry(
             name="her",
             title="Hindsight Experience Replay",

@@ -8,6 +8,7 @@ from rl_training.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from rl_training.api.managed import (
+        BC,
         DDPG,
         DQN,
         HER,
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
         TD3,
         TQC,
         ManagedAlgorithm,
+        train_bc,
         train_ddpg,
         train_dqn,
         train_her,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AWAC",
+    "BC",
     "DDPG",
     "DQN",
     "HER",
@@ -53,6 +56,7 @@ __all__ = [
     "resume",
     "train",
     "train_awac",
+    "train_bc",
     "train_ddpg",
     "train_dqn",
     "train_her",
@@ -68,6 +72,7 @@ __getattr__ = lazy_exports(
     __name__,
     {
         "AWAC": "managed_offline",
+        "BC": "managed",
         "DDPG": "managed",
         "DQN": "managed",
         "HER": "managed",
@@ -84,6 +89,7 @@ __getattr__ = lazy_exports(
         "resume": "training",
         "train": "training",
         "train_awac": "managed_offline",
+        "train_bc": "managed",
         "train_ddpg": "managed",
         "train_dqn": "managed",
         "train_her": "managed",
