@@ -33,6 +33,7 @@ SMALL_KWARGS: dict[str, Any] = {
 }
 
 TINY: dict[str, dict[str, Any]] = {
+    "awac": {"critic_hidden_sizes": [16, 16]},
     "redq": {"num_critics": 3, "gradient_updates_per_step": 3},
     "cql": {"num_sampled_actions": 3},
     "edac": {"num_critics": 3},

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from rl_training.algorithms.base import Algorithm, draw_noise
-from rl_training.models import MLP
+from rl_training.models import MLP, TanhMeanGaussianActor
 from rl_training.runtime.compilation import UpdateTracer, state_tensors, with_an_axis
 from rl_training.types import Batch, EnvSpec
 
@@ -139,3 +139,31 @@ def assert_trace_is_the_update(learner: Algorithm) -> None:
         for name, total in zip(tracer.keys, totals, strict=True):
             expected = metrics.get(name, torch.zeros(())).double()
             torch.testing.assert_close(total, expected, **TOLERANCE)
+
+
+# --- Offline: a Gaussian around a tanh mean, advantages -----------------------
+
+METRICS |= {
+    "loss/value": "value_loss",
+    "v/mean": "v_mean",
+    "advantage/mean": "advantage_mean",
+    "advantage/weight": "weight_mean",
+}
+
+
+def gaussian_layers(actor: TanhMeanGaussianActor, flat: torch.Tensor | None = None) -> Any:
+    """The actor's layers and its log σ, which stands behind them in the flat vector."""
+    vector = actor.flat if flat is None else flat
+    return layers(actor, vector) | {"log_std": [vector[actor.parts[0] :].detach().numpy()]}
+
+
+def set_log_std(actor: TanhMeanGaussianActor, *values: float) -> None:
+    """Give each action axis its log σ."""
+    with torch.no_grad():
+        actor.flat[actor.parts[0] :] = torch.tensor(values, dtype=actor.flat.dtype)
+
+
+def reached_by(loss: torch.Tensor, leaves: dict[str, torch.Tensor]) -> set[str]:
+    """The leaves that a loss has a gradient for."""
+    found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True, retain_graph=True)
+    return {key for key, grad in zip(leaves, found, strict=True) if grad is not None}

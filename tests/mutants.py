@@ -2,8 +2,8 @@
 
     python -m tests.mutants [WORD ...]
 
-Each mutant changes one place of a copy of the sources; the named tests must fail on it. With words,
-only those mutants whose file or tests have one of them in their names.
+With words, only the mutants whose trap, file or tests have one of them. Each mutant changes one
+place of a copy of the sources; the named tests must fail on it.
 """
 
 from __future__ import annotations
@@ -29,6 +29,11 @@ EDAC = "algorithms/edac.py"
 RLPD = "algorithms/rlpd.py"
 MIXING = "data/mixing.py"
 SLOPES = "models/action_gradients.py"
+ADVANTAGE = "algorithms/advantage.py"
+IQL = "algorithms/iql.py"
+AWAC = "algorithms/awac.py"
+TD3_BC = "algorithms/td3_bc.py"
+TANH_MEAN = "models/tanh_mean.py"
 HER = "data/her.py"
 GOLDEN = "tests/test_sac_golden.py"
 DETERMINISTIC = "tests/test_td3_golden.py"
@@ -39,6 +44,9 @@ CONSERVATIVE = "tests/test_cql_golden.py"
 DIVERSE = "tests/test_edac_golden.py"
 PRIOR_DATA = "tests/test_rlpd_golden.py"
 SHARES = "tests/test_mixing.py"
+IQL_GOLDEN = "tests/test_iql_golden.py"
+AWAC_GOLDEN = "tests/test_awac_golden.py"
+TD3_BC_GOLDEN = "tests/test_td3_bc_golden.py"
 HINDSIGHT = "tests/test_her.py"
 
 
@@ -566,6 +574,252 @@ MUTANTS = [
         "tests/test_goals.py -k joined",
     ),
     Mutant(
+        "the expectile without its asymmetry",
+        IQL,
+        "(expectile - (error < 0.0).to(error.dtype)).abs()",
+        "(expectile - 0.0 * error).abs()",
+        IQL_GOLDEN,
+    ),
+    Mutant(
+        "the expectile leans towards small values",
+        IQL,
+        "(error < 0.0).to",
+        "(error > 0.0).to",
+        IQL_GOLDEN,
+    ),
+    Mutant(
+        "the expectile of V - Q",
+        IQL,
+        "error = q - v",
+        "error = v - q",
+        IQL_GOLDEN,
+    ),
+    Mutant(
+        "IQL's values from the online critics",
+        IQL,
+        "model.target_q_values(batch.obs, batch.actions)",
+        "model.q_values(batch.obs, batch.actions)",
+        IQL_GOLDEN,
+    ),
+    Mutant(
+        "IQL's values from the critics' mean",
+        IQL,
+        "batch.actions).amin(-2)",
+        "batch.actions).mean(-2)",
+        IQL_GOLDEN,
+    ),
+    Mutant(
+        "IQL's advantage from V before its step",
+        IQL,
+        (
+            "        metrics = self.value_step(batch, q)\n"
+            "        v, next_v = state_values(self.model, batch)\n"
+        ),
+        (
+            "        v, next_v = state_values(self.model, batch)\n"
+            "        metrics = self.value_step(batch, q)\n"
+        ),
+        IQL_GOLDEN,
+    ),
+    Mutant(
+        "IQL's targets moved before the critics",
+        IQL,
+        (
+            "        metrics |= self.critic_step(batch, next_v)\n"
+            "        polyak_update(self.model.target, self.model.critic.flat, self.config.tau)\n"
+        ),
+        (
+            "        polyak_update(self.model.target, self.model.critic.flat, self.config.tau)\n"
+            "        metrics |= self.critic_step(batch, next_v)\n"
+        ),
+        IQL_GOLDEN,
+    ),
+    Mutant(
+        "IQL's critics towards V(s)",
+        IQL,
+        "self.critic_step(batch, next_v)",
+        "self.critic_step(batch, v)",
+        IQL_GOLDEN,
+    ),
+    Mutant(
+        "advantages divided by beta",
+        IQL,
+        "clipped_weights(beta * advantage",
+        "clipped_weights(advantage / beta",
+        IQL_GOLDEN,
+    ),
+    Mutant(
+        "a schedule on all of IQL's networks",
+        IQL,
+        '= ("actor",)',
+        "= ()",
+        IQL_GOLDEN,
+    ),
+    Mutant(
+        "no gradient stop at the weights",
+        ADVANTAGE,
+        "weights.detach() * log_prob",
+        "weights * log_prob",
+        IQL_GOLDEN,
+    ),
+    Mutant(
+        "weights not clipped",
+        ADVANTAGE,
+        "scores.clamp(max=math.log(clip)).exp()",
+        "scores.exp()",
+        IQL_GOLDEN,
+    ),
+    Mutant(
+        "weights clipped after the exponent by its logarithm",
+        ADVANTAGE,
+        "scores.clamp(max=math.log(clip)).exp()",
+        "scores.exp().clamp(max=math.log(clip))",
+        AWAC_GOLDEN,
+    ),
+    Mutant(
+        "softmax weights that sum to 1",
+        ADVANTAGE,
+        "scores.softmax(-1) * scores.shape[-1]",
+        "scores.softmax(-1)",
+        AWAC_GOLDEN,
+    ),
+    Mutant(
+        "sign of the imitation's loss",
+        ADVANTAGE,
+        "return -(weights",
+        "return (weights",
+        AWAC_GOLDEN,
+    ),
+    Mutant(
+        "log sigma without bounds",
+        TANH_MEAN,
+        ".clamp(*self.log_std_bounds)",
+        "",
+        IQL_GOLDEN,
+    ),
+    Mutant(
+        "a Gaussian around an unbounded mean",
+        TANH_MEAN,
+        "return outputs.tanh(), log_std",
+        "return outputs, log_std",
+        IQL_GOLDEN,
+    ),
+    Mutant(
+        "the policy's draws not clipped",
+        TANH_MEAN,
+        "noise).clamp(-1.0, 1.0)",
+        "noise)",
+        AWAC_GOLDEN,
+    ),
+    Mutant(
+        "AWAC's advantage from one critic",
+        AWAC,
+        "q.amin(-2).chunk",
+        "q[0].chunk",
+        AWAC_GOLDEN,
+    ),
+    Mutant(
+        "AWAC's advantage from the target critics",
+        AWAC,
+        "q = model.q_values(obs, torch",
+        "q = model.target_q_values(obs, torch",
+        AWAC_GOLDEN,
+    ),
+    Mutant(
+        "AWAC's advantage with its sign turned",
+        AWAC,
+        "return taken - own",
+        "return own - taken",
+        AWAC_GOLDEN,
+    ),
+    Mutant(
+        "AWAC's advantage from critics before their step",
+        AWAC,
+        "self.critic_step(batch, noise) | self.policy_step(batch, noise)",
+        "self.policy_step(batch, noise) | self.critic_step(batch, noise)",
+        AWAC_GOLDEN,
+    ),
+    Mutant(
+        "advantages times lambda",
+        AWAC,
+        "advantage / temperature",
+        "advantage * temperature",
+        AWAC_GOLDEN,
+    ),
+    Mutant(
+        "AWAC's target at the present state",
+        AWAC,
+        "explore(batch.next_obs",
+        "explore(batch.obs",
+        AWAC_GOLDEN,
+    ),
+    Mutant(
+        "AWAC without weight decay",
+        AWAC,
+        "weight_decay=config.weight_decay",
+        "weight_decay=0.0",
+        AWAC_GOLDEN,
+    ),
+    Mutant(
+        "AWAC's own noise for both actions",
+        AWAC,
+        'noise["action"])',
+        'noise["next_action"])',
+        AWAC_GOLDEN,
+    ),
+    Mutant(
+        "lambda from the Q-values without their size",
+        TD3_BC,
+        "q.detach().abs().mean(-1)",
+        "q.detach().mean(-1)",
+        TD3_BC_GOLDEN,
+    ),
+    Mutant(
+        "a gradient through TD3+BC's lambda",
+        TD3_BC,
+        "q.detach().abs()",
+        "q.abs()",
+        TD3_BC_GOLDEN,
+    ),
+    Mutant(
+        "TD3+BC's value from both critics",
+        TD3_BC,
+        "model.critic.first_q_values(batch.obs, actions)",
+        "model.frozen_q_values(batch.obs, actions).amin(-2)",
+        TD3_BC_GOLDEN,
+    ),
+    Mutant(
+        "the imitation's loss summed over action axes",
+        "algorithms/bc.py",
+        ".square().mean((-2, -1))",
+        ".square().sum(-1).mean(-1)",
+        TD3_BC_GOLDEN,
+    ),
+    Mutant(
+        "alpha on the imitation",
+        TD3_BC,
+        "return imitation - weight * q.mean(-1)",
+        "return weight * imitation - q.mean(-1)",
+        TD3_BC_GOLDEN,
+    ),
+    Mutant(
+        "TD3+BC's actor moves in every update",
+        BASE,
+        "return phase == self.period - 1",
+        "return True",
+        TD3_BC_GOLDEN,
+    ),
+    Mutant(
+        "TD3+BC's targets follow every critic step",
+        DDPG,
+        "            polyak_update(self.model.target, self.model.critic.flat, self.config.tau)\n",
+        (
+            "        polyak_update(self.model.target, self.model.critic.flat, self.config.tau)\n"
+            "        if self.moves_policy(phase):\n"
+        ),
+        TD3_BC_GOLDEN,
+    ),
+    Mutant(
         "policy actions of s' scored by the wrong density",
         CQL,
         "(density, here.log_prob, following.log_prob)",
@@ -782,9 +1036,9 @@ def survives(mutant: Mutant) -> bool:
 
 
 def main() -> None:
-    """Try every mutant, or those that are asked for; exit 1 if one survives."""
-    words = sys.argv[1:]
-    chosen = [m for m in MUTANTS if not words or any(w in m.file + m.tests for w in words)]
+    """Try every mutant, or those that the words choose; exit 1 if one survives."""
+    words = sys.argv[1:] or [""]
+    chosen = [m for m in MUTANTS if any(w in f"{m.trap} {m.file} {m.tests}" for w in words)]
     survivors = 0
     for mutant in chosen:
         alive = survives(mutant)

@@ -32,6 +32,11 @@ def clipped_weights(scores: Tensor, *, clip: float) -> Tensor:
     return scores.clamp(max=math.log(clip)).exp()
 
 
+def softmax_weights(scores: Tensor) -> Tensor:
+    """A softmax over the batch, times its size: the weights' mean is 1."""
+    return scores.softmax(-1) * scores.shape[-1]
+
+
 def imitation_loss(log_prob: Tensor, weights: Tensor) -> Tensor:
     """−mean w log π(a|s) at the dataset's actions; both are ``[B]``, the weights constants."""
     return -(weights.detach() * log_prob).mean(-1)

@@ -16,6 +16,7 @@ from rl_training.algorithms.advantage import (
     clipped_weights,
     imitation_loss,
     imitation_metrics,
+    softmax_weights,
 )
 from rl_training.algorithms.base import ActorCritic, critic_loss, polyak_update
 from rl_training.algorithms.config import AlgorithmConfig, PositiveInt
@@ -66,11 +67,6 @@ def advantages(model: MLPREDQModel, batch: Batch, own_actions: Tensor) -> Tensor
     q = model.q_values(obs, torch.cat((batch.actions, own_actions), dim=-2))  # [N, 2B]
     taken, own = q.amin(-2).chunk(2, dim=-1)
     return taken - own
-
-
-def softmax_weights(scores: Tensor) -> Tensor:
-    """A softmax over the batch, times its size: the weights' mean is 1."""
-    return scores.softmax(-1) * scores.shape[-1]
 
 
 def policy_terms(

@@ -44,7 +44,7 @@ class IQLConfig(AdvantageConfig):
 def expectile_loss(v: Tensor, q: Tensor, *, expectile: float) -> Tensor:
     """Mean of |τ − 1[u < 0]| u² with u = q − v, eq. 5; both ``[B]``, no gradient through q."""
     error = q - v
-    weight = torch.where(error < 0.0, 1.0 - expectile, expectile)
+    weight = (expectile - (error < 0.0).to(error.dtype)).abs()
     return (weight * error.square()).mean(-1)
 
 
@@ -156,3 +156,15 @@ class IQLAlgorithm(PolicyLearner):
         loss, q, target = critic_terms(self.model, batch, next_v, gamma=self.config.gamma)
         self.minimise(loss, critic=self.model.critic.flat)
         return critic_metrics(loss, q, target)
+
+    @torch.no_grad()
+    def held_out_losses(self, batch: Batch, noise: Noise) -> Metrics:
+        """The losses themselves: an update would move what no schedule reaches."""
+        config = self.config
+        return iql_loss(
+            *(self.model, batch),
+            gamma=config.gamma,
+            expectile=config.expectile,
+            beta=config.beta,
+            weight_clip=config.weight_clip,
+        )

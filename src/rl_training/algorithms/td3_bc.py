@@ -11,6 +11,7 @@ from pydantic import Field
 from torch import Tensor
 
 from rl_training.algorithms.base import critic_loss
+from rl_training.algorithms.bc import squared_error
 from rl_training.algorithms.config import AlgorithmConfig
 from rl_training.algorithms.td3 import SmoothedConfig, TD3Algorithm, td3_target
 from rl_training.models import MLPTD3Model
@@ -39,7 +40,7 @@ def actor_loss(
     ``q`` is ``[B]``; the imitation's mean is over rows and action axes.
     """
     weight = value_weight(q, alpha=alpha)
-    imitation = (actions - dataset_actions).square().mean((-2, -1))
+    imitation = squared_error(actions, dataset_actions)
     return imitation - weight * q.mean(-1), weight, imitation
 
 
@@ -57,10 +58,10 @@ def td3_bc_loss(
     batch: Batch,
     noise: Noise,
     *,
+    alpha: float = 2.5,
     gamma: float = 0.99,
     target_noise: float = 0.2,
     target_noise_clip: float = 0.5,
-    alpha: float = 2.5,
 ) -> Metrics:
     """TD3+BC's losses at the model's present parameters, by the terms that `update` uses."""
     smoothing = {"target_noise": target_noise, "target_noise_clip": target_noise_clip}

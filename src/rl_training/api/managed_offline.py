@@ -90,7 +90,7 @@ class IQL(ManagedAlgorithm):
 
     algo: ClassVar[str] = "iql"
 
-    def __init__(self, env_id: str, **options: Unpack[IQLOptions]) -> None:
+    def __init__(self, env_id: str | None = None, **options: Unpack[IQLOptions]) -> None:
         super().__init__(env_id, **options)
 
 
@@ -106,7 +106,7 @@ class AWAC(ManagedAlgorithm):
 
     algo: ClassVar[str] = "awac"
 
-    def __init__(self, env_id: str, **options: Unpack[AWACOptions]) -> None:
+    def __init__(self, env_id: str | None = None, **options: Unpack[AWACOptions]) -> None:
         super().__init__(env_id, **options)
 
 
@@ -122,7 +122,7 @@ class TD3BC(ManagedAlgorithm):
 
     algo: ClassVar[str] = "td3_bc"
 
-    def __init__(self, env_id: str, **options: Unpack[TD3BCOptions]) -> None:
+    def __init__(self, env_id: str | None = None, **options: Unpack[TD3BCOptions]) -> None:
         super().__init__(env_id, **options)
 
 

@@ -66,7 +66,8 @@ class TrainConfig(BaseModel):
         if self.total_timesteps is None and parts.data.num_epochs is None:
             raise ConfigError("The key 'total_timesteps' is missing.")
         stopping = parts.controls.early_stopping
-        if stopping and stopping.metric != "eval_loss" and self.eval_episodes == 0:
+        plays = stopping is not None and stopping.metric != "eval_loss" and self.env_id is not None
+        if plays and self.eval_episodes == 0:
             raise ConfigError("early_stopping needs evaluations: set eval_episodes above 0.")
         return self
 

@@ -34,7 +34,7 @@ class TanhMeanGaussianActor(GaussianActor):
 
     def views(self, flat: Tensor) -> list[Tensor]:
         """The layers' tensors, in the whole vector or in its part that holds the layers."""
-        layers = self.parts[0]
+        layers = sum(self.sizes)
         return super().views(flat if flat.shape[-1] == layers else flat.narrow(-1, 0, layers))
 
     def distribution(self, obs: Tensor) -> tuple[Tensor, Tensor]:
