@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rl_training.algorithms.sac import SACAlgorithm, SACConfig, sac_loss
     from rl_training.algorithms.td3 import TD3Algorithm, TD3Config, td3_loss
     from rl_training.algorithms.tqc import TQCAlgorithm, TQCConfig, tqc_loss
+    from rl_training.api.checkpoints import evaluate_checkpoint, predict_checkpoint
     from rl_training.api.managed import (
         BC,
         DDPG,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
         train_td3,
         train_tqc,
     )
-    from rl_training.api.training import evaluate_checkpoint, predict_checkpoint, resume, train
+    from rl_training.api.training import resume, train
     from rl_training.data.replay_buffer import ReplayBuffer
     from rl_training.experiment.config import TrainConfig
     from rl_training.models.mlp_redq import MLPREDQModel
@@ -159,8 +160,8 @@ __getattr__ = lazy_exports(
         "build_control_callbacks": "runtime.controls",
         "ddpg_loss": "algorithms.ddpg",
         "dqn_loss": "algorithms.dqn",
-        "evaluate_checkpoint": "api.training",
-        "predict_checkpoint": "api.training",
+        "evaluate_checkpoint": "api.checkpoints",
+        "predict_checkpoint": "api.checkpoints",
         "redq_loss": "algorithms.redq",
         "resume": "api.training",
         "sac_loss": "algorithms.sac",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rl_training.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from rl_training.api.checkpoints import evaluate_checkpoint, predict_checkpoint
     from rl_training.api.managed import (
         BC,
         DDPG,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
         train_tqc,
     )
     from rl_training.api.progress import ProgressCallback
-    from rl_training.api.training import evaluate_checkpoint, predict_checkpoint, resume, train
+    from rl_training.api.training import resume, train
 
 __all__ = [
     "BC",
@@ -67,8 +68,8 @@ __getattr__ = lazy_exports(
         "SAC": "managed",
         "TD3": "managed",
         "TQC": "managed",
-        "evaluate_checkpoint": "training",
-        "predict_checkpoint": "training",
+        "evaluate_checkpoint": "checkpoints",
+        "predict_checkpoint": "checkpoints",
         "resume": "training",
         "train": "training",
         "train_bc": "managed",
