@@ -137,9 +137,9 @@ def test_learning_rate_schedules_reach_every_optimizer(entry: AlgorithmEntry) ->
     """Or those alone that the learner names."""
     learner = build(entry)
     learner.scale_learning_rates(0.5)
-    base = learner.config.learning_rate
     reached = learner.scheduled or tuple(learner.optimizers)
     for key, optimizer in learner.optimizers.items():
+        base: Any = optimizer.base_learning_rate
         rate = base / 2 if key in reached else base
         assert float(optimizer.learning_rate) == pytest.approx(rate)  # type: ignore[arg-type]
 

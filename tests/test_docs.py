@@ -41,7 +41,7 @@ MODELS: list[type[BaseModel]] = [
     *(entry.config_class() for entry in REGISTRY.values()),
 ]
 METRIC = re.compile(
-    r"(?:loss|q|v|advantage|policy|rollout|time)/\w+|eval_(?:return|length|success)_\w+"
+    r"(?:loss|q|v|advantage|policy|rollout|time)/\w+|eval_(?:return|length|success)_\w+|eval_loss"
 )
 FENCE = re.compile(r"(?P<before>[^\n]*)\n+```(?P<language>\w*)\n(?P<code>.*?)^```$", re.M | re.S)
 NOT_RUN = "<!-- not run"

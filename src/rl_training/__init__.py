@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rl_training.algorithms.td3 import TD3Algorithm, TD3Config, td3_loss
     from rl_training.algorithms.td3_bc import TD3BCAlgorithm, TD3BCConfig, td3_bc_loss
     from rl_training.algorithms.tqc import TQCAlgorithm, TQCConfig, tqc_loss
+    from rl_training.api.checkpoints import evaluate_checkpoint, predict_checkpoint
     from rl_training.api.managed import (
         BC,
         DDPG,
@@ -62,7 +63,7 @@ if TYPE_CHECKING:
         train_iql,
         train_td3_bc,
     )
-    from rl_training.api.training import evaluate_checkpoint, predict_checkpoint, resume, train
+    from rl_training.api.training import resume, train
     from rl_training.data.mixing import MixedSampler
     from rl_training.data.replay_buffer import ReplayBuffer
     from rl_training.experiment.config import TrainConfig
@@ -235,9 +236,9 @@ __getattr__ = lazy_exports(
         "ddpg_loss": "algorithms.ddpg",
         "dqn_loss": "algorithms.dqn",
         "edac_loss": "algorithms.edac",
-        "evaluate_checkpoint": "api.training",
+        "evaluate_checkpoint": "api.checkpoints",
         "iql_loss": "algorithms.iql",
-        "predict_checkpoint": "api.training",
+        "predict_checkpoint": "api.checkpoints",
         "redq_loss": "algorithms.redq",
         "resume": "api.training",
         "rlpd_loss": "algorithms.rlpd",

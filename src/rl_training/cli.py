@@ -134,7 +134,7 @@ def evaluate(
 
     A run without an environment reports its loss on the rows that were held out.
     """
-    from rl_training.api.training import evaluate_checkpoint
+    from rl_training.api.checkpoints import evaluate_checkpoint
 
     result = evaluate_checkpoint(
         run, episodes=episodes, seed=seed, best=best, device=device, video=video
@@ -169,7 +169,7 @@ def predict(
     """Actions in the environment's own scale for observations in a file."""
     import numpy as np
 
-    from rl_training.api.training import predict_checkpoint
+    from rl_training.api.checkpoints import predict_checkpoint
     from rl_training.runtime.plain import read_npy
 
     if not obs.is_file():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rl_training.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from rl_training.api.checkpoints import evaluate_checkpoint, predict_checkpoint
     from rl_training.api.managed import (
         BC,
         DDPG,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
         train_td3_bc,
     )
     from rl_training.api.progress import ProgressCallback
-    from rl_training.api.training import evaluate_checkpoint, predict_checkpoint, resume, train
+    from rl_training.api.training import resume, train
 
 __all__ = [
     "AWAC",
@@ -94,8 +95,8 @@ __getattr__ = lazy_exports(
         "TD3": "managed",
         "TD3BC": "managed_offline",
         "TQC": "managed",
-        "evaluate_checkpoint": "training",
-        "predict_checkpoint": "training",
+        "evaluate_checkpoint": "checkpoints",
+        "predict_checkpoint": "checkpoints",
         "resume": "training",
         "train": "training",
         "train_awac": "managed_offline",

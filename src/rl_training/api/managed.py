@@ -8,13 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict
 
+from rl_training.api.checkpoints import check_obs, evaluate_checkpoint
 from rl_training.api.progress import ProgressCallback
-from rl_training.api.training import (
-    check_obs,
-    evaluate_checkpoint,
-    resume,
-    train,
-)
+from rl_training.api.training import as_config, resume, train
 from rl_training.errors import ConfigError, RLTrainingError
 from rl_training.experiment.build import checkpoint_config, load_policy
 from rl_training.experiment.config import TrainConfig, apply_override, make_config
@@ -404,8 +400,6 @@ def train_her(
 
 def train_as(algo: str, config: Any, callbacks: Sequence[Callback]) -> TrainResult:
     """Train from a config that must be of ``algo``."""
-    from rl_training.api.training import as_config
-
     checked = as_config(config)
     if checked.algo != algo:
         raise ConfigError(f"train_{algo} was given a config of {checked.algo!r}: use train().")

@@ -273,6 +273,19 @@ def saved_spec(checkpoint: Checkpoint) -> EnvSpec:
     return spec
 
 
+def check_same_data(checkpoint: Checkpoint, task: Task) -> None:
+    """Refuse recorded data that is not what the checkpoint was trained on."""
+    saved = checkpoint.manifest.get("dataset")
+    if task.data is None:
+        return
+    if not isinstance(saved, dict) or saved.get("sha256") != task.data.record["sha256"]:
+        rows = saved.get("rows") if isinstance(saved, dict) else None
+        raise CheckpointError(
+            f"{task.data.record['source']} is not the data that {checkpoint.path} was trained on: "
+            f"{rows} rows then, {task.data.record['rows']} now, or other values in them"
+        )
+
+
 def load_policy(checkpoint: Checkpoint, device: str = "cpu") -> Policy:
     """A checkpoint's policy, for evaluation and prediction."""
     spec = saved_spec(checkpoint)
