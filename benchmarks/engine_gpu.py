@@ -44,10 +44,12 @@ def filled_buffer(rows: int = 100_000, device: str = "cuda") -> ReplayBuffer:
     return buffer
 
 
-def make_engine(algo: str, mode: Any, buffer: ReplayBuffer, **settings: Any) -> Engine:
+def make_engine(
+    algo: str, mode: Any, buffer: ReplayBuffer, spec: EnvSpec = SPEC, **settings: Any
+) -> Engine:
     """An engine on the GPU, prepared."""
     learner = REGISTRY[algo].learner_class()
-    algorithm = learner.build(SPEC, learner.config_class(**settings)).to("cuda")
+    algorithm = learner.build(spec, learner.config_class(**settings)).to("cuda")
     engine = Engine(algorithm, buffer, seed=0, device="cuda", mode=mode)
     engine.run(60)
     torch.cuda.synchronize()
