@@ -73,6 +73,7 @@ def sampled_policy(policy: Policy, seed: int) -> Callable[[FloatArray], Any]:
 def medium(checkpoint: Checkpoint, steps: int, seed: int) -> Arrays:
     """Transitions of the checkpoint's policy."""
     config = checkpoint_config(checkpoint)
+    assert config.env_id is not None, "a run of this recipe has an environment"
     env = make_env(config.env_id, split(config).env.make_kwargs)
     try:
         return record(env, sampled_policy(load_policy(checkpoint), seed), steps=steps, seed=seed)

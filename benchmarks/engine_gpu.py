@@ -33,21 +33,26 @@ UPDATES = {"eager": 300, "compiled": 1_000, "cuda_graph": 10_000}
 Result = dict[str, Any]
 
 
-def filled_buffer(rows: int = 100_000, device: str = "cuda") -> ReplayBuffer:
-    """A replay of noise with HalfCheetah's sizes."""
+def filled_buffer(rows: int = 100_000, device: str = "cuda", spec: EnvSpec = SPEC) -> ReplayBuffer:
+    """A replay of noise, with HalfCheetah's sizes unless told."""
     rng = np.random.default_rng(0)
-    buffer = ReplayBuffer(rows, SPEC.obs_dim, SPEC.action_dim, device=device)
-    obs = rng.standard_normal((rows, SPEC.obs_dim), dtype=np.float32)
-    actions = rng.uniform(-1, 1, (rows, SPEC.action_dim)).astype(np.float32)
+    buffer = ReplayBuffer(rows, spec.obs_dim, spec.action_width, device=device)
+    obs = rng.standard_normal((rows, spec.obs_dim), dtype=np.float32)
+    if spec.discrete:
+        actions = rng.integers(spec.action_dim, size=(rows, 1)).astype(np.float32)
+    else:
+        actions = rng.uniform(-1, 1, (rows, spec.action_dim)).astype(np.float32)
     no = np.zeros(rows, bool)
     buffer.add(obs, actions, rng.standard_normal(rows, dtype=np.float32), obs[::-1], no, no)
     return buffer
 
 
-def make_engine(algo: str, mode: Any, buffer: ReplayBuffer, **settings: Any) -> Engine:
+def make_engine(
+    algo: str, mode: Any, buffer: ReplayBuffer, spec: EnvSpec = SPEC, **settings: Any
+) -> Engine:
     """An engine on the GPU, prepared."""
     learner = REGISTRY[algo].learner_class()
-    algorithm = learner.build(SPEC, learner.config_class(**settings)).to("cuda")
+    algorithm = learner.build(spec, learner.config_class(**settings)).to("cuda")
     engine = Engine(algorithm, buffer, seed=0, device="cuda", mode=mode)
     engine.run(60)
     torch.cuda.synchronize()

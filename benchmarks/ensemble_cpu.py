@@ -25,7 +25,7 @@ from benchmarks.peering import Result, cell, take_turns, write
 from benchmarks.peers.products import flops, prepare, rate, update_products
 from rl_training.algorithms.registry import REGISTRY
 from rl_training.data import ReplayBuffer
-from rl_training.experiment.build import keep_freed_memory
+from rl_training.experiment.machine import keep_freed_memory
 from rl_training.runtime.engine import Engine
 from rl_training.runtime.engine_choice import EngineMode
 

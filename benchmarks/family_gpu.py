@@ -1,7 +1,7 @@
 """Updates per second of every algorithm as CUDA graphs, and what an ensemble costs.
 
-Batch 256, networks 2×256 (TQC's critics 3×512), HalfCheetah's sizes, sampling inside, TF32. All are
-prepared at the same time, then measured one after another.
+Batch 256, networks 2×256 unless said, HalfCheetah's sizes (DQN: CartPole's), sampling inside, TF32.
+All are prepared at the same time, then measured one after another.
 
     python -m benchmarks.family_gpu --out result.json
 """
@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.describe import describe, spread
+from rl_training.types import EnvSpec
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "sac": ("sac", {}),
@@ -25,18 +26,28 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "tqc, 5 critics 3×512": ("tqc", {}),
     "redq, 2 critics": ("redq", {"num_critics": 2}),
     "redq, 10 critics": ("redq", {"num_critics": 10}),
+    "dqn, CartPole": ("dqn", {}),
+    "bc": ("bc", {}),
+    "iql": ("iql", {}),
+    "td3_bc": ("td3_bc", {}),
+    "awac": ("awac", {"batch_size": 256, "hidden_sizes": (256, 256)}),
+    "awac, batch 1024, actor 4×256": ("awac", {}),
+    "cql, 3×256": ("cql", {"hidden_sizes": (256, 256, 256)}),
+    "edac, 10 critics 3×256": ("edac", {"hidden_sizes": (256, 256, 256)}),
 }
+CARTPOLE = EnvSpec(4, 2, discrete=True)
 
 
 def measure(name: str) -> None:
     """Prepare, say so, wait for the turn, measure."""
     import torch
 
-    from benchmarks.engine_gpu import filled_buffer, make_engine, speed
+    from benchmarks.engine_gpu import SPEC, filled_buffer, make_engine, speed
 
     algo, settings = CASES[name]
     torch.set_float32_matmul_precision("high")
-    engine = make_engine(algo, "cuda_graph", filled_buffer(), **settings)
+    spec = CARTPOLE if algo == "dqn" else SPEC
+    engine = make_engine(algo, "cuda_graph", filled_buffer(spec=spec), spec, **settings)
     print("ready", flush=True)
     sys.stdin.readline()
     found = [speed(engine, 4_000) for _ in range(3)]
@@ -49,6 +60,7 @@ def measure(name: str) -> None:
 def main() -> None:
     """Prepare all, measure in turn, print and write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--only", nargs="*", choices=list(CASES), default=list(CASES))
     parser.add_argument("--case", choices=list(CASES), help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, metavar="FILE.json")
     args = parser.parse_args()
@@ -59,7 +71,7 @@ def main() -> None:
     command = [sys.executable, "-m", "benchmarks.family_gpu", "--case"]
     running = {
         name: subprocess.Popen([*command, name], stdin=pipe, stdout=pipe, text=True)
-        for name in CASES
+        for name in args.only
     }
     for process in running.values():
         assert process.stdout is not None

@@ -55,8 +55,9 @@ def measure_peer(python: str, algo: str, seconds: float, threads: int | None) ->
     config = TrainConfig.load(CONFIGS[algo]).resolved()
     kwargs = config.algo_kwargs | {"learning_starts": STARTS}
     settings = dqn_settings(kwargs) if algo == "dqn" else peer_settings(kwargs)
-    command = [python, str(PEERS / "sb3_peer.py"), "--algo", algo, "--env", config.env_id]
-    command += ["--warmup", str(WARMUP), "--seconds", str(seconds), "--steps", str(STEPS)]
+    command = [python, str(PEERS / "sb3_peer.py"), "--algo", algo]
+    command += ["--env", str(config.env_id), "--steps", str(STEPS)]
+    command += ["--warmup", str(WARMUP), "--seconds", str(seconds)]
     command += ["--exploration-noise", str(kwargs.get("exploration_noise", 0.0))]
     command += ["--threads", str(threads)] if threads else []
     return run_json([*command, "--settings", json.dumps(settings)])

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from rl_training.algorithms.base import Algorithm, draw_noise
-from rl_training.models import MLP
+from rl_training.models import MLP, TanhMeanGaussianActor
+from rl_training.runtime.compilation import UpdateTracer, state_tensors, with_an_axis
 from rl_training.types import Batch, EnvSpec
 
 OBS, ACT, ROWS = 5, 3, 32
@@ -62,10 +63,17 @@ def layers(network: MLP, flat: torch.Tensor | None = None) -> Any:
     """A network's parameters as the reference keeps them: one member, or a list of members."""
     views = network.views(network.flat if flat is None else flat)
     arrays = [view.detach().numpy() for view in views]
+    split = 2 * network.num_layers
+    kinds = {"weights": arrays[:split:2], "biases": arrays[1:split:2]}
+    if network.layer_norm:
+        kinds |= {"scales": arrays[split::2], "shifts": arrays[split + 1 :: 2]}
     if arrays[0].ndim == 2:
-        return {"weights": arrays[0::2], "biases": arrays[1::2]}
+        return kinds
     return [
-        {"weights": [w[i] for w in arrays[0::2]], "biases": [b[i, 0] for b in arrays[1::2]]}
+        {
+            kind: [x[i] if kind == "weights" else x[i, 0] for x in stacked]
+            for kind, stacked in kinds.items()
+        }
         for i in range(arrays[0].shape[0])
     ]
 
@@ -85,7 +93,8 @@ def assert_same_network(ours: Any, theirs: Any) -> None:
         for mine, expected in zip(ours, theirs, strict=True):
             assert_same_network(mine, expected)
         return
-    for kind in ("weights", "biases"):
+    assert set(ours) == set(theirs)
+    for kind in ours:
         for mine, expected in zip(ours[kind], theirs[kind], strict=True):
             np.testing.assert_allclose(mine, expected, **TOLERANCE)
 
@@ -98,6 +107,11 @@ METRICS = {
     "policy/entropy": "entropy",
     "policy/alpha": "alpha",
     "loss/temperature": "alpha_loss",
+    "loss/bellman": "bellman_loss",
+    "loss/multiplier": "alpha_prime_loss",
+    "q/gap": "gap_mean",
+    "q/multiplier": "alpha_prime",
+    "loss/diversity": "diversity_loss",
 }
 
 
@@ -106,3 +120,50 @@ def assert_same_metrics(ours: Any, theirs: dict[str, float]) -> None:
     assert {METRICS[name] for name in ours} == set(theirs)
     for name, value in ours.items():
         np.testing.assert_allclose(float(value), theirs[METRICS[name]], **TOLERANCE, err_msg=name)
+
+
+def assert_trace_is_the_update(learner: Algorithm) -> None:
+    """The traced operations of every form write what the update itself does."""
+    batch, noise = make_batch(), make_noise(learner)
+    tracer = UpdateTracer(learner, batch, noise)
+    for form, phase in tracer.phases.items():
+        traced, state = tracer.trace(form), state_tensors(learner)
+        written = [with_an_axis(tensor.detach().clone()) for tensor in state.values()]
+        totals = torch.zeros(len(tracer.keys), dtype=torch.float64)
+        with torch.no_grad():
+            traced(*batch, *noise.values(), totals, *written)
+        metrics = learner.update(batch, noise, phase=phase)
+        for (name, tensor), found in zip(state.items(), written, strict=True):
+            close = found.view(tensor.shape), tensor.detach()
+            torch.testing.assert_close(*close, **TOLERANCE, msg=lambda text, n=name: f"{n}: {text}")
+        for name, total in zip(tracer.keys, totals, strict=True):
+            expected = metrics.get(name, torch.zeros(())).double()
+            torch.testing.assert_close(total, expected, **TOLERANCE)
+
+
+# --- Offline: a Gaussian around a tanh mean, advantages -----------------------
+
+METRICS |= {
+    "loss/value": "value_loss",
+    "v/mean": "v_mean",
+    "advantage/mean": "advantage_mean",
+    "advantage/weight": "weight_mean",
+}
+
+
+def gaussian_layers(actor: TanhMeanGaussianActor, flat: torch.Tensor | None = None) -> Any:
+    """The actor's layers and its log σ, which stands behind them in the flat vector."""
+    vector = actor.flat if flat is None else flat
+    return layers(actor, vector) | {"log_std": [vector[actor.parts[0] :].detach().numpy()]}
+
+
+def set_log_std(actor: TanhMeanGaussianActor, *values: float) -> None:
+    """Give each action axis its log σ."""
+    with torch.no_grad():
+        actor.flat[actor.parts[0] :] = torch.tensor(values, dtype=actor.flat.dtype)
+
+
+def reached_by(loss: torch.Tensor, leaves: dict[str, torch.Tensor]) -> set[str]:
+    """The leaves that a loss has a gradient for."""
+    found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True, retain_graph=True)
+    return {key for key, grad in zip(leaves, found, strict=True) if grad is not None}

@@ -1,8 +1,9 @@
 """Show that a test kills each trap: break the code on purpose, watch a test fail.
 
-    python -m tests.mutants
+    python -m tests.mutants [WORD ...]
 
-Each mutant changes one place of a copy of the sources; the named tests must fail on it.
+With words, only the mutants whose trap, file or tests have one of them. Each mutant changes one
+place of a copy of the sources; the named tests must fail on it.
 """
 
 from __future__ import annotations
@@ -23,12 +24,29 @@ TD3 = "algorithms/td3.py"
 REDQ = "algorithms/redq.py"
 TQC = "algorithms/tqc.py"
 DQN = "algorithms/dqn.py"
+CQL = "algorithms/cql.py"
+EDAC = "algorithms/edac.py"
+RLPD = "algorithms/rlpd.py"
+MIXING = "data/mixing.py"
+SLOPES = "models/action_gradients.py"
+ADVANTAGE = "algorithms/advantage.py"
+IQL = "algorithms/iql.py"
+AWAC = "algorithms/awac.py"
+TD3_BC = "algorithms/td3_bc.py"
+TANH_MEAN = "models/tanh_mean.py"
 HER = "data/her.py"
 GOLDEN = "tests/test_sac_golden.py"
 DETERMINISTIC = "tests/test_td3_golden.py"
 SUBSETS = "tests/test_redq_golden.py"
 QUANTILES = "tests/test_tqc_golden.py"
 DQN_GOLDEN = "tests/test_dqn_golden.py"
+CONSERVATIVE = "tests/test_cql_golden.py"
+DIVERSE = "tests/test_edac_golden.py"
+PRIOR_DATA = "tests/test_rlpd_golden.py"
+SHARES = "tests/test_mixing.py"
+IQL_GOLDEN = "tests/test_iql_golden.py"
+AWAC_GOLDEN = "tests/test_awac_golden.py"
+TD3_BC_GOLDEN = "tests/test_td3_bc_golden.py"
 HINDSIGHT = "tests/test_her.py"
 
 
@@ -557,6 +575,433 @@ MUTANTS = [
         "pass",
         "tests/test_goals.py -k joined",
     ),
+    Mutant(
+        "the expectile without its asymmetry",
+        IQL,
+        "(expectile - (error < 0.0).to(error.dtype)).abs()",
+        "(expectile - 0.0 * error).abs()",
+        IQL_GOLDEN,
+    ),
+    Mutant(
+        "the expectile leans towards small values",
+        IQL,
+        "(error < 0.0).to",
+        "(error > 0.0).to",
+        IQL_GOLDEN,
+    ),
+    Mutant(
+        "the expectile of V - Q",
+        IQL,
+        "error = q - v",
+        "error = v - q",
+        IQL_GOLDEN,
+    ),
+    Mutant(
+        "IQL's values from the online critics",
+        IQL,
+        "model.target_q_values(batch.obs, batch.actions)",
+        "model.q_values(batch.obs, batch.actions)",
+        IQL_GOLDEN,
+    ),
+    Mutant(
+        "IQL's values from the critics' mean",
+        IQL,
+        "batch.actions).amin(-2)",
+        "batch.actions).mean(-2)",
+        IQL_GOLDEN,
+    ),
+    Mutant(
+        "IQL's advantage from V before its step",
+        IQL,
+        (
+            "        metrics = self.value_step(batch, q)\n"
+            "        v, next_v = state_values(self.model, batch)\n"
+        ),
+        (
+            "        v, next_v = state_values(self.model, batch)\n"
+            "        metrics = self.value_step(batch, q)\n"
+        ),
+        IQL_GOLDEN,
+    ),
+    Mutant(
+        "IQL's targets moved before the critics",
+        IQL,
+        (
+            "        metrics |= self.critic_step(batch, next_v)\n"
+            "        polyak_update(self.model.target, self.model.critic.flat, self.config.tau)\n"
+        ),
+        (
+            "        polyak_update(self.model.target, self.model.critic.flat, self.config.tau)\n"
+            "        metrics |= self.critic_step(batch, next_v)\n"
+        ),
+        IQL_GOLDEN,
+    ),
+    Mutant(
+        "IQL's critics towards V(s)",
+        IQL,
+        "self.critic_step(batch, next_v)",
+        "self.critic_step(batch, v)",
+        IQL_GOLDEN,
+    ),
+    Mutant(
+        "advantages divided by beta",
+        IQL,
+        "clipped_weights(beta * advantage",
+        "clipped_weights(advantage / beta",
+        IQL_GOLDEN,
+    ),
+    Mutant(
+        "a schedule on all of IQL's networks",
+        IQL,
+        '= ("actor",)',
+        "= ()",
+        IQL_GOLDEN,
+    ),
+    Mutant(
+        "no gradient stop at the weights",
+        ADVANTAGE,
+        "weights.detach() * log_prob",
+        "weights * log_prob",
+        IQL_GOLDEN,
+    ),
+    Mutant(
+        "weights not clipped",
+        ADVANTAGE,
+        "scores.clamp(max=math.log(clip)).exp()",
+        "scores.exp()",
+        IQL_GOLDEN,
+    ),
+    Mutant(
+        "weights clipped after the exponent by its logarithm",
+        ADVANTAGE,
+        "scores.clamp(max=math.log(clip)).exp()",
+        "scores.exp().clamp(max=math.log(clip))",
+        AWAC_GOLDEN,
+    ),
+    Mutant(
+        "softmax weights that sum to 1",
+        ADVANTAGE,
+        "scores.softmax(-1) * scores.shape[-1]",
+        "scores.softmax(-1)",
+        AWAC_GOLDEN,
+    ),
+    Mutant(
+        "sign of the imitation's loss",
+        ADVANTAGE,
+        "return -(weights",
+        "return (weights",
+        AWAC_GOLDEN,
+    ),
+    Mutant(
+        "log sigma without bounds",
+        TANH_MEAN,
+        ".clamp(*self.log_std_bounds)",
+        "",
+        IQL_GOLDEN,
+    ),
+    Mutant(
+        "a Gaussian around an unbounded mean",
+        TANH_MEAN,
+        "return outputs.tanh(), log_std",
+        "return outputs, log_std",
+        IQL_GOLDEN,
+    ),
+    Mutant(
+        "the policy's draws not clipped",
+        TANH_MEAN,
+        "noise).clamp(-1.0, 1.0)",
+        "noise)",
+        AWAC_GOLDEN,
+    ),
+    Mutant(
+        "AWAC's advantage from one critic",
+        AWAC,
+        "q.amin(-2).chunk",
+        "q[0].chunk",
+        AWAC_GOLDEN,
+    ),
+    Mutant(
+        "AWAC's advantage from the target critics",
+        AWAC,
+        "q = model.q_values(obs, torch",
+        "q = model.target_q_values(obs, torch",
+        AWAC_GOLDEN,
+    ),
+    Mutant(
+        "AWAC's advantage with its sign turned",
+        AWAC,
+        "return taken - own",
+        "return own - taken",
+        AWAC_GOLDEN,
+    ),
+    Mutant(
+        "AWAC's advantage from critics before their step",
+        AWAC,
+        "self.critic_step(batch, noise) | self.policy_step(batch, noise)",
+        "self.policy_step(batch, noise) | self.critic_step(batch, noise)",
+        AWAC_GOLDEN,
+    ),
+    Mutant(
+        "advantages times lambda",
+        AWAC,
+        "advantage / temperature",
+        "advantage * temperature",
+        AWAC_GOLDEN,
+    ),
+    Mutant(
+        "AWAC's target at the present state",
+        AWAC,
+        "explore(batch.next_obs",
+        "explore(batch.obs",
+        AWAC_GOLDEN,
+    ),
+    Mutant(
+        "AWAC without weight decay",
+        AWAC,
+        "weight_decay=config.weight_decay",
+        "weight_decay=0.0",
+        AWAC_GOLDEN,
+    ),
+    Mutant(
+        "AWAC's own noise for both actions",
+        AWAC,
+        'noise["action"])',
+        'noise["next_action"])',
+        AWAC_GOLDEN,
+    ),
+    Mutant(
+        "lambda from the Q-values without their size",
+        TD3_BC,
+        "q.detach().abs().mean(-1)",
+        "q.detach().mean(-1)",
+        TD3_BC_GOLDEN,
+    ),
+    Mutant(
+        "a gradient through TD3+BC's lambda",
+        TD3_BC,
+        "q.detach().abs()",
+        "q.abs()",
+        TD3_BC_GOLDEN,
+    ),
+    Mutant(
+        "TD3+BC's value from both critics",
+        TD3_BC,
+        "model.critic.first_q_values(batch.obs, actions)",
+        "model.frozen_q_values(batch.obs, actions).amin(-2)",
+        TD3_BC_GOLDEN,
+    ),
+    Mutant(
+        "the imitation's loss summed over action axes",
+        "algorithms/bc.py",
+        ".square().mean((-2, -1))",
+        ".square().sum(-1).mean(-1)",
+        TD3_BC_GOLDEN,
+    ),
+    Mutant(
+        "alpha on the imitation",
+        TD3_BC,
+        "return imitation - weight * q.mean(-1)",
+        "return weight * imitation - q.mean(-1)",
+        TD3_BC_GOLDEN,
+    ),
+    Mutant(
+        "TD3+BC's actor moves in every update",
+        BASE,
+        "return phase == self.period - 1",
+        "return True",
+        TD3_BC_GOLDEN,
+    ),
+    Mutant(
+        "TD3+BC's targets follow every critic step",
+        DDPG,
+        "            polyak_update(self.model.target, self.model.critic.flat, self.config.tau)\n",
+        (
+            "        polyak_update(self.model.target, self.model.critic.flat, self.config.tau)\n"
+            "        if self.moves_policy(phase):\n"
+        ),
+        TD3_BC_GOLDEN,
+    ),
+    Mutant(
+        "policy actions of s' scored by the wrong density",
+        CQL,
+        "(density, here.log_prob, following.log_prob)",
+        "(density, here.log_prob, here.log_prob)",
+        CONSERVATIVE,
+    ),
+    Mutant(
+        "no policy actions of the next state",
+        CQL,
+        'model.sample(batch.next_obs, noise["next_actions"])',
+        'model.sample(batch.obs, noise["next_actions"])',
+        CONSERVATIVE,
+    ),
+    Mutant(
+        "uniform density 1 where it is 0.5^|A|",
+        CQL,
+        "math.log(0.5) * uniform.shape[-1]",
+        "0.0",
+        CONSERVATIVE,
+    ),
+    Mutant(
+        "uniform actions in [0, 1] alone",
+        CQL,
+        '2.0 * noise["random_actions"] - 1.0',
+        '1.0 * noise["random_actions"]',
+        CONSERVATIVE,
+    ),
+    Mutant("no importance weights", CQL, "(sampled - log_density)", "(sampled)", CONSERVATIVE),
+    Mutant(
+        "a temperature inside the log-sum-exp alone",
+        CQL,
+        "temperature * ((sampled",
+        "1.0 * ((sampled",
+        CONSERVATIVE,
+    ),
+    Mutant(
+        "gradients through the sampled log-densities",
+        CQL,
+        "@torch.no_grad()\ndef sampled_actions",
+        "def sampled_actions",
+        CONSERVATIVE,
+    ),
+    Mutant(
+        "sampled actions of the wrong states",
+        "models/critics.py",
+        "obs.expand(count, size, -1).flatten(0, 1)",
+        "obs.repeat_interleave(count, 0)",
+        CONSERVATIVE,
+    ),
+    Mutant(
+        "the split first layer gives an action another state",
+        "models/critics.py",
+        "base.unsqueeze(-3)",
+        "base.flip(-2).unsqueeze(-3)",
+        CONSERVATIVE,
+    ),
+    Mutant("sign of the multiplier's loss", CQL, "return -bounded", "return bounded", CONSERVATIVE),
+    Mutant("a multiplier without bound", CQL, ".clamp(max=MULTIPLIER_MAX)", "", CONSERVATIVE),
+    Mutant(
+        "the critics' loss moves the multiplier",
+        CQL,
+        "bounded_multiplier(log_multiplier.detach()) * excess",
+        "bounded_multiplier(log_multiplier) * excess",
+        CONSERVATIVE,
+    ),
+    Mutant(
+        "the multiplier's loss moves the critics", CQL, "excess.detach()", "excess", CONSERVATIVE
+    ),
+    Mutant(
+        "entropy in the target although it is switched off",
+        SAC,
+        "else 0.0 * self.alpha",
+        "else self.alpha",
+        CONSERVATIVE,
+    ),
+    Mutant(
+        "one learning rate for all of CQL",
+        CQL,
+        "rate = config.policy_learning_rate",
+        "rate = config.learning_rate",
+        CONSERVATIVE,
+    ),
+    Mutant("pairs i = j count", EDAC, " - units.square().sum((-3, -1))", "", DIVERSE),
+    Mutant("divided by N", EDAC, "(gradients.shape[-3] - 1)", "gradients.shape[-3]", DIVERSE),
+    Mutant(
+        "gradients that are not normalised",
+        EDAC,
+        "gradients / (norms + NORM_EPS)",
+        "gradients",
+        DIVERSE,
+    ),
+    Mutant(
+        "gradients without a gradient: the penalty does nothing",
+        EDAC,
+        "critic_diversity_loss(gradients)\n    loss",
+        "critic_diversity_loss(gradients.detach())\n    loss",
+        DIVERSE,
+    ),
+    Mutant("diversity is rewarded", EDAC, "+ eta * diversity", "- eta * diversity", DIVERSE),
+    Mutant(
+        "gradients by the wrong inputs",
+        SLOPES,
+        "[:, -action_dim:]",
+        "[:, :action_dim]",
+        DIVERSE,
+    ),
+    Mutant(
+        "masks left out of the tangents",
+        SLOPES,
+        "tangent = _masked(tangent, below[i + 1])",
+        "",
+        DIVERSE,
+    ),
+    Mutant(
+        "masks left out of the slopes",
+        SLOPES,
+        "_masked(torch.bmm(slopes[0], params[2 * i].mT), below[i])",
+        "torch.bmm(slopes[0], params[2 * i].mT)",
+        DIVERSE,
+    ),
+    Mutant("SAC-N pays for the penalty", EDAC, "if eta == 0:", "if eta < 0:", DIVERSE),
+    Mutant(
+        "last layers begin as usual",
+        EDAC,
+        "LAST_LAYER_BOUND = 3e-3",
+        "LAST_LAYER_BOUND = None",
+        DIVERSE,
+    ),
+    Mutant("critics without LayerNorm", RLPD, "=self.config.layer_norm", "=False", PRIOR_DATA),
+    Mutant(
+        "LayerNorm after the activation",
+        "models/mlp.py",
+        "F.layer_norm(x, x.shape[-1:])",
+        "F.layer_norm(x.relu(), x.shape[-1:])",
+        PRIOR_DATA,
+    ),
+    Mutant(
+        "scale and shift change places",
+        "models/mlp.py",
+        "torch.addcmul(norms[i - 1], x, norms[i - 2])",
+        "torch.addcmul(norms[i - 2], x, norms[i - 1])",
+        PRIOR_DATA,
+    ),
+    Mutant("RLPD aims for SAC's entropy", RLPD, "-0.5 * spec", "-1.0 * spec", PRIOR_DATA),
+    Mutant(
+        "blocks are mixed, batches are not",
+        MIXING,
+        "torch.cat([x.unflatten(0, (updates, -1)) for x in field], dim=1).flatten(0, 1)",
+        "torch.cat(field)",
+        SHARES,
+    ),
+    Mutant("half a row is cut off", MIXING, "batch_size + 0.5", "batch_size", SHARES),
+    Mutant(
+        "pretraining samples the empty replay",
+        MIXING,
+        "batch_size if self.pretraining else ",
+        "",
+        SHARES,
+    ),
+    Mutant(
+        "rows are invented where a source is empty",
+        MIXING,
+        "if len(source) == 0:",
+        "if False:",
+        SHARES,
+    ),
+    Mutant(
+        "a graph of pretraining is replayed on mixed batches",
+        "runtime/engine.py",
+        "pattern = (self.sampler.form, *forms)",
+        "pattern = forms",
+        SHARES,
+    ),
+    Mutant(
+        "rows are counted once a block",
+        MIXING,
+        "self.online_rows += from_replay * updates",
+        "self.online_rows += from_replay",
+        SHARES,
+    ),
 ]
 
 
@@ -593,13 +1038,15 @@ def survives(mutant: Mutant) -> bool:
 
 
 def main() -> None:
-    """Try every mutant; exit 1 if one survives."""
+    """Try every mutant, or those that the words choose; exit 1 if one survives."""
+    words = sys.argv[1:] or [""]
+    chosen = [m for m in MUTANTS if any(w in f"{m.trap} {m.file} {m.tests}" for w in words)]
     survivors = 0
-    for mutant in MUTANTS:
+    for mutant in chosen:
         alive = survives(mutant)
         survivors += alive
         print(f"{'SURVIVED' if alive else 'killed  '}  {mutant.trap}", flush=True)
-    print(f"{len(MUTANTS) - survivors} of {len(MUTANTS)} mutants killed")
+    print(f"{len(chosen) - survivors} of {len(chosen)} mutants killed")
     sys.exit(survivors > 0)
 
 

@@ -20,9 +20,10 @@ from rl_training.data.dataset_writers import dataset_arrays, write_arrays
 from rl_training.data.fields import ALIASES
 from rl_training.envs import EnvConfig, describe_env
 from rl_training.errors import ConfigError
-from rl_training.experiment.build import build_algorithm, check_config, load_policy
+from rl_training.experiment.build import build_algorithm, load_policy
 from rl_training.experiment.config import make_config
-from rl_training.experiment.datasets import load_dataset, prepare_sampler
+from rl_training.experiment.datasets import RunData, load_dataset, prepare_sampler
+from rl_training.experiment.task import check_config
 from rl_training.runtime.checkpointing import CheckpointWriter, open_checkpoint
 from rl_training.runtime.engine import Engine
 from rl_training.runtime.recording import record_random
@@ -477,7 +478,7 @@ def test_normalisation_is_saved_and_applied_at_prediction(tmp_path: Path) -> Non
     learner = build_algorithm(config, spec, torch.device("cpu"))
     dataset = load_dataset(config, spec)
     raw = dataset.column("observations").copy()
-    sampler = prepare_sampler(config, dataset, learner)
+    sampler = prepare_sampler(config, RunData(dataset, None, {}), learner)
     assert isinstance(sampler, EpochSampler)
     assert dataset.column("observations").std(axis=0) == pytest.approx(np.ones(3), abs=0.02)
     assert dataset.statistics().return_range == pytest.approx(1000, rel=1e-3)

@@ -40,7 +40,9 @@ MODELS: list[type[BaseModel]] = [
     *(RewardTransformConfig, WrappersConfig),
     *(entry.config_class() for entry in REGISTRY.values()),
 ]
-METRIC = re.compile(r"(?:loss|q|policy|rollout|time)/\w+|eval_(?:return|length|success)_\w+")
+METRIC = re.compile(
+    r"(?:loss|q|v|advantage|policy|rollout|time)/\w+|eval_(?:return|length|success)_\w+|eval_loss"
+)
 FENCE = re.compile(r"(?P<before>[^\n]*)\n+```(?P<language>\w*)\n(?P<code>.*?)^```$", re.M | re.S)
 NOT_RUN = "<!-- not run"
 

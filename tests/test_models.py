@@ -9,8 +9,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rl_training.models import MLP, MLPREDQModel, MLPSACModel, SquashedGaussianActor
+from rl_training.models import (
+    MLP,
+    MLPREDQModel,
+    MLPSACModel,
+    SquashedGaussianActor,
+    TanhMeanGaussianActor,
+)
 from rl_training.models.actors import SquashedSample, squashed_sample
+from tests.golden import set_log_std
 
 
 @settings(deadline=None, max_examples=20)
@@ -161,3 +168,70 @@ def test_second_derivatives_need_the_plain_path() -> None:
     (plain,) = torch.autograd.grad(net.plain_forward(x).sum(), x, create_graph=True)
     plain.square().sum().backward()  # type: ignore[no-untyped-call]
     assert net.flat.grad is not None
+
+
+# --- The Gaussian around a tanh mean ------------------------------------------
+
+
+def tanh_mean_actor(bounds: tuple[float, float] = (-5.0, 2.0)) -> TanhMeanGaussianActor:
+    generator = torch.Generator().manual_seed(0)
+    sizes = 4, 3, (8, 8)
+    return TanhMeanGaussianActor(*sizes, log_std_bounds=bounds, generator=generator).double()
+
+
+def test_the_tanh_mean_gaussian_is_torchs_normal() -> None:
+    actor = tanh_mean_actor()
+    set_log_std(actor, -1.0, 0.0, 0.5)
+    obs, actions = torch.randn(16, 4).double(), torch.randn(16, 3).double()
+    std = torch.tensor([-1.0, 0.0, 0.5], dtype=torch.float64).exp()
+    expected = torch.distributions.Normal(actor.mode(obs), std).log_prob(actions).sum(-1)
+    torch.testing.assert_close(actor.log_prob(obs, actions), expected)
+    sample = actor.sample(obs, torch.randn(16, 3).double())
+    torch.testing.assert_close(actor.log_prob(obs, sample.actions), sample.log_prob)
+
+
+def test_exploring_a_tanh_mean_gaussian_clips() -> None:
+    actor = tanh_mean_actor()
+    obs, noise = torch.randn(64, 4).double(), torch.randn(64, 3).double()
+    free = actor.sample(obs, noise).actions
+    explored = actor.explore(obs, noise)
+    assert (free.abs() > 1).any()
+    torch.testing.assert_close(explored, free.clamp(-1, 1))
+    assert actor.mode(100 * obs).abs().max() <= 1
+
+
+def test_a_log_std_out_of_bounds_is_clamped_and_gets_no_gradient() -> None:
+    actor = tanh_mean_actor((-1.0, 0.0))
+    set_log_std(actor, -3.0, -0.5, 2.0)
+    obs = torch.randn(16, 4).double()
+    log_std = actor.distribution(obs)[1]
+    assert log_std.tolist() == [[-1.0, -0.5, 0.0]]
+    log_prob = actor.log_prob(obs, torch.zeros_like(obs[:, :3]))
+    (gradient,) = torch.autograd.grad(log_prob.sum(), actor.flat)
+    assert (gradient[-3:] != 0).tolist() == [False, True, False]
+
+
+def test_the_flat_gradient_is_that_of_single_operations() -> None:
+    """With hand-written nodes or without, the mean's layers and log σ share one vector."""
+    actor = tanh_mean_actor()
+    obs, actions = torch.randn(16, 4).double(), torch.randn(16, 3).double()
+    gradients = []
+    for one_node in (True, False):
+        actor.one_node = one_node
+        (gradient,) = torch.autograd.grad(actor.log_prob(obs, actions).sum(), actor.flat)
+        gradients.append(gradient)
+    torch.testing.assert_close(*gradients)
+    assert (gradients[0] != 0).sum() > 100
+
+
+def test_the_model_has_the_policy_that_it_is_asked_for() -> None:
+    sizes = 4, 3, (8, 8)
+    squashed = MLPSACModel(*sizes)
+    tanh_mean = MLPREDQModel(*sizes, 2, policy="tanh_mean", log_std_bounds=(-6.0, 0.0))
+    assert isinstance(squashed.actor, SquashedGaussianActor)
+    assert isinstance(tanh_mean.actor, TanhMeanGaussianActor)
+    assert tanh_mean.actor.log_std_bounds == (-6.0, 0.0)
+    corner = torch.ones(2, 3)
+    assert tanh_mean.action_logprobs(torch.zeros(2, 4), corner).isfinite().all()
+    other = MLPSACModel(*sizes, critic_hidden_sizes=(5,))
+    assert other.critic.shapes[0] == (2, 7, 5)

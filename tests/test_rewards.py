@@ -23,8 +23,8 @@ from rl_training.envs import (
     restore_env,
 )
 from rl_training.errors import ConfigError
-from rl_training.experiment.build import check_config
 from rl_training.experiment.config import make_config
+from rl_training.experiment.task import check_config
 from rl_training.rewards import RewardTransformConfig
 from rl_training.runtime.checkpointing import MODEL
 

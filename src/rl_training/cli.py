@@ -130,14 +130,23 @@ def evaluate(
     device: Annotated[str, typer.Option(help="Where the policy runs.")] = "cpu",
     as_json: Json = False,
 ) -> None:
-    """Play episodes without exploration and report the environment's own returns."""
-    from rl_training.api.training import evaluate_checkpoint
+    """Play episodes without exploration and report the environment's own returns.
+
+    A run without an environment reports its loss on the rows that were held out.
+    """
+    from rl_training.api.checkpoints import evaluate_checkpoint
 
     result = evaluate_checkpoint(
         run, episodes=episodes, seed=seed, best=best, device=device, video=video
     )
     if as_json:
         print_json(result)
+        return
+    if result["env_id"] is None:
+        _print(
+            f"Step {result['step']:,}, {result['eval_rows']:,} rows held out: "
+            f"loss {result['eval_loss']:.6g}"
+        )
         return
     low, high = result["eval_return_ci95"]
     _print(
@@ -160,7 +169,7 @@ def predict(
     """Actions in the environment's own scale for observations in a file."""
     import numpy as np
 
-    from rl_training.api.training import predict_checkpoint
+    from rl_training.api.checkpoints import predict_checkpoint
     from rl_training.runtime.plain import read_npy
 
     if not obs.is_file():
@@ -210,7 +219,10 @@ def configs(context: typer.Context, as_json: Json = False) -> None:
         print_json({"configs": names})
         return
     data = [(name, read_config(name)) for name in names]
-    rows = [[n, str(d["algo"]), str(d["env_id"]), f"{d['total_timesteps']:,}"] for n, d in data]
+    rows = [
+        [n, str(d["algo"]), str(d.get("env_id", "–")), f"{d.get('total_timesteps', 0):,}"]
+        for n, d in data
+    ]
     print_table(["name", "algorithm", "environment", "steps"], rows)
 
 
@@ -249,7 +261,7 @@ def runs(
         [
             str(row.path.relative_to(folder)) if row.path != folder else str(folder),
             row.algo,
-            row.env_id,
+            row.env_id or "–",
             str(row.seed),
             f"{row.step:,}/{row.total_timesteps:,}",
             _number(row.best_return),
@@ -309,6 +321,11 @@ def _print_result(result: TrainResult) -> None:
             f"Evaluation return: {metrics['eval_return_mean']:.2f} ± "
             f"{metrics['eval_return_std']:.2f}; best {metrics['best_return']:.2f} "
             f"at step {metrics['best_step']:,}{_success(metrics)}"
+        )
+    elif "eval_loss" in metrics:
+        _print(
+            f"Held-out loss: {metrics['eval_loss']:.6g}; best {metrics['best_loss']:.6g} "
+            f"at step {metrics['best_step']:,}"
         )
     _print(f"Run folder: {result.run_dir}")
     _print("Next:")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -61,9 +61,25 @@ class Sampler(Protocol):
         """The batches of ``updates`` updates as one, in their order; numbers by ``generator``."""
         ...
 
+    is_fixed: ClassVar[bool] = False
+    """Whether its rows never change, so that batches may be drawn ahead of their updates."""
+
     def most_updates(self, batch_size: int) -> int:
         """The longest block that `gather` can serve."""
         return 1_000_000
+
+    @property
+    def form(self) -> int:
+        """Which pattern of rows `gather` has at present: a recorded block is for one of them."""
+        return 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Its place in the data, as plain data; the rows are not among it."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go back to a place."""
+        return None
 
     def sample(self, batch_size: int, generator: torch.Generator) -> Batch:
         """A batch, at once."""

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from rl_training.algorithms import base, sac
-from rl_training.api.training import predict_checkpoint, train
+from rl_training.api.checkpoints import predict_checkpoint
+from rl_training.api.training import train
 from rl_training.errors import TrainingError
 from rl_training.runtime.checkpointing import MODEL, OPTIMIZERS, list_steps, open_checkpoint
 from tests.faults.envs import POISON, PoisonEnv, register

@@ -181,7 +181,7 @@ def test_saving_twice_in_a_step_keeps_retention_working(tmp_path: Path) -> None:
 
 
 def test_a_copy_is_complete_without_its_run(tmp_path: Path, reference: Reference) -> None:
-    from rl_training.api.training import predict_checkpoint
+    from rl_training.api.checkpoints import predict_checkpoint
     from rl_training.runtime.checkpointing import copy_checkpoint
 
     checkpoint = open_checkpoint(newest(reference.run_dir), replay=True)

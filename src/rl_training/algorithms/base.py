@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -42,9 +43,13 @@ class FlatAdam(nn.Module):
 
     @torch.no_grad()
     def step(self, parameter: Tensor, gradient: Tensor) -> None:
-        """One step of ``parameter`` down its ``gradient``, by the kernel of `torch.optim.Adam`."""
+        """One step of ``parameter`` down its ``gradient``; on the CPU by PyTorch's own kernel.
+
+        On a GPU, where compiled updates are what is run, eager ones take the same formula: they
+        are the reference.
+        """
         self.steps.add_(1)
-        if is_tracing():
+        if is_tracing() or parameter.is_cuda:
             self._plain_step(parameter, gradient)
             return
         torch._fused_adam_(
@@ -70,10 +75,11 @@ class FlatAdam(nn.Module):
         self.moment1.lerp_(gradient, 1.0 - 0.9)
         self.moment2.mul_(0.999).addcmul_(gradient, gradient, value=1.0 - 0.999)
         steps = self.steps.double()
-        rate = self.learning_rate / (1.0 - 0.9**steps)
-        root = (1.0 - 0.999**steps).sqrt()
-        scale = self.moment2.sqrt() / root.to(parameter.dtype) + 1e-8
-        parameter.sub_(rate.to(parameter.dtype) * self.moment1 / scale)
+        # Stacked, so that the compiled loop over the elements reads the two powers, and does not
+        # compute them for every element again.
+        factors = self.learning_rate / (1.0 - 0.9**steps), (1.0 - 0.999**steps).sqrt()
+        rate, root = torch.stack(factors).to(parameter.dtype).unbind()
+        parameter.sub_(rate * self.moment1 / (self.moment2.sqrt() / root + 1e-8))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move or cast like any module, but keep the counters in float32, as the kernels need."""
@@ -112,6 +118,15 @@ def clip_norm(gradient: Tensor, max_norm: float) -> Tensor:
     return gradient * (max_norm / (norm + 1e-6)).clamp(max=1.0)
 
 
+def critic_metrics(loss: Tensor, q: Tensor, target: Tensor) -> Metrics:
+    """What every step of the critics reports; ``q`` is ``[N, B]``, ``target`` ``[B]``."""
+    return {
+        "loss/critic": loss.detach(),
+        "q/mean": q.detach().mean((-2, -1)),
+        "q/target": target.mean(-1),
+    }
+
+
 class Algorithm(nn.Module, ABC):
     """A learner. Subclasses define the networks, the losses and one `update`.
 
@@ -123,6 +138,8 @@ class Algorithm(nn.Module, ABC):
     config_class: ClassVar[type[AlgorithmConfig]]
     period: int = 1
     """Updates after which the pattern of stages repeats (a policy delay); see `update`."""
+    scheduled: ClassVar[tuple[str, ...]] = ()
+    """The optimizers that a learning-rate schedule reaches, if not all."""
     obs_shift: Tensor
     obs_scale: Tensor
 
@@ -186,6 +203,17 @@ class Algorithm(nn.Module, ABC):
         captured graph may be specialised on.
         """
 
+    def held_out_losses(self, batch: Batch, noise: Noise) -> Metrics:
+        """Every loss at the present parameters, which stay as they are.
+
+        Here by an update of a copy whose learning rates are 0; an algorithm whose losses are pure
+        functions of its model may give them without a copy.
+        """
+        copied = copy.deepcopy(self)
+        copied.scale_learning_rates(0.0)
+        metrics = copied.update(batch, noise, phase=self.period - 1)
+        return {name: value for name, value in metrics.items() if name.startswith("loss/")}
+
     def form(self, phase: int) -> int:
         """Which form an update has at ``phase``: updates of one form run the same operations.
 
@@ -223,24 +251,17 @@ class Algorithm(nn.Module, ABC):
             optimizer.step(parameter, clipped)
 
     def scale_learning_rates(self, factor: float) -> None:
-        """Apply a schedule's factor to every optimizer."""
-        for optimizer in self.optimizers.values():
+        """Apply a schedule's factor to every optimizer, or to those that are `scheduled`."""
+        for key in self.scheduled or self.optimizers:
+            optimizer = self.optimizers[key]
             assert isinstance(optimizer, FlatAdam)
             optimizer.scale_learning_rate(factor)
 
 
-class ActorCritic(Algorithm):
-    """A learner with an actor and stacked critics. Its actor moves once a `period`, at its end."""
+class PolicyLearner(Algorithm):
+    """A learner that acts by its model's actor."""
 
     model: ActorCriticModel
-
-    def moves_policy(self, phase: int) -> bool:
-        """Whether the update at ``phase`` moves the actor."""
-        return phase == self.period - 1
-
-    def form(self, phase: int) -> int:
-        """1 where the actor moves, 0 where only the critics do."""
-        return int(self.moves_policy(phase))
 
     def act_noise(self, batch_size: int) -> NoiseSpec:
         """Standard-normal noise for the action."""
@@ -257,6 +278,18 @@ class ActorCritic(Algorithm):
         """Actions in [-1, 1] with standard-normal ``noise`` in them."""
         return self.model.actor.explore(obs, noise)
 
+
+class ActorCritic(PolicyLearner):
+    """A learner with an actor and stacked critics. Its actor moves once a `period`, at its end."""
+
+    def moves_policy(self, phase: int) -> bool:
+        """Whether the update at ``phase`` moves the actor."""
+        return phase == self.period - 1
+
+    def form(self, phase: int) -> int:
+        """1 where the actor moves, 0 where only the critics do."""
+        return int(self.moves_policy(phase))
+
     @abstractmethod
     def critic_target(self, batch: Batch, noise: Noise) -> Tensor:
         """What the critics are moved towards, without gradient."""
@@ -271,11 +304,7 @@ class ActorCritic(Algorithm):
         """Move every critic towards the target."""
         loss, q, target = self.critic_terms(batch, noise)
         self.minimise(loss, critic=self.model.critic.flat)
-        return {
-            "loss/critic": loss.detach(),
-            "q/mean": q.detach().mean((-2, -1)),
-            "q/target": target.mean(-1),
-        }
+        return critic_metrics(loss, q, target)
 
 
 def draw_noise(

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rl_training.algorithms.base import ActorCritic, critic_loss, polyak_update, td_target
 from rl_training.algorithms.config import AlgorithmConfig, OffPolicyConfig, ValueConfig
-from rl_training.models import MLPTD3Model
+from rl_training.models import ActorCriticModel, MLPTD3Model
 from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseSpec
 
 
@@ -39,7 +39,7 @@ def actor_loss(q: Tensor) -> Tensor:
 
 @torch.no_grad()
 def clipped_target(
-    model: MLPTD3Model, batch: Batch, next_actions: Tensor, *, gamma: float
+    model: ActorCriticModel, batch: Batch, next_actions: Tensor, *, gamma: float
 ) -> Tensor:
     """Y = r + γ (1 − d) min_i Q̄_i(s', a'): one critic gives DDPG's, two give TD3's; ``[B]``."""
     next_q = model.target_q_values(batch.next_obs, next_actions)  # [N, B]

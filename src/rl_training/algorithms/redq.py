@@ -84,9 +84,14 @@ def redq_loss(
     gamma: float = 0.99,
     log_alpha: Tensor | None = None,
     target_entropy: float = 0.0,
+    backup_alpha: Tensor | None = None,
 ) -> Metrics:
-    """All of REDQ's losses at the model's present parameters, by the terms that `update` uses."""
-    target = redq_target(model, batch, noise, alpha=alpha, subset_size=subset_size, gamma=gamma)
+    """All of REDQ's losses at the model's present parameters, by the terms that `update` uses.
+
+    ``backup_alpha`` replaces α in the target.
+    """
+    inside = alpha if backup_alpha is None else backup_alpha
+    target = redq_target(model, batch, noise, alpha=inside, subset_size=subset_size, gamma=gamma)
     loss = critic_loss(model.q_values(batch.obs, batch.actions), target)
     rest = alpha, log_alpha, target_entropy
     return {"loss/critic": loss} | policy_losses(model, batch, noise, mean_actor_loss, *rest)[0]
@@ -122,7 +127,7 @@ class REDQAlgorithm(SACAlgorithm):
         """The soft target of this update's subset."""
         return redq_target(
             *(self.model, batch, noise),
-            alpha=self.alpha,
+            alpha=self.backup_alpha,
             subset_size=self.config.subset_size,
             gamma=self.config.gamma,
         )

@@ -155,6 +155,11 @@ class SACAlgorithm(ActorCritic):
         """The temperature α, without gradient."""
         return self.fixed_alpha if self.log_alpha is None else self.log_alpha.detach().exp()
 
+    @property
+    def backup_alpha(self) -> Tensor:
+        """α inside the target; 0 where a family member's `backup_entropy` is off."""
+        return self.alpha if getattr(self.config, "backup_entropy", True) else 0.0 * self.alpha
+
     def noise(self, batch_size: int) -> NoiseSpec:
         """Policy noise for the target's action and for the actor's."""
         shape = (batch_size, self.spec.action_dim)
@@ -170,7 +175,8 @@ class SACAlgorithm(ActorCritic):
 
     def critic_target(self, batch: Batch, noise: Noise) -> Tensor:
         """The soft target."""
-        return sac_target(self.model, batch, noise, alpha=self.alpha, gamma=self.config.gamma)
+        gamma = self.config.gamma
+        return sac_target(self.model, batch, noise, alpha=self.backup_alpha, gamma=gamma)
 
     def actor_loss(self, q: Tensor, log_prob: Tensor, *, alpha: Tensor) -> Tensor:
         """Eq. 9; a family member whose actor maximises something else overrides this."""

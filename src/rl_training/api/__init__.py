@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from rl_training.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from rl_training.api.checkpoints import evaluate_checkpoint, predict_checkpoint
     from rl_training.api.managed import (
+        BC,
         DDPG,
         DQN,
         HER,
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
         TD3,
         TQC,
         ManagedAlgorithm,
+        train_bc,
         train_ddpg,
         train_dqn,
         train_her,
@@ -24,16 +27,34 @@ if TYPE_CHECKING:
         train_td3,
         train_tqc,
     )
+    from rl_training.api.managed_offline import (
+        AWAC,
+        CQL,
+        EDAC,
+        IQL,
+        TD3BC,
+        train_awac,
+        train_cql,
+        train_edac,
+        train_iql,
+        train_td3_bc,
+    )
     from rl_training.api.progress import ProgressCallback
-    from rl_training.api.training import evaluate_checkpoint, predict_checkpoint, resume, train
+    from rl_training.api.training import resume, train
 
 __all__ = [
+    "AWAC",
+    "BC",
+    "CQL",
     "DDPG",
     "DQN",
+    "EDAC",
     "HER",
+    "IQL",
     "REDQ",
     "SAC",
     "TD3",
+    "TD3BC",
     "TQC",
     "ManagedAlgorithm",
     "ProgressCallback",
@@ -41,37 +62,55 @@ __all__ = [
     "predict_checkpoint",
     "resume",
     "train",
+    "train_awac",
+    "train_bc",
+    "train_cql",
     "train_ddpg",
     "train_dqn",
+    "train_edac",
     "train_her",
+    "train_iql",
     "train_redq",
     "train_sac",
     "train_td3",
+    "train_td3_bc",
     "train_tqc",
 ]
 
 __getattr__ = lazy_exports(
     __name__,
     {
+        "AWAC": "managed_offline",
+        "BC": "managed",
+        "CQL": "managed_offline",
         "DDPG": "managed",
         "DQN": "managed",
+        "EDAC": "managed_offline",
         "HER": "managed",
+        "IQL": "managed_offline",
         "ManagedAlgorithm": "managed",
         "ProgressCallback": "progress",
         "REDQ": "managed",
         "SAC": "managed",
         "TD3": "managed",
+        "TD3BC": "managed_offline",
         "TQC": "managed",
-        "evaluate_checkpoint": "training",
-        "predict_checkpoint": "training",
+        "evaluate_checkpoint": "checkpoints",
+        "predict_checkpoint": "checkpoints",
         "resume": "training",
         "train": "training",
+        "train_awac": "managed_offline",
+        "train_bc": "managed",
+        "train_cql": "managed_offline",
         "train_ddpg": "managed",
         "train_dqn": "managed",
+        "train_edac": "managed_offline",
         "train_her": "managed",
+        "train_iql": "managed_offline",
         "train_redq": "managed",
         "train_sac": "managed",
         "train_td3": "managed",
+        "train_td3_bc": "managed_offline",
         "train_tqc": "managed",
     },
 )

@@ -103,6 +103,8 @@ def collect_data(
         check_destination(Path(out))
     opened = open_checkpoint(locate(Path(checkpoint), best=best))
     config = checkpoint_config(opened)
+    if config.env_id is None:
+        raise ConfigError(f"{opened.path} was trained without an environment to record in.")
     policy = load_policy(opened)
     env = make_env(config.env_id, split(config).env.make_kwargs)
     try:

@@ -8,13 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict
 
+from rl_training.api.checkpoints import check_obs, evaluate_checkpoint
 from rl_training.api.progress import ProgressCallback
-from rl_training.api.training import (
-    check_obs,
-    evaluate_checkpoint,
-    resume,
-    train,
-)
+from rl_training.api.training import as_config, resume, train
 from rl_training.errors import ConfigError, RLTrainingError
 from rl_training.experiment.build import checkpoint_config, load_policy
 from rl_training.experiment.config import TrainConfig, apply_override, make_config
@@ -67,6 +63,10 @@ class RunOptions(TypedDict, total=False):
     return_scaling: bool
     normalize_states: bool
     sampling: Literal["replacement", "epochs"]
+    num_epochs: int | None
+    validation_fraction: float | None
+    action_low: float | Sequence[float] | None
+    action_high: float | Sequence[float] | None
 
 
 class OffPolicyOptions(RunOptions, total=False):
@@ -81,6 +81,15 @@ class OffPolicyOptions(RunOptions, total=False):
     learning_starts: int
     train_frequency: int
     gradient_updates_per_step: int
+
+
+class BCOptions(RunOptions, total=False):
+    """BC's hyper-parameters."""
+
+    batch_size: int
+    learning_rate: float
+    hidden_sizes: Sequence[int]
+    loss: Literal["mse", "likelihood"]
 
 
 class SACOptions(OffPolicyOptions, total=False):
@@ -150,7 +159,7 @@ class ManagedAlgorithm:
 
     algo: ClassVar[str]
 
-    def __init__(self, env_id: str, **options: Any) -> None:
+    def __init__(self, env_id: str | None, **options: Any) -> None:
         top = {key: options.pop(key) for key in tuple(options) if key in RUN_KEYS}
         # The budget is `learn`'s; 1 stands in so that everything else is checked here and now.
         self._data = {"algo": self.algo, "env_id": env_id, **top, "algo_kwargs": options}
@@ -162,7 +171,7 @@ class ManagedAlgorithm:
 
     def learn(
         self,
-        total_timesteps: int,
+        total_timesteps: int | None = None,
         *,
         overrides: Sequence[str] = (),
         callbacks: Sequence[Callback] = (),
@@ -170,9 +179,10 @@ class ManagedAlgorithm:
     ) -> Self:
         """Train for ``total_timesteps`` more steps, in a new run or on with the present one.
 
-        ``overrides`` are ``key=value`` texts as on the command line; a continued run takes those
-        that do not contradict its checkpoint. ``progress`` shows a live display; by default where
-        standard error is a terminal.
+        Steps are gradient updates where the data is recorded; with `num_epochs` among the options
+        a new run needs no number. ``overrides`` are ``key=value`` texts as on the command line; a
+        continued run takes those that do not contradict its checkpoint. ``progress`` shows a live
+        display; by default where standard error is a terminal.
         """
         show = sys.stderr.isatty() if progress is None else progress
         display = [ProgressCallback()] if show else []
@@ -182,6 +192,8 @@ class ManagedAlgorithm:
                 for override in overrides:
                     apply_override(data, override)
                 self.result = train(data, callbacks=[*display, *callbacks])
+            elif total_timesteps is None:
+                raise ConfigError("learn() needs the number of further steps to go on with a run.")
             else:
                 goal = open_checkpoint(self._checkpoint).step + total_timesteps
                 self.result = resume(
@@ -263,7 +275,7 @@ def train_sac(
     config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
 ) -> TrainResult:
     """Train SAC from a config; one of another algorithm is refused."""
-    return _train_as("sac", config, callbacks)
+    return train_as("sac", config, callbacks)
 
 
 class DDPG(ManagedAlgorithm):
@@ -279,7 +291,7 @@ def train_ddpg(
     config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
 ) -> TrainResult:
     """Train DDPG from a config; one of another algorithm is refused."""
-    return _train_as("ddpg", config, callbacks)
+    return train_as("ddpg", config, callbacks)
 
 
 class TD3(ManagedAlgorithm):
@@ -295,7 +307,7 @@ def train_td3(
     config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
 ) -> TrainResult:
     """Train TD3 from a config; one of another algorithm is refused."""
-    return _train_as("td3", config, callbacks)
+    return train_as("td3", config, callbacks)
 
 
 class REDQ(ManagedAlgorithm):
@@ -311,7 +323,7 @@ def train_redq(
     config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
 ) -> TrainResult:
     """Train REDQ from a config; one of another algorithm is refused."""
-    return _train_as("redq", config, callbacks)
+    return train_as("redq", config, callbacks)
 
 
 class TQC(ManagedAlgorithm):
@@ -327,7 +339,7 @@ def train_tqc(
     config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
 ) -> TrainResult:
     """Train TQC from a config; one of another algorithm is refused."""
-    return _train_as("tqc", config, callbacks)
+    return train_as("tqc", config, callbacks)
 
 
 class DQN(ManagedAlgorithm):
@@ -346,7 +358,26 @@ def train_dqn(
     config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
 ) -> TrainResult:
     """Train DQN from a config; one of another algorithm is refused."""
-    return _train_as("dqn", config, callbacks)
+    return train_as("dqn", config, callbacks)
+
+
+class BC(ManagedAlgorithm):
+    """Behaviour cloning, managed; without ``env_id`` it needs `action_low` and `action_high`.
+
+    >>> BC("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(10_000).evaluate()
+    """
+
+    algo: ClassVar[str] = "bc"
+
+    def __init__(self, env_id: str | None = None, **options: Unpack[BCOptions]) -> None:
+        super().__init__(env_id, **options)
+
+
+def train_bc(
+    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+) -> TrainResult:
+    """Train BC from a config; one of another algorithm is refused."""
+    return train_as("bc", config, callbacks)
 
 
 class HER(ManagedAlgorithm):
@@ -365,12 +396,11 @@ def train_her(
     config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
 ) -> TrainResult:
     """Train with hindsight from a config; one of another algorithm is refused."""
-    return _train_as("her", config, callbacks)
+    return train_as("her", config, callbacks)
 
 
-def _train_as(algo: str, config: Any, callbacks: Sequence[Callback]) -> TrainResult:
-    from rl_training.api.training import as_config
-
+def train_as(algo: str, config: Any, callbacks: Sequence[Callback]) -> TrainResult:
+    """Train from a config that must be of ``algo``."""
     checked = as_config(config)
     if checked.algo != algo:
         raise ConfigError(f"train_{algo} was given a config of {checked.algo!r}: use train().")

@@ -1,4 +1,4 @@
-"""The live display of a training: steps, speed, time left, returns."""
+"""The live display of a training: steps or updates, speed, time left, returns or losses."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ class ProgressCallback(Callback):
         self._next = 0.0
         self._began = 0.0
         self._first_step = 0
+        self._unit = "steps"
 
     def on_start(self, session: Session) -> None:
         """Open the display."""
@@ -39,8 +40,10 @@ class ProgressCallback(Callback):
             text = yaml.safe_dump(self._config, sort_keys=False, allow_unicode=True)
             self.console.print(text, highlight=False, markup=False, soft_wrap=True)
         manifest = session.manifest
+        self._unit = "steps" if session.collector is not None else "updates"
+        where = manifest["config"]["env_id"] or manifest["dataset"]["source"]
         self.console.print(
-            f"{manifest['algorithm']} on {manifest['config']['env_id']}: {manifest['device']}, "
+            f"{manifest['algorithm']} on {where}: {manifest['device']}, "
             f"{manifest['num_threads']} threads, {session.engine.mode} updates, "
             f"in {session.checkpoints.run_dir}",
             highlight=False,
@@ -49,11 +52,11 @@ class ProgressCallback(Callback):
         if not self.console.is_terminal:
             return
         self._bar = Progress(
-            TextColumn("{task.completed:,.0f}/{task.total:,.0f} steps"),
+            TextColumn(f"{{task.completed:,.0f}}/{{task.total:,.0f}} {self._unit}"),
             BarColumn(bar_width=24),
-            TextColumn("{task.fields[speed]} steps/s"),
+            TextColumn(f"{{task.fields[speed]}} {self._unit}/s"),
             TimeRemainingColumn(compact=True),
-            TextColumn("return {task.fields[last]}  eval {task.fields[evaluation]}"),
+            TextColumn("{task.fields[result]}"),
             console=self.console,
             transient=False,
         )
@@ -62,8 +65,7 @@ class ProgressCallback(Callback):
             total=session.settings.total_timesteps,
             completed=session.state.step,
             speed="–",
-            last="–",
-            evaluation="–",
+            result="",
         )
         self._bar.start()
 
@@ -98,25 +100,35 @@ class ProgressCallback(Callback):
         state = session.state
         seconds = time.perf_counter() - self._began - session.engine.preparation_seconds
         speed = (state.step - self._first_step) / seconds if seconds > 0 else 0.0
-        last = _number(session.collector.last_return)
-        evaluation = _number(state.evaluation.get("eval_return_mean"))
+        result = _result(session)
         if self._bar is not None and self._task is not None:
             self._bar.update(
                 self._task,
                 completed=state.step,
                 speed=f"{speed:,.0f}",
-                last=last,
-                evaluation=evaluation,
+                result=result,
             )
             return
         total = session.settings.total_timesteps
         left = (total - state.step) / speed if speed > 0 else 0.0
         self.console.print(
-            f"step {state.step:,}/{total:,}  {speed:,.0f} steps/s  {left:,.0f} s left  "
-            f"return {last}  eval {evaluation}",
+            f"{self._unit[:-1]} {state.step:,}/{total:,}  {speed:,.0f} {self._unit}/s  "
+            f"{left:,.0f} s left  {result}",
             highlight=False,
             soft_wrap=True,
         )
+
+
+def _result(session: Session) -> str:
+    """The latest training episode's return, where there is one, and the latest evaluation."""
+    evaluation = session.state.evaluation
+    if session.evaluator is None and session.validation is not None:
+        loss = evaluation.get("eval_loss")
+        return f"held-out loss {'–' if loss is None else f'{loss:.4g}'}"
+    text = f"eval {_number(evaluation.get('eval_return_mean'))}"
+    if session.collector is None:
+        return text
+    return f"return {_number(session.collector.last_return)}  {text}"
 
 
 def _number(value: float | None) -> str:

@@ -1,4 +1,4 @@
-"""Train, resume, evaluate, predict: each one function, the same for every algorithm."""
+"""Train and resume: each one function, the same for every algorithm."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-from rl_training.envs import GOAL_KEYS
-from rl_training.errors import CheckpointError, ConfigError, RLTrainingError, TrainingError
+from rl_training.errors import CheckpointError, ConfigError, TrainingError
 from rl_training.experiment.build import (
     build_session,
-    check_config,
+    check_same_data,
     checkpoint_config,
-    load_policy,
     saved_spec,
     versions,
 )
 from rl_training.experiment.config import TrainConfig, apply_override, make_config, split
+from rl_training.experiment.machine import choose_device, choose_threads
 from rl_training.experiment.manager import (
     RUN_FILE,
     create_run,
@@ -35,19 +33,26 @@ from rl_training.experiment.manager import (
     write_config,
     write_run_info,
 )
+from rl_training.experiment.task import Task, check_config
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpointing import Checkpoint, list_steps, open_checkpoint
-from rl_training.runtime.evaluation import Evaluator
 from rl_training.runtime.logging import cut_metrics
 from rl_training.runtime.trainer import COMPLETED, EARLY_STOPPING, SIGNAL, Session
 from rl_training.runtime.workflows import TrainResult, run_session
-from rl_training.types import ActionArray, EnvSpec, FloatArray
 
 ConfigLike = TrainConfig | Mapping[str, Any] | str | Path
 
 RESUMABLE_KEYS = frozenset(
     {"total_timesteps", "output_dir", "tags", "eval_episodes", "checkpoint_interval"}
-    | {"log_interval", "device", "eval_interval", "early_stopping", "keep_checkpoints"}
+    | {
+        "num_epochs",
+        "dataset_path",
+        "log_interval",
+        "device",
+        "eval_interval",
+        "early_stopping",
+        "keep_checkpoints",
+    }
     | {"tensorboard", "num_threads", "schedule_horizon", "engine", "matmul_precision"}
 )
 """What a resume may change; all else would contradict the checkpoint."""
@@ -63,11 +68,10 @@ def warn(message: str) -> None:
 
 def train(config: ConfigLike, *, callbacks: Sequence[Callback] = ()) -> TrainResult:
     """Train from a config, a mapping, a file or a packaged config's name."""
-    resolved = as_config(config).resolved()
-    spec = check_config(resolved)
-    run_dir = create_run(resolved)
+    task = check_config(as_config(config).resolved())
+    run_dir = create_run(task.config)
     with lock_run(run_dir):
-        return _run(resolved, spec, run_dir, None, callbacks)
+        return _run(task, run_dir, None, callbacks)
 
 
 def as_config(config: ConfigLike) -> TrainConfig:
@@ -102,15 +106,11 @@ def resume(
         config = _changed(base, overrides)
         if config.output_dir != base.output_dir:
             raise ConfigError("A run is continued where it is: move its folder to change that.")
-        if checkpoint is not None:
-            _check_resumable(checkpoint, config, run_dir)
-            _warn_of_differences(checkpoint, config, on_warning)
-        spec = check_config(config)
-        _check_spec(checkpoint, spec)
+        task = _check_resume(checkpoint, config, on_warning, run_dir)
         with _writing(run_dir):
-            write_config(run_dir, config)
+            write_config(run_dir, task.config)
             cut_metrics(run_dir, checkpoint.step if checkpoint else -1)
-        return _run(config, spec, run_dir, checkpoint, callbacks, on_warning)
+        return _run(task, run_dir, checkpoint, callbacks, on_warning)
 
 
 def _run_to_continue(source: Path) -> Path | None:
@@ -132,22 +132,24 @@ def _branch(
 ) -> TrainResult:
     origin = checkpoint.run_dir
     base = checkpoint_config(checkpoint, str(origin.parent) if origin else "runs")
-    config = _changed(base, overrides)
-    _check_resumable(checkpoint, config)
-    _warn_of_differences(checkpoint, config, on_warning)
-    spec = check_config(config)
-    _check_spec(checkpoint, spec)
-    run_dir = create_run(config)
+    task = _check_resume(checkpoint, _changed(base, overrides), on_warning)
+    run_dir = create_run(task.config)
     with lock_run(run_dir):
         with _writing(run_dir):
             if origin is not None:
                 cut_metrics(origin, checkpoint.step, run_dir)
             write_run_info(run_dir, {"branched_from_step": checkpoint.step})
-        return _run(config, spec, run_dir, checkpoint, callbacks, on_warning)
+        return _run(task, run_dir, checkpoint, callbacks, on_warning)
 
 
 def _changed(base: TrainConfig, overrides: Sequence[str]) -> TrainConfig:
+    """The config with the overrides; a budget given in steps replaces one in epochs, or back."""
     data = base.to_dict()
+    keys = {override.partition("=")[0].removeprefix("algo_kwargs.") for override in overrides}
+    if "num_epochs" in keys and "total_timesteps" not in keys:
+        data["total_timesteps"] = None
+    if "total_timesteps" in keys and "num_epochs" not in keys:
+        data["algo_kwargs"]["num_epochs"] = None
     for override in overrides:
         apply_override(data, override)
     return make_config(data).resolved()
@@ -158,13 +160,34 @@ def _flat(data: Mapping[str, Any]) -> dict[str, Any]:
     return {**{k: v for k, v in data.items() if k != "algo_kwargs"}, **data["algo_kwargs"]}
 
 
-def _check_resumable(
-    checkpoint: Checkpoint, config: TrainConfig, run_dir: Path | None = None
-) -> None:
+def _check_resume(
+    checkpoint: Checkpoint | None,
+    config: TrainConfig,
+    on_warning: Callable[[str], None],
+    run_dir: Path | None = None,
+) -> Task:
     """Refuse what would contradict the checkpoint, and what has nothing left to do.
 
     A run that was killed between its last checkpoint and its end has its end left to do.
     """
+    if checkpoint is None:
+        return check_config(config)
+    _check_same(checkpoint, config)
+    if config.total_timesteps is not None:  # or the data must be read first, to count epochs
+        _check_left(checkpoint, config, run_dir)
+    _warn_of_differences(checkpoint, config, on_warning)
+    task = check_config(config)
+    _check_left(checkpoint, task.config, run_dir)
+    if saved_spec(checkpoint) != task.spec:
+        raise CheckpointError(
+            f"{checkpoint.path} was trained on another environment than this one of the same name: "
+            f"{saved_spec(checkpoint)} then, {task.spec} now"
+        )
+    check_same_data(checkpoint, task)
+    return task
+
+
+def _check_same(checkpoint: Checkpoint, config: TrainConfig) -> None:
     old, new = _flat(checkpoint_config(checkpoint).to_dict()), _flat(config.to_dict())
     for key in sorted(old.keys() | new.keys()):
         if key not in RESUMABLE_KEYS and old.get(key) != new.get(key):
@@ -172,18 +195,13 @@ def _check_resumable(
                 f"{key} = {new.get(key)!r} contradicts the checkpoint, which was trained with "
                 f"{old.get(key)!r}: start a new run to change it."
             )
+
+
+def _check_left(checkpoint: Checkpoint, config: TrainConfig, run_dir: Path | None) -> None:
     over = _why_over(checkpoint, config)
     ended = run_dir is None or read_run_info(run_dir).get("state") in ENDED_STATES
     if over and (ended or not _stop_reason(checkpoint).startswith((COMPLETED, EARLY_STOPPING))):
         raise ConfigError(over)
-
-
-def _check_spec(checkpoint: Checkpoint | None, spec: EnvSpec) -> None:
-    if checkpoint is not None and saved_spec(checkpoint) != spec:
-        raise CheckpointError(
-            f"{checkpoint.path} was trained on another environment than this one of the same name: "
-            f"{saved_spec(checkpoint)} then, {spec} now"
-        )
 
 
 def _why_over(checkpoint: Checkpoint, config: TrainConfig) -> str | None:
@@ -195,7 +213,7 @@ def _why_over(checkpoint: Checkpoint, config: TrainConfig) -> str | None:
             f"This run stopped early at step {checkpoint.step} ({reason}): to go on, change "
             "early_stopping (early_stopping.patience=N) or switch it off (early_stopping=null)."
         )
-    if checkpoint.step >= config.total_timesteps:
+    if checkpoint.step >= config.budget:
         return (
             f"This run is finished at step {checkpoint.step}: to go on, give a larger "
             "total_timesteps=N."
@@ -211,8 +229,6 @@ def _warn_of_differences(
     checkpoint: Checkpoint, config: TrainConfig, on_warning: Callable[[str], None]
 ) -> None:
     """Say what keeps the continuation from being exact."""
-    from rl_training.experiment.build import choose_device, choose_threads
-
     manifest = checkpoint.manifest
     threads = choose_threads(split(config).controls.num_threads)
     if threads != manifest.get("num_threads"):
@@ -264,26 +280,30 @@ class _RunInfo(Callback):
 
     def write(self, session: Session, **extra: Any) -> None:
         state = session.state
-        facts = {"step": state.step, "updates": state.updates, "best_return": state.best_return}
-        last = state.evaluation.get("eval_return_mean")
+        facts = {
+            "step": state.step,
+            "updates": state.updates,
+            "best_return": state.best_return,
+            "last_return": state.evaluation.get("eval_return_mean"),
+        }
+        if state.best_loss is not None:
+            facts |= {"best_loss": state.best_loss, "last_loss": state.evaluation.get("eval_loss")}
         with _writing(self._run_dir / RUN_FILE):
-            write_run_info(self._run_dir, facts | {"last_return": last} | extra)
+            write_run_info(self._run_dir, facts | extra)
 
 
 def _run(
-    config: TrainConfig,
-    spec: EnvSpec,
+    task: Task,
     run_dir: Path,
     checkpoint: Checkpoint | None,
     callbacks: Sequence[Callback],
     on_warning: Callable[[str], None] = warn,
 ) -> TrainResult:
-    info = _RunInfo(run_dir)
+    config, info = task.config, _RunInfo(run_dir)
     start = checkpoint.step if checkpoint else 0
     try:
         session = build_session(
-            config,
-            spec,
+            task,
             run_dir,
             callbacks=[info, *callbacks],
             start_step=start,
@@ -299,8 +319,8 @@ def _run(
             if _why_over(checkpoint, config) is None:
                 session.state.clear_stop()
             if checkpoint.run_dir != run_dir:  # the best so far is not in this folder
-                session.state.best_return = session.state.best_step = None
-            if session.collector.inexact_restore:
+                session.state.forget_best()
+            if session.collector is not None and session.collector.inexact_restore:
                 reason = session.collector.inexact_restore
                 on_warning(f"{config.env_id} begins a new episode here: {reason}.")
         info.write(
@@ -333,108 +353,3 @@ def _note_failure(run_dir: Path, error: Exception) -> None:
         write_run_info(run_dir, {"state": "failed", "error": str(error)})
     except OSError as second:  # a full disk fails here too; the first error is the one that counts
         warn(f"run.json could not be updated: {second}")
-
-
-# --- Using a checkpoint -------------------------------------------------------
-
-
-def evaluate_checkpoint(
-    path: str | Path,
-    *,
-    episodes: int = 10,
-    seed: int = 0,
-    best: bool = False,
-    device: str = "cpu",
-    video: str | Path | None = None,
-) -> dict[str, Any]:
-    """Play seeded episodes with a run's or checkpoint's policy, without exploration."""
-    if episodes < 1:
-        raise ConfigError(f"episodes = {episodes}: at least 1 is needed.")
-    checkpoint = open_checkpoint(locate(Path(path), best=best))
-    config = checkpoint_config(checkpoint)
-    policy = load_policy(checkpoint, device)
-    evaluator = Evaluator(
-        config.env_id, split(config).env.make_kwargs, seed=seed, render=video is not None
-    )
-    try:
-        if video is not None:
-            from rl_training.api.video import record
-
-            with record(evaluator, Path(video)):
-                result = evaluator.evaluate(policy, episodes)
-        else:
-            result = evaluator.evaluate(policy, episodes)
-    finally:
-        evaluator.close()
-    return {
-        "checkpoint_path": str(checkpoint.path),
-        "step": checkpoint.step,
-        "env_id": config.env_id,
-        "seed": seed,
-        **result.summary(),
-    }
-
-
-def predict_checkpoint(
-    path: str | Path,
-    obs: FloatArray | Mapping[str, FloatArray],
-    *,
-    best: bool = False,
-    device: str = "cpu",
-) -> ActionArray:
-    """Actions in the environment's scale for one observation or a batch.
-
-    A goal environment's observation is its Dict, or ``[observation, desired_goal]`` in a row.
-    """
-    checkpoint = open_checkpoint(locate(Path(path), best=best))
-    policy = load_policy(checkpoint, device)
-    return policy(check_obs(obs, policy.spec))
-
-
-def check_obs(obs: FloatArray | Mapping[str, FloatArray], spec: EnvSpec) -> FloatArray:
-    """Observations of the right shape and finite, or an error that says which."""
-    if isinstance(obs, Mapping):
-        obs = _goal_rows(obs, spec)
-    array = np.asarray(obs)
-    if array.dtype.kind not in "biuf":
-        raise ConfigError(f"Observations must be numbers, but these are {array.dtype}.")
-    if array.ndim not in (1, 2) or array.shape[-1] != spec.obs_dim:
-        raise ConfigError(
-            f"Observations have shape {array.shape}, but [{spec.obs_dim}] or "
-            f"[batch, {spec.obs_dim}] is needed{_goal_order(spec)}."
-        )
-    if not np.isfinite(array).all():
-        raise ConfigError("Observations hold values that are not finite.")
-    return array
-
-
-def _goal_order(spec: EnvSpec) -> str:
-    if not spec.goal_dim:
-        return ""
-    plain = spec.obs_dim - spec.goal_dim
-    return f": first the {plain} values of observation, then the {spec.goal_dim} of desired_goal"
-
-
-def _goal_rows(obs: Mapping[str, FloatArray], spec: EnvSpec) -> FloatArray:
-    """A goal environment's Dict as rows."""
-    keys = GOAL_KEYS[:2]
-    if not spec.goal_dim or not set(keys) <= set(obs):
-        raise ConfigError(
-            f"Observations are a Dict of {', '.join(sorted(obs))}, but [{spec.obs_dim}] or "
-            f"[batch, {spec.obs_dim}] is needed{_goal_order(spec)}."
-        )
-    parts = [np.asarray(obs[key]) for key in keys]
-    if len({part.shape[:-1] for part in parts}) > 1:
-        shapes = " and ".join(f"{key} {part.shape}" for key, part in zip(keys, parts, strict=True))
-        raise ConfigError(f"Observations have the shapes {shapes}, which are not of one batch.")
-    return np.concatenate(parts, axis=-1)
-
-
-__all__ = [
-    "RLTrainingError",
-    "TrainResult",
-    "evaluate_checkpoint",
-    "predict_checkpoint",
-    "resume",
-    "train",
-]

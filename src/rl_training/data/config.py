@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from rl_training.errors import ConfigError
 from rl_training.rewards import RewardTransformConfig
 
 if TYPE_CHECKING:
@@ -43,6 +44,21 @@ class DataConfig(BaseModel):
         "replacement",
         description="Draw dataset rows independently, or every row once an epoch.",
     )
+    num_epochs: int | None = Field(
+        None, gt=0, description="The budget as passes over the training rows."
+    )
+    validation_fraction: float | None = Field(
+        None,
+        ge=0,
+        lt=1,
+        description="Share of the rows held out, in whole episodes; null: 0.05 if env_id is null.",
+    )
+    action_low: float | tuple[float, ...] | None = Field(
+        None, description="Least actions of the data, where no environment tells."
+    )
+    action_high: float | tuple[float, ...] | None = Field(
+        None, description="Greatest actions of the data, where no environment tells."
+    )
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -53,8 +69,28 @@ class DataConfig(BaseModel):
             raise ValueError("dataset_kind 'minari' needs dataset_id")
         if kind is None and (self.dataset_path or self.dataset_id):
             raise ValueError("dataset_path or dataset_id needs dataset_kind")
+        for name in ("num_epochs", "validation_fraction", "action_low", "action_high"):
+            if kind is None and getattr(self, name) is not None:
+                raise ValueError(f"{name} needs dataset_kind")
+        if (self.action_low is None) != (self.action_high is None):
+            raise ValueError("give both action_low and action_high")
         self.rewards()
         return self
+
+    def action_bounds(self, size: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """The bounds of ``size`` actions; one number stands for all of them."""
+        low, high = (
+            (float(bound),) * size if isinstance(bound, int | float) else tuple(bound or ())
+            for bound in (self.action_low, self.action_high)
+        )
+        if len(low) != size or len(high) != size:
+            raise ConfigError(
+                f"action_low and action_high have {len(low)} and {len(high)} values, but actions "
+                f"have {size}."
+            )
+        if not all(one < other for one, other in zip(low, high, strict=True)):
+            raise ConfigError(f"action_low = {low} must be less than action_high = {high}.")
+        return low, high
 
     def rewards(self) -> RewardTransformConfig:
         """The reward keys as the one transform."""

@@ -46,14 +46,17 @@ def load_transition_dataset(
 ) -> TransitionDataset:
     """Load what the config names, check it, and transform its rewards.
 
-    ``spec`` maps actions to [-1, 1] and refuses a dataset of other sizes; ``time_limit`` helps to
-    tell time limits from terminations where a file has one flag for both.
+    ``spec`` maps actions to [-1, 1] and refuses a dataset of other sizes; without it `action_low`
+    and `action_high` give the bounds. ``time_limit`` helps to tell time limits from terminations
+    where a file has one flag for both.
     """
     settings = config if isinstance(config, DataConfig) else DataConfig.model_validate(config)
     if settings.dataset_kind is None:
         raise ConfigError("dataset_kind is missing: use random, npz, pt, hdf5 or minari.")
     source = settings.source
     with open_fields(settings, collect_random) as fields:
+        if spec is None and settings.action_low is not None:
+            spec = spec_of(fields, settings)
         dataset = TransitionDataset.from_fields(
             fields, spec=spec, device=device, source=source, time_limit=time_limit
         )
@@ -65,6 +68,16 @@ def load_transition_dataset(
         dataset.notes += (f"rewards are scaled by 1000 over the return range, {spread:.6g}",)
     dataset.transform_rewards(settings.rewards())
     return dataset
+
+
+def spec_of(fields: Fields, settings: DataConfig) -> EnvSpec:
+    """Sizes as they are in the data, bounds as the config gives them."""
+
+    def width(name: str) -> int:
+        return int(np.prod(fields.columns[name].shape[1:], dtype=np.int64))
+
+    size = width("actions")
+    return EnvSpec(width("observations"), size, *settings.action_bounds(size))
 
 
 def config_for(source: str) -> DataConfig:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +42,8 @@ class TransitionDataset(Sampler):
 
     Build one with `from_dict`, or with `load_transition_dataset` from a file.
     """
+
+    is_fixed: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -148,6 +151,10 @@ class TransitionDataset(Sampler):
             lengths=np.diff(bounds),
         )
 
+    def fingerprint(self) -> str:
+        """SHA-256 of the rows as they are now."""
+        return hashlib.sha256(self.rows.cpu().numpy().data.cast("B")).hexdigest()
+
     # --- Transforms -------------------------------------------------------------
 
     def with_reward_transform(self, config: RewardTransformConfig) -> TransitionDataset:
@@ -165,6 +172,41 @@ class TransitionDataset(Sampler):
             self.rows[:, self.layout.slices["rewards"]] = torch.from_numpy(values)[:, None].to(
                 self.rows.device
             )
+
+    def hold_out(self, fraction: float, seed: int) -> TransitionDataset:
+        """Take whole episodes, chosen by ``seed``, out of this dataset into one of their own.
+
+        They hold about ``fraction`` of the rows, and one at least stays and one goes. Of a single
+        episode the last rows go.
+        """
+        held = self._choose_episodes(fraction, seed)
+        taken = self.rows[held]
+        kept, step = 0, 1 << 16
+        for start in range(0, len(self), step):  # in place: a second copy would double the memory
+            part = self.rows[start : start + step][~held[start : start + step]]
+            self.rows[kept : kept + len(part)] = part
+            kept += len(part)
+        self.rows = self.rows[:kept]
+        return TransitionDataset(taken, self.layout, spec=self.spec, notes=self.notes)
+
+    def _choose_episodes(self, fraction: float, seed: int) -> torch.Tensor:
+        """Which rows to hold out, as a mask."""
+        if len(self) < 2:
+            raise ConfigError("A dataset of one row has none to hold out.")
+        wanted = min(max(1, round(fraction * len(self))), len(self) - 1)
+        bounds = self.episode_bounds()
+        held = np.zeros(len(self), dtype=bool)
+        if len(bounds) == 2:
+            held[-wanted:] = True
+        else:
+            order = np.random.default_rng(seed).permutation(len(bounds) - 1)
+            count = 0
+            for episode in order[:-1]:
+                if count >= wanted:
+                    break
+                held[bounds[episode] : bounds[episode + 1]] = True
+                count += int(bounds[episode + 1] - bounds[episode])
+        return torch.from_numpy(held).to(self.rows.device)
 
     def normalise_observations(
         self, mean: npt.NDArray[np.float64], std: npt.NDArray[np.float64]

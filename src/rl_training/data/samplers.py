@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
+from rl_training.data.generators import generator_state, restore_generator
 from rl_training.data.offline_dataset import TransitionDataset
 from rl_training.errors import ConfigError
 from rl_training.types import Batch, Sampler
@@ -20,6 +21,8 @@ class EpochSampler(Sampler):
     which moves on to the next epoch, is the call between replays. Orders are drawn from the
     engine's generator; its states before the two draws and the position are what a resume needs.
     """
+
+    is_fixed: ClassVar[bool] = True
 
     def __init__(self, dataset: TransitionDataset) -> None:
         device = dataset.rows.device
@@ -66,7 +69,7 @@ class EpochSampler(Sampler):
         return self.dataset.batch(indices)
 
     def _draw(self, half: int, generator: torch.Generator) -> None:
-        self._drawn_from.append(generator.get_state().numpy())
+        self._drawn_from.append(generator_state(generator))
         order = torch.randperm(len(self), generator=generator, device=self._orders.device)
         self._orders[half * len(self) : (half + 1) * len(self)] = order
 
@@ -83,7 +86,7 @@ class EpochSampler(Sampler):
         self._drawn_from = []
         for half, drawn in enumerate(state["drawn_from"]):
             generator = torch.Generator(self._orders.device)
-            generator.set_state(torch.from_numpy(np.asarray(drawn, dtype=np.uint8)))
+            restore_generator(generator, drawn)
             self._draw(half, generator)
         self.epoch = int(state["epoch"])
         self.position = int(state["position"])

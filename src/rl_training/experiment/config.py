@@ -33,10 +33,12 @@ class TrainConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     algo: str = Field(description="The algorithm's name.")
-    env_id: str = Field(description="A registered Gymnasium environment.")
+    env_id: str | None = Field(
+        None, description="A registered Gymnasium environment; null for recorded data alone."
+    )
     seed: int = Field(0, ge=0, description="All random streams derive from it.")
-    total_timesteps: int = Field(
-        gt=0, description="Environment steps online, gradient updates offline."
+    total_timesteps: int | None = Field(
+        None, gt=0, description="Environment steps online, gradient updates offline."
     )
     output_dir: str = Field("runs", min_length=1, description="Where run folders are made.")
     device: str = Field("auto", description="auto, cpu, cuda or cuda:N.")
@@ -58,9 +60,22 @@ class TrainConfig(BaseModel):
 
     @model_validator(mode="after")
     def _parts_are_valid(self) -> Self:
-        if split(self).controls.early_stopping is not None and self.eval_episodes == 0:
+        parts = split(self)
+        if self.env_id is None and get_algorithm(self.algo).mode != "offline":
+            raise ConfigError("The key 'env_id' is missing.")
+        if self.total_timesteps is None and parts.data.num_epochs is None:
+            raise ConfigError("The key 'total_timesteps' is missing.")
+        stopping = parts.controls.early_stopping
+        plays = stopping is not None and stopping.metric != "eval_loss" and self.env_id is not None
+        if plays and self.eval_episodes == 0:
             raise ConfigError("early_stopping needs evaluations: set eval_episodes above 0.")
         return self
+
+    @property
+    def budget(self) -> int:
+        """`total_timesteps` of a config that was checked: `num_epochs` is in it."""
+        assert self.total_timesteps is not None
+        return self.total_timesteps
 
     @classmethod
     def load(cls, source: str | Path, overrides: Sequence[str] = ()) -> TrainConfig:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,42 +12,79 @@ from rl_training.data import EpochSampler, TransitionDataset, load_transition_da
 from rl_training.envs import find_spec
 from rl_training.experiment.config import TrainConfig, split
 from rl_training.runtime.recording import record_random
+from rl_training.runtime.seeding import Stream, derive_seed
 from rl_training.types import EnvSpec, Sampler
 
 STD_FLOOR = 1e-3
 """Added to the deviation of an observation's entry, which may be constant."""
 
+HELD_OUT_WITHOUT_ENV = 0.05
+"""Share of the rows that is held out where nothing else could tell how good a policy is."""
 
-def load_dataset(
-    config: TrainConfig, spec: EnvSpec, device: torch.device | str = "cpu"
-) -> TransitionDataset:
+
+@dataclass(frozen=True)
+class RunData:
+    """A run's recorded data: the rows to learn from, those held out, and what identifies them."""
+
+    train: TransitionDataset
+    held_out: TransitionDataset | None
+    record: dict[str, Any]
+    """Source, number of rows and SHA-256 of all rows: what a checkpoint says of its data."""
+
+
+def load_dataset(config: TrainConfig, spec: EnvSpec | None) -> TransitionDataset:
     """The dataset that `algo_kwargs` names, checked and with its rewards transformed."""
-    parts = split(config)
+    parts, env_id = split(config), config.env_id
+    if env_id is None:
+        return load_transition_dataset(parts.data)
 
     def collect(size: int, seed: int) -> dict[str, Any]:
-        return record_random(config.env_id, parts.env.make_kwargs, size, seed)
+        return record_random(env_id, parts.env.make_kwargs, size, seed)
 
     return load_transition_dataset(
         parts.data,
         spec=spec,
-        time_limit=find_spec(config.env_id).max_episode_steps,
+        time_limit=find_spec(env_id).max_episode_steps,
         collect_random=collect,
-        device=device,
     )
 
 
-def prepare_sampler(
-    config: TrainConfig, dataset: TransitionDataset, algorithm: Algorithm
-) -> Sampler:
-    """Normalise as the config says, in the data and in the learner alike; choose the order.
+def load_run_data(config: TrainConfig, spec: EnvSpec | None) -> RunData:
+    """The dataset in the host's memory, divided into what is learned from and what is held out."""
+    settings = split(config).data
+    dataset = load_dataset(config, spec)
+    record = {
+        "source": settings.source,
+        "rows": len(dataset),
+        "sha256": dataset.fingerprint(),
+        "notes": list(dataset.notes),
+    }
+    fraction = settings.validation_fraction
+    if fraction is None:
+        fraction = HELD_OUT_WITHOUT_ENV if config.env_id is None else 0.0
+    seed = derive_seed(config.seed, Stream.VALIDATION)
+    held_out = dataset.hold_out(fraction, seed) if fraction > 0 else None
+    return RunData(dataset, held_out, record)
 
-    The learner keeps mean and deviation among its tensors: they are in every checkpoint, and `act`
-    applies them, so that evaluation and prediction take raw observations.
+
+def prepare_sampler(
+    config: TrainConfig, data: RunData, algorithm: Algorithm, device: torch.device | str = "cpu"
+) -> Sampler:
+    """Move the data to the device, normalise it as the config says, choose the order of its rows.
+
+    Mean and deviation are those of the training rows. The learner keeps them among its tensors:
+    they are in every checkpoint, and `act` applies them, so that evaluation and prediction take raw
+    observations.
     """
-    data = split(config).data
-    if data.normalize_states:
-        statistics = dataset.statistics()
+    settings, parts = split(config).data, [data.train]
+    if data.held_out is not None:
+        parts.append(data.held_out)
+    if settings.normalize_states:
+        statistics = data.train.statistics()
         std = statistics.obs_std + STD_FLOOR
-        dataset.normalise_observations(statistics.obs_mean, std)
+        for part in parts:
+            part.normalise_observations(statistics.obs_mean, std)
         algorithm.set_normalisation(torch.from_numpy(statistics.obs_mean), torch.from_numpy(std))
-    return EpochSampler(dataset) if data.sampling == "epochs" else dataset
+    for part in parts:
+        part.rows = part.rows.to(device)
+    return EpochSampler(data.train) if settings.sampling == "epochs" else data.train

@@ -39,7 +39,7 @@ def now() -> str:
 def create_run(config: TrainConfig) -> Path:
     """A new folder under `output_dir`, whole from its first instant; never an existing one."""
     parent = Path(config.output_dir)
-    environment = re.sub(r"[^A-Za-z0-9.-]+", "-", config.env_id)
+    environment = re.sub(r"[^A-Za-z0-9.-]+", "-", config.env_id or "data")
     base = f"{config.algo}_{environment}_seed{config.seed}"
     try:
         parent.mkdir(parents=True, exist_ok=True)
@@ -139,7 +139,7 @@ class RunRow:
 
     path: Path
     algo: str
-    env_id: str
+    env_id: str | None
     seed: int
     step: int
     total_timesteps: int
@@ -176,7 +176,7 @@ def list_runs(folder: Path) -> list[RunRow]:
                 env_id=config.env_id,
                 seed=config.seed,
                 step=int(_number(info.get("step")) or 0),
-                total_timesteps=config.total_timesteps,
+                total_timesteps=config.total_timesteps or 0,
                 best_return=_number(info.get("best_return")),
                 last_return=_number(info.get("last_return")),
                 state=state,

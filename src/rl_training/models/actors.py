@@ -95,7 +95,35 @@ class Actor(MLP, ABC):
         """Actions for collecting, from normal ``noise`` ``[B, action_dim]``."""
 
 
-class SquashedGaussianActor(Actor):
+class GaussianActor(Actor):
+    """A stochastic policy: a Gaussian, and what is done to its draws."""
+
+    @abstractmethod
+    def distribution(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and log σ of the Gaussian."""
+
+    @abstractmethod
+    def place(self, mean: Tensor, log_std: Tensor, noise: Tensor) -> Tensor:
+        """Actions in [-1, 1] from a `distribution` and standard-normal ``noise``."""
+
+    @abstractmethod
+    def density(self, mean: Tensor, log_std: Tensor, actions: Tensor) -> Tensor:
+        """Log-density of given actions in [-1, 1] under a `distribution`, ``[B]``."""
+
+    @abstractmethod
+    def sample(self, obs: Tensor, noise: Tensor) -> ActionSample:
+        """Reparametrised actions from standard-normal ``noise`` ``[B, action_dim]``."""
+
+    def explore(self, obs: Tensor, noise: Tensor) -> Tensor:
+        """Actions alone: for acting, the log-probability would cost the most."""
+        return self.place(*self.distribution(obs), noise)
+
+    def log_prob(self, obs: Tensor, actions: Tensor) -> Tensor:
+        """Log-density of given actions in [-1, 1], ``[B]``."""
+        return self.density(*self.distribution(obs), actions)
+
+
+class SquashedGaussianActor(GaussianActor):
     """The tanh-Gaussian policy of SAC (arXiv 1812.05905, appendix C)."""
 
     def __init__(
@@ -118,18 +146,16 @@ class SquashedGaussianActor(Actor):
             return ActionSample(*SquashedSample.apply(self(obs), noise))  # type: ignore[no-untyped-call]
         return squashed_sample(self(obs), noise)
 
-    def explore(self, obs: Tensor, noise: Tensor) -> Tensor:
-        """The actions of `sample` alone: for acting, the log-probability would cost the most."""
-        mean, log_std = self.distribution(obs)
-        return torch.addcmul(mean, log_std.exp_(), noise).tanh_()
+    def place(self, mean: Tensor, log_std: Tensor, noise: Tensor) -> Tensor:
+        """The actions of `sample`: tanh of the Gaussian's draw."""
+        return torch.addcmul(mean, log_std.exp(), noise).tanh_()
 
     def mode(self, obs: Tensor) -> Tensor:
         """The deterministic action, tanh of the mean."""
         return self.distribution(obs)[0].tanh()
 
-    def log_prob(self, obs: Tensor, actions: Tensor) -> Tensor:
-        """Log-density of given actions in [-1, 1], ``[B]``."""
-        mean, log_std = self.distribution(obs)
+    def density(self, mean: Tensor, log_std: Tensor, actions: Tensor) -> Tensor:
+        """By the draw before the tanh, and the tanh's change of volume."""
         pre_tanh = actions.clamp(-ACTION_BOUND, ACTION_BOUND).atanh()
         standardised = (pre_tanh - mean) * (-log_std).exp()
         return gaussian_log_prob(standardised, log_std) - tanh_log_det(pre_tanh)

@@ -7,7 +7,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from rl_training.models.action_gradients import ActionGradients, action_gradients
 from rl_training.models.mlp import MLP
+from rl_training.models.mlp_kernel import linear
+
+CACHED_ROWS = 512
 
 
 class EnsembleCritic(MLP):
@@ -25,10 +29,17 @@ class EnsembleCritic(MLP):
         num_critics: int,
         *,
         num_quantiles: int = 1,
+        layer_norm: bool = False,
+        last_layer_bound: float | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
-        sizes = obs_dim + action_dim, hidden_sizes, num_quantiles
-        super().__init__(*sizes, ensemble=num_critics, generator=generator)
+        super().__init__(
+            *(obs_dim + action_dim, hidden_sizes, num_quantiles),
+            ensemble=num_critics,
+            layer_norm=layer_norm,
+            last_layer_bound=last_layer_bound,
+            generator=generator,
+        )
 
     def quantiles(self, obs: Tensor, actions: Tensor, flat: Tensor | None = None) -> Tensor:
         """Z_i(s, a) of every critic, ``[num_critics, B, num_quantiles]``."""
@@ -51,3 +62,40 @@ class EnsembleCritic(MLP):
         """Q-values of some critics alone, ``[len(members), B]``, by their indices."""
         chosen = [view.index_select(-3, members) for view in self.views(flat)]
         return self.evaluate(actions, chosen, obs).squeeze(-1)
+
+    def sampled_q_values(self, obs: Tensor, actions: Tensor) -> Tensor:
+        """Q_i(s, a_k) of several actions ``[S, B, A]`` of each state, ``[num_critics, S, B]``.
+
+        An observation's part of the first layer is the same for all its actions and made once.
+        """
+        count, size, width = actions.shape
+        flat_actions = actions.flatten(0, 1)
+        if self.may_use_nodes(obs):
+            # In pieces whose activations stay in the processor's cache from layer to layer.
+            repeated = obs.expand(count, size, -1).flatten(0, 1)
+            rows = torch.split(repeated, CACHED_ROWS), torch.split(flat_actions, CACHED_ROWS)
+            pieces = [self.q_values(*piece) for piece in zip(*rows, strict=True)]
+            return torch.cat(pieces, dim=-1).view(-1, count, size)
+        params = self.views(self.flat)
+        widths = [obs.shape[-1], width]
+        of_obs, of_actions = torch.split_with_sizes(params[0], widths, dim=-2)
+        base = linear(obs, of_obs, params[1])  # [N, B, H]
+        change = torch.matmul(flat_actions, of_actions)  # [N, S·B, H]
+        first = base.unsqueeze(-3) + change.view(len(base), count, size, -1)
+        return self.evaluate_above(first.flatten(-3, -2), params).view(-1, count, size)
+
+    def action_gradients(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+        """Q_i(s, a) ``[num_critics, B]`` and ∂Q_i/∂a ``[num_critics, B, A]``, from one forward.
+
+        With its ReLUs' masks held fixed a network is linear, so that the gradient is a product of
+        the weights through the masks: differentiable itself, without a backward of a backward.
+        """
+        if self.layer_norm:
+            raise ValueError("action_gradients is for critics without layer_norm")
+        inputs = torch.cat((obs, actions), dim=-1)
+        if self.may_use_nodes(obs):
+            params = self.kept_views(self.flat)
+            arguments = inputs, self.flat, params, self.sizes, actions.shape[-1]
+            q, gradients = ActionGradients.apply(*arguments)  # type: ignore[no-untyped-call]
+            return q, gradients
+        return action_gradients(inputs, self.views(self.flat), actions.shape[-1])

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from rl_training.models.mlp_kernel import MLPFunction, linear, split_views
@@ -51,7 +52,10 @@ class FlatModule(nn.Module):
 class MLP(FlatModule):
     """ReLU perceptron, or a stack of ``ensemble`` of them evaluated by one product a layer.
 
-    Inputs are ``[B, in]``; outputs are ``[B, out]``, or ``[ensemble, B, out]`` for a stack.
+    Inputs are ``[B, in]``; outputs are ``[B, out]``, or ``[ensemble, B, out]`` for a stack. With
+    ``layer_norm`` every hidden layer is normalised before its ReLU (arXiv 1607.06450), with a scale
+    and a shift; these stand behind the layers in the flat vector. ``last_layer_bound`` is the range
+    of the last layer's first weights.
     """
 
     one_node = True
@@ -64,6 +68,8 @@ class MLP(FlatModule):
         out_features: int,
         *,
         ensemble: int | None = None,
+        layer_norm: bool = False,
+        last_layer_bound: float | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
         widths = [in_features, *hidden_sizes, out_features]
@@ -72,17 +78,29 @@ class MLP(FlatModule):
         shapes: list[tuple[int, ...]] = []
         for fan_in, fan_out in pairwise(widths):
             shapes += [(*lead, fan_in, fan_out), (*bias_lead, fan_out)]
+        if layer_norm:
+            for width in hidden_sizes:
+                shapes += [(*bias_lead, width)] * 2
         super().__init__(shapes)
+        self.layer_norm = layer_norm
+        self.num_layers = len(widths) - 1
+        self.last_layer_bound = last_layer_bound
         self.reset_parameters(generator)
 
     @torch.no_grad()
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Uniform in ±1/√fan_in, weights and biases alike, as `torch.nn.Linear` does."""
         views = self.views(self.flat)
-        for weight, bias in zip(views[0::2], views[1::2], strict=True):
+        layers, norms = views[: 2 * self.num_layers], views[2 * self.num_layers :]
+        for index, (weight, bias) in enumerate(zip(layers[0::2], layers[1::2], strict=True)):
             bound = 1.0 / math.sqrt(weight.shape[-2])
+            if index == self.num_layers - 1 and self.last_layer_bound is not None:
+                bound = self.last_layer_bound
             weight.uniform_(-bound, bound, generator=generator)
             bias.uniform_(-bound, bound, generator=generator)
+        for scale, shift in zip(norms[0::2], norms[1::2], strict=True):
+            scale.fill_(1.0)
+            shift.zero_()
 
     def forward(
         self, x: Tensor, flat: Tensor | None = None, *, prefix: Tensor | None = None
@@ -93,11 +111,12 @@ class MLP(FlatModule):
         """
         vector = self.flat if flat is None else flat
         if self.may_use_nodes(x) and x.dim() == 2 and vector.dim() == 1:
-            if torch.is_grad_enabled():
+            if torch.is_grad_enabled() and not self.layer_norm:
                 params = self.kept_views(vector)
                 out: Tensor = MLPFunction.apply(x, prefix, vector, params, self.sizes)  # type: ignore[no-untyped-call]
                 return out
-            return self.evaluate(x, self.kept_views(vector), prefix)
+            if not torch.is_grad_enabled():
+                return self.evaluate(x, self.kept_views(vector), prefix)
         return self.plain_forward(x, flat, prefix=prefix)
 
     def may_use_nodes(self, x: Tensor) -> bool:
@@ -110,12 +129,18 @@ class MLP(FlatModule):
         """The same, one operation at a time: for a second derivative, a compiler, a GPU."""
         return self.evaluate(x, self.views(self.flat if flat is None else flat), prefix)
 
-    @staticmethod
-    def evaluate(x: Tensor, params: list[Tensor], prefix: Tensor | None = None) -> Tensor:
+    def evaluate(self, x: Tensor, params: list[Tensor], prefix: Tensor | None = None) -> Tensor:
         """The perceptron itself."""
         if prefix is not None:
             x = torch.cat((prefix, x), dim=-1)
-        last = len(params) - 2
-        for i in range(0, last, 2):
-            x = linear(x, params[i], params[i + 1]).relu_()
-        return linear(x, params[last], params[last + 1])
+        return self.evaluate_above(linear(x, params[0], params[1]), params)
+
+    def evaluate_above(self, x: Tensor, params: list[Tensor]) -> Tensor:
+        """What comes after the first layer's product and bias, which are ``x``."""
+        norms = params[2 * self.num_layers :]
+        for i in range(2, 2 * self.num_layers, 2):
+            if norms:
+                x = F.layer_norm(x, x.shape[-1:])  # ε = 1e-5
+                x = torch.addcmul(norms[i - 1], x, norms[i - 2])
+            x = linear(x.relu_(), params[i], params[i + 1])
+        return x

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from rl_training.models.actor_critic import ActorCriticModel
-from rl_training.models.actors import ActionSample, SquashedGaussianActor
+from rl_training.models.actors import ActionSample, GaussianActor, SquashedGaussianActor
 from rl_training.models.critics import EnsembleCritic
+from rl_training.models.tanh_mean import TanhMeanGaussianActor
+
+PolicyKind = Literal["squashed", "tanh_mean"]
 
 
 class MLPREDQModel(ActorCriticModel):
     """A Gaussian actor, an ensemble of critics and the critics' target vector.
 
     The critics have the actor's hidden layers unless they are given their own, and one value each
-    unless they are asked for several quantiles of it.
+    unless they are asked for several quantiles of it; ``layer_norm`` and ``last_layer_bound`` are
+    theirs too. The actor is SAC's squashed Gaussian, or one around a tanh mean, whose log σ stays
+    within ``log_std_bounds``.
     """
 
-    actor: SquashedGaussianActor
+    actor: GaussianActor
 
     def __init__(
         self,
@@ -30,15 +36,26 @@ class MLPREDQModel(ActorCriticModel):
         *,
         critic_hidden_sizes: Sequence[int] | None = None,
         num_quantiles: int = 1,
+        layer_norm: bool = False,
+        last_layer_bound: float | None = None,
+        policy: PolicyKind = "squashed",
+        log_std_bounds: tuple[float, float] = (-5.0, 2.0),
         generator: torch.Generator | None = None,
     ) -> None:
-        actor = SquashedGaussianActor(obs_dim, action_dim, hidden_sizes, generator=generator)
+        sizes = obs_dim, action_dim, hidden_sizes
+        actor: GaussianActor = (
+            SquashedGaussianActor(*sizes, generator=generator)
+            if policy == "squashed"
+            else TanhMeanGaussianActor(*sizes, log_std_bounds=log_std_bounds, generator=generator)
+        )
         critic = EnsembleCritic(
             obs_dim,
             action_dim,
             critic_hidden_sizes or hidden_sizes,
             num_critics,
             num_quantiles=num_quantiles,
+            layer_norm=layer_norm,
+            last_layer_bound=last_layer_bound,
             generator=generator,
         )
         super().__init__(actor, critic)

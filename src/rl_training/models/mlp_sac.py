@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from rl_training.models.mlp_redq import MLPREDQModel
+from rl_training.models.mlp_redq import MLPREDQModel, PolicyKind
 
 
 class MLPSACModel(MLPREDQModel):
@@ -18,6 +18,15 @@ class MLPSACModel(MLPREDQModel):
         action_dim: int,
         hidden_sizes: Sequence[int] = (256, 256),
         *,
+        critic_hidden_sizes: Sequence[int] | None = None,
+        policy: PolicyKind = "squashed",
+        log_std_bounds: tuple[float, float] = (-5.0, 2.0),
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__(obs_dim, action_dim, hidden_sizes, 2, generator=generator)
+        super().__init__(
+            *(obs_dim, action_dim, hidden_sizes, 2),
+            critic_hidden_sizes=critic_hidden_sizes,
+            policy=policy,
+            log_std_bounds=log_std_bounds,
+            generator=generator,
+        )

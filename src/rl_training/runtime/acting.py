@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from rl_training.algorithms.base import Algorithm, draw_noise
-from rl_training.runtime.engine import capture, generator_state, restore_generator
+from rl_training.data.generators import generator_state, restore_generator
+from rl_training.runtime.engine import capture
 from rl_training.types import FloatArray
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 EvaluationMetric = Literal[
-    "eval_return_mean", "eval_return_std", "eval_length_mean", "eval_success_rate"
+    "eval_return_mean", "eval_return_std", "eval_length_mean", "eval_success_rate", "eval_loss"
 ]
 
 
@@ -70,6 +70,8 @@ class EarlyStoppingConfig(BaseModel):
     def _can_stop(self) -> Self:
         if self.patience is None and self.target_value is None:
             raise ValueError("set patience or target_value, or nothing would ever stop the run")
+        if self.metric == "eval_loss" and self.mode == "max":
+            raise ValueError("a loss is better when it is smaller: set mode to min")
         return self
 
 

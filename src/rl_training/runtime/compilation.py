@@ -3,7 +3,7 @@
 `Algorithm.update` runs backward passes and optimizer steps of its own, which the compiler's front
 end does not follow. So it is traced here, on tensors without data, into one list of operations with
 every parameter, moment and target as an input that is written in place; that list is what
-`torch.compile` gets (docs/decisions/0007-traced-updates.md). A trace shows, too, whether an update
+the compiler gets (docs/decisions/0007-traced-updates.md). A trace shows, too, whether an update
 may be replayed at all: `NotGraphSafe` says why not.
 """
 
@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
+import torch._inductor
 from torch import Tensor, fx
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
@@ -46,7 +47,7 @@ def state_tensors(algorithm: Algorithm) -> dict[str, Tensor]:
 def with_an_axis(tensor: Tensor) -> Tensor:
     """A view with at least one axis.
 
-    `torch.compile` drops writes to an input that is a float64 number without axes (PyTorch 2.13).
+    The compiler drops writes to an input that is a float64 number without axes (PyTorch 2.13).
     """
     return tensor.view(1) if tensor.dim() == 0 else tensor
 
@@ -68,6 +69,18 @@ def swapped(algorithm: Algorithm, tensors: Sequence[Tensor]) -> Iterator[None]:
     finally:
         for store, leaf, original in places:
             store[leaf] = original
+
+
+def compiled(program: fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+    """A program for inputs of these shapes, strides and devices, checked at no call.
+
+    On the CPU the calls between its loops are compiled too: there the interpreter's share shows.
+    """
+    if BACKEND != "inductor":
+        return torch.compile(program, fullgraph=True, dynamic=False, backend=BACKEND)
+    options = {"cpp_wrapper": inputs[0].device.type == "cpu"}
+    with torch.no_grad():
+        return cast("Callable[..., Any]", torch._inductor.compile(program, inputs, options))
 
 
 class UpdateTracer:
@@ -124,16 +137,17 @@ class UpdateTracer:
 
     def compile(self, form: int, batch: Batch, noise: Noise) -> CompiledStep:
         """One form, compiled and tried on copies of the state."""
-        program = torch.compile(self.trace(form), fullgraph=True, dynamic=False, backend=BACKEND)
+        totals = torch.zeros(len(self.keys), dtype=torch.float64, device=batch.obs.device)
+        tensors = state_tensors(self.algorithm).values()
+        state = [with_an_axis(tensor.detach()) for tensor in tensors]
+        copies = [tensor.clone() for tensor in state]
+        program = compiled(self.trace(form), [*batch, *noise.values(), totals, *copies])
 
         def run(state: Sequence[Tensor], batch: Batch, noise: Noise, totals: Tensor) -> None:
             with torch.no_grad():
                 program(*batch, *noise.values(), totals, *state)
 
-        tensors = state_tensors(self.algorithm).values()
-        state = [with_an_axis(tensor.detach()) for tensor in tensors]
-        totals = torch.zeros(len(self.keys), dtype=torch.float64, device=batch.obs.device)
-        run([tensor.clone() for tensor in state], batch, noise, totals)
+        run(copies, batch, noise, totals)
         return partial(run, state)
 
 

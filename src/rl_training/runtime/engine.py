@@ -2,6 +2,11 @@
 
 All modes draw the same numbers in the same order, a block of updates at a time, and make the same
 updates: eagerly, compiled, or as graphs of whole blocks on a GPU (docs/performance.md).
+
+From a replay that grows, a block is what one call asks for. From recorded data, which never
+changes, blocks begin at multiples of their length whatever is asked for: a call that ends inside
+one leaves its rest to the next call, and a checkpoint holds the state at its beginning. So neither
+the intervals of a run nor where it was stopped change what is drawn.
 """
 
 from __future__ import annotations
@@ -9,15 +14,14 @@ from __future__ import annotations
 import math
 import time
 import warnings
-import zlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from rl_training.algorithms.base import Algorithm, draw_noise
+from rl_training.data.generators import generator_state, restore_generator
 from rl_training.errors import TrainingError
 from rl_training.runtime.compilation import CompiledStep, NotGraphSafe, UpdateTracer
 from rl_training.runtime.engine_choice import EngineMode
@@ -25,19 +29,6 @@ from rl_training.types import Batch, Noise, Sampler
 
 BLOCK = 20
 """Updates that are drawn, and on a GPU replayed, as one."""
-
-
-def generator_state(generator: torch.Generator) -> np.ndarray[Any, Any]:
-    """A generator's state as an array of bytes."""
-    return generator.get_state().numpy()
-
-
-def restore_generator(generator: torch.Generator, state: np.ndarray[Any, Any]) -> None:
-    """Put a generator back into a saved state; one of another device gives a new seed."""
-    if state.shape == generator_state(generator).shape:
-        generator.set_state(torch.from_numpy(np.asarray(state, dtype=np.uint8)))
-    else:
-        generator.manual_seed(zlib.crc32(state.tobytes()))
 
 
 def capture(work: Callable[[], None], generator: torch.Generator) -> Callable[[], None]:
@@ -87,6 +78,9 @@ class Engine:
         self._keys: tuple[str, ...] = ()
         self._totals = torch.zeros(0, dtype=torch.float64)
         self._graphs: dict[tuple[int, ...], Callable[[], None]] = {}
+        # Of recorded data: the block that an earlier call began, and the state before it was drawn.
+        self._block: list[tuple[Batch, Noise]] = []
+        self._before_block: dict[str, Any] = {}
 
     # --- Running ------------------------------------------------------------------
 
@@ -94,18 +88,24 @@ class Engine:
         """Make ``num_updates`` updates; their metrics stay on the device."""
         longest = min(BLOCK, self.sampler.most_updates(self._batch_size))
         while num_updates > 0:
-            count = min(num_updates, longest)
+            start = self.updates % longest if self.sampler.is_fixed else 0
+            count = min(num_updates, longest - start)
+            whole = longest if self.sampler.is_fixed else count
             phases = [(self.updates + i) % self.algorithm.period for i in range(count)]
-            self.sampler.prepare(self._batch_size, self.generator, count)
-            if self.mode == "cuda_graph" and self._steps:
+            if not self._block:
+                self._before_block = self._sources() if self.sampler.is_fixed else {}
+                self.sampler.prepare(self._batch_size, self.generator, whole)
+            if self.mode == "cuda_graph" and self._steps and count == whole:
                 self._replay(tuple(map(self.algorithm.form, phases)))
             else:
-                self._run_block(phases)
+                self._block = self._block or self._draw(whole)
+                self._run_block(self._block[start : start + count], phases)
+            if start + count == whole:
+                self._block = []
             self.updates += count
             num_updates -= count
 
-    def _run_block(self, phases: list[int]) -> None:
-        drawn = self._draw(len(phases))
+    def _run_block(self, drawn: list[tuple[Batch, Noise]], phases: list[int]) -> None:
         if self.mode != "eager" and not self._steps:
             self._prepare(*drawn[0])
         for (batch, noise), phase in zip(drawn, phases, strict=True):
@@ -127,9 +127,10 @@ class Engine:
 
     def _replay(self, forms: tuple[int, ...]) -> None:
         """A block as one graph, recorded when its pattern of forms first comes up."""
-        if forms not in self._graphs:
-            self._graphs[forms] = capture(lambda: self._record(forms), self.generator)
-        self._graphs[forms]()
+        pattern = (self.sampler.form, *forms)
+        if pattern not in self._graphs:
+            self._graphs[pattern] = capture(lambda: self._record(forms), self.generator)
+        self._graphs[pattern]()
         for form in forms:
             self._count(self._metric_keys[form])
 
@@ -208,11 +209,19 @@ class Engine:
         self._totals.zero_()
         return means
 
+    def _sources(self) -> dict[str, Any]:
+        """What decides the next block: the generator and, of recorded data, the sampler's place."""
+        sampler = {"sampler": self.sampler.state_dict()} if self.sampler.is_fixed else {}
+        return {"generator": generator_state(self.generator), **sampler}
+
     def state_dict(self) -> dict[str, Any]:
-        """Counters, generator and the sums of an unfinished logging interval."""
+        """Counters, generator and the sums of an unfinished logging interval.
+
+        Inside a block of recorded data they are those before it: it is drawn again.
+        """
         return {
             "updates": self.updates,
-            "generator": generator_state(self.generator),
+            **(self._before_block if self._block else self._sources()),
             "sums": {key: float(value) for key, value in self._collected().items()},
             "counts": dict(self._counts),
         }
@@ -223,6 +232,9 @@ class Engine:
         if self.updates < 0 or not all(map(math.isfinite, state["sums"].values())):
             raise ValueError("the counts or sums of the updates are impossible")
         restore_generator(self.generator, state["generator"])
+        self._block = []
+        if self.sampler.is_fixed:
+            self.sampler.load_state_dict(state["sampler"])
         self._sums = {key: float(value) for key, value in state["sums"].items()}
         self._counts = {key: int(count) for key, count in state["counts"].items()}
         for index, key in enumerate(self._keys):

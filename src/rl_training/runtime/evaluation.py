@@ -1,7 +1,11 @@
-"""Evaluation: deterministic, on seeded environments of its own, with the environment's reward."""
+"""Evaluation: episodes on seeded environments of its own, or losses on rows held out.
+
+Episodes are played deterministically and report the environment's reward.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +14,8 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from rl_training.algorithms.base import Algorithm
+from rl_training.algorithms.base import Algorithm, draw_noise
+from rl_training.data import TransitionDataset
 from rl_training.envs import ActionScaler, make_env
 from rl_training.errors import TrainingError
 from rl_training.types import ActionArray, EnvSpec, FloatArray
@@ -134,3 +139,31 @@ class Evaluator:
         """Close the environment if it was made."""
         if self._env is not None:
             self._env.close()
+
+
+class Validation:
+    """The losses on rows that no update sees, at the size of batch that updates have.
+
+    Noise is drawn from the same seed in every evaluation: two of them differ by the learner alone.
+    """
+
+    def __init__(self, dataset: TransitionDataset, *, seed: int) -> None:
+        self.dataset = dataset
+        self._seed = seed
+
+    def evaluate(self, algorithm: Algorithm) -> dict[str, float]:
+        """`eval_loss_<term>` for each loss of the algorithm, and their sum `eval_loss`."""
+        rows, device = len(self.dataset), self.dataset.rows.device
+        generator = torch.Generator(device).manual_seed(self._seed)
+        sums: dict[str, float] = {}
+        for start in range(0, rows, algorithm.config.batch_size):
+            stop = min(start + algorithm.config.batch_size, rows)
+            batch = self.dataset.batch(torch.arange(start, stop, device=device))
+            noise = draw_noise(algorithm.noise(stop - start), generator)
+            for name, loss in algorithm.held_out_losses(batch, noise).items():
+                sums[name] = sums.get(name, 0.0) + float(loss) * (stop - start) / rows
+        terms = {name.replace("loss/", "eval_loss_"): value for name, value in sums.items()}
+        for name, value in terms.items():
+            if not math.isfinite(value):
+                raise TrainingError(f"{name} is {value}")
+        return {"eval_loss": sum(terms.values()), **terms}

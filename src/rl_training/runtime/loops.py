@@ -3,7 +3,25 @@
 from __future__ import annotations
 
 from rl_training.algorithms.config import OffPolicyConfig
+from rl_training.runtime.engine import BLOCK
 from rl_training.runtime.trainer import Session
+
+
+def run_loop(session: Session) -> None:
+    """Train with the data that the run has, until the budget is spent or a stop is requested."""
+    for callback in session.callbacks:
+        callback.on_start(session)
+    if session.collector is None:
+        run_offline(session)
+    else:
+        run_online(session)
+    if session.checkpoints.last_step != session.state.step:  # a signal came after the step's save
+        session.save()
+    for callback in session.callbacks:
+        callback.on_end(session)
+
+
+# --- Online: data comes from environments ---------------------------------------
 
 
 def updates_due(step: int, before: int, config: OffPolicyConfig) -> int:
@@ -21,13 +39,11 @@ def updates_due(step: int, before: int, config: OffPolicyConfig) -> int:
 
 
 def run_online(session: Session) -> None:
-    """Collect, update, look after the run; until the budget is spent or a stop is requested."""
-    state = session.state
+    """Collect, update, look after the run."""
+    state, collector = session.state, session.collector
     config = session.algorithm.config
     assert isinstance(config, OffPolicyConfig)
-    for callback in session.callbacks:
-        callback.on_start(session)
-    collector = session.collector
+    assert collector is not None
 
     def ask() -> None:
         session.algorithm.explore_at(state.step)
@@ -35,8 +51,7 @@ def run_online(session: Session) -> None:
 
     while not state.should_stop:
         before = state.step
-        if not session.schedule.is_constant:
-            session.algorithm.scale_learning_rates(session.schedule.factor(before))
+        session.schedule_learning_rates(before)
         if not collector.explorer.asked:
             ask()
         state.step += collector.step(before)
@@ -44,7 +59,28 @@ def run_online(session: Session) -> None:
             ask()
         session.engine.run(updates_due(state.step, before, config))
         session.after_step(before)
-    if session.checkpoints.last_step != state.step:  # a signal came after the step's save
-        session.save()
-    for callback in session.callbacks:
-        callback.on_end(session)
+
+
+# --- Offline: data was recorded before ------------------------------------------
+
+
+def next_stop(step: int, intervals: tuple[int, ...], total: int) -> int:
+    """Where the updates after ``step`` pause: at a block's end, an interval's, or the budget's."""
+    ends = [(step // every + 1) * every for every in (BLOCK, *intervals) if every > 0]
+    return min(total, *ends)
+
+
+def run_offline(session: Session) -> None:
+    """Update, look after the run; a step is an update.
+
+    The schedule's factor is set at multiples of `BLOCK` and holds for the block: what is learned
+    depends neither on the intervals nor on where the run was stopped.
+    """
+    state, settings = session.state, session.settings
+    intervals = settings.log_interval, settings.eval_interval, settings.checkpoint_interval
+    while not state.should_stop:
+        before = state.step
+        session.schedule_learning_rates(before - before % BLOCK)
+        state.step = next_stop(before, intervals, settings.total_timesteps)
+        session.engine.run(state.step - before)
+        session.after_step(before)

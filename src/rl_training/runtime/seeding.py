@@ -15,6 +15,7 @@ class Stream(IntEnum):
     EXPLORATION = 2
     SAMPLING = 3
     EVALUATION = 4
+    VALIDATION = 5
 
 
 def derive_seed(seed: int, stream: Stream, *extra: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -23,7 +23,7 @@ from rl_training.runtime.checkpointing import (
 )
 from rl_training.runtime.collector import Collector
 from rl_training.runtime.engine import Engine
-from rl_training.runtime.evaluation import Evaluator, Policy
+from rl_training.runtime.evaluation import Evaluator, Policy, Validation
 from rl_training.runtime.logging import MetricsLogger
 from rl_training.runtime.schedules import Schedule
 from rl_training.types import SegmentedStorage
@@ -43,6 +43,8 @@ class TrainerState:
     should_stop: bool = False
     stop_reason: str | None = None
     best_return: float | None = None
+    best_loss: float | None = None
+    """The least held-out loss, where there is no environment to play in."""
     best_step: int | None = None
     evaluation: dict[str, float] = field(default_factory=dict)
     evaluation_step: int | None = None
@@ -62,6 +64,23 @@ class TrainerState:
         """Forget an earlier stop, to go on."""
         self.should_stop = False
         self.stop_reason = None
+
+    def note_best(self, metrics: Mapping[str, float]) -> bool:
+        """Keep the best return, or the least loss where no episode was played; tell a new one."""
+        if "eval_return_mean" in metrics:
+            value = metrics["eval_return_mean"]
+            improved = self.best_return is None or value > self.best_return
+            self.best_return = value if improved else self.best_return
+        else:
+            value = metrics["eval_loss"]
+            improved = self.best_loss is None or value < self.best_loss
+            self.best_loss = value if improved else self.best_loss
+        self.best_step = self.step if improved else self.best_step
+        return improved
+
+    def forget_best(self) -> None:
+        """Begin to look for the best anew."""
+        self.best_return = self.best_loss = self.best_step = None
 
     def state_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -84,28 +103,40 @@ class LoopSettings:
     checkpoint_interval: int
     eval_interval: int
     eval_episodes: int
+    evaluates: bool = True
+    """Whether there is anything to evaluate: episodes to play or rows held out."""
     eager_checks: bool = True
     """Look for values that are not finite after each step, not only at logs and saves."""
 
 
 @dataclass
 class Session:
-    """One run's parts, and what is done between its steps."""
+    """One run's parts, and what is done between its steps.
+
+    A run that learns from recorded data alone has neither a collector nor storage to save, one
+    without an environment no evaluator, one without held-out rows no validation.
+    """
 
     algorithm: Algorithm
     engine: Engine
-    collector: Collector
-    storage: SegmentedStorage
-    evaluator: Evaluator
     policy: Policy
     checkpoints: CheckpointWriter
     logger: MetricsLogger
     schedule: Schedule
     settings: LoopSettings
     manifest: dict[str, Any]
+    collector: Collector | None = None
+    storage: SegmentedStorage | None = None
+    evaluator: Evaluator | None = None
+    validation: Validation | None = None
     callbacks: Sequence[Callback] = ()
     state: TrainerState = field(default_factory=TrainerState)
     checkpoint_path: Path | None = None
+
+    def schedule_learning_rates(self, step: int) -> None:
+        """Apply the schedule's factor at ``step``."""
+        if not self.schedule.is_constant:
+            self.algorithm.scale_learning_rates(self.schedule.factor(step))
 
     def after_step(self, before: int) -> None:
         """Callbacks, log, evaluation and checkpoint, each when its interval was crossed."""
@@ -121,7 +152,7 @@ class Session:
         if ends or _crossed(before, state.step, settings.log_interval):
             self.log()
         improved = False
-        finished = state.stop_reason == COMPLETED and settings.eval_episodes > 0
+        finished = state.stop_reason == COMPLETED and settings.evaluates
         if finished or _crossed(before, state.step, settings.eval_interval):
             improved = self.evaluate()
         due = _crossed(before, state.step, settings.checkpoint_interval)
@@ -148,12 +179,10 @@ class Session:
     def log(self) -> None:
         """Write the means since the last log."""
         self.check_finite()
-        metrics: dict[str, float] = {
-            "updates": self.state.updates,
-            "episodes": self.collector.episodes,
-            **self.collector.pop_metrics(),
-            **self.engine.pop_metrics(),
-        }
+        metrics: dict[str, float] = {"updates": self.state.updates}
+        if self.collector is not None:
+            metrics |= {"episodes": self.collector.episodes, **self.collector.pop_metrics()}
+        metrics |= self.engine.pop_metrics()
         if not self.schedule.is_constant:
             metrics["learning_rate_factor"] = self.schedule.factor(self.state.step)
         self.logger.write(self.state.step, metrics)
@@ -163,13 +192,16 @@ class Session:
     def evaluate(self) -> bool:
         """Evaluate the present policy; returns whether it is the best so far."""
         state = self.state
+        metrics: dict[str, float] = {}
         with self._naming_the_step():
-            metrics = self.evaluator.evaluate(self.policy, self.settings.eval_episodes).metrics()
+            if self.evaluator is not None and self.settings.eval_episodes:
+                played = self.evaluator.evaluate(self.policy, self.settings.eval_episodes)
+                metrics |= played.metrics()
+            if self.validation is not None:
+                metrics |= self.validation.evaluate(self.algorithm)
         state.evaluation, state.evaluation_step = metrics, state.step
         self.logger.write(state.step, metrics)
-        improved = state.best_return is None or metrics["eval_return_mean"] > state.best_return
-        if improved:
-            state.best_return, state.best_step = metrics["eval_return_mean"], state.step
+        improved = state.note_best(metrics)
         for callback in self.callbacks:
             callback.on_evaluation(self, metrics)
         return improved
@@ -181,23 +213,23 @@ class Session:
         for name, tensor in tensors.items():
             if not tensor.isfinite().all():
                 raise TrainingError(f"{name} is not finite at step {self.state.step}")
-        collector = self.collector.state_dict()
-        environment = collector["environments_error"]
-        restores = {
-            "weights, optimizers, replay, generators": "exactly",
-            "environments": f"at an episode's start: {environment}" if environment else "exactly",
-        }
-        state = {
+        state: dict[str, Any] = {
             "trainer": self.state.state_dict(),
             "engine": self.engine.state_dict(),
-            "collector": collector,
-            "storage": self.storage.state_dict(),
             "callbacks": {
                 name: saved
                 for name, callback in self._named_callbacks()
                 if (saved := callback.state_dict())
             },
         }
+        restores = {"weights, optimizers, generators": "exactly"}
+        if self.storage is not None:
+            state["storage"] = self.storage.state_dict()
+            restores = {"weights, optimizers, replay, generators": "exactly"}
+        if self.collector is not None:
+            state["collector"] = self.collector.state_dict()
+            failure = state["collector"]["environments_error"]
+            restores["environments"] = f"at an episode's start: {failure}" if failure else "exactly"
         try:
             self.checkpoint_path = self.checkpoints.save(
                 step=self.state.step,
@@ -225,11 +257,13 @@ class Session:
             if self.state.step != checkpoint.step:
                 raise ValueError(f"step {self.state.step} is not the manifest's {checkpoint.step}")
             self.engine.load_state_dict(state["engine"])
-            checkpoint.restore_storage(self.storage, state["storage"])
+            if self.storage is not None:
+                checkpoint.restore_storage(self.storage, state["storage"])
             for name, callback in self._named_callbacks():
                 if name in state["callbacks"]:
                     callback.load_state_dict(state["callbacks"][name])
-            self.collector.load_state_dict(state["collector"], self.state.step)
+            if self.collector is not None:
+                self.collector.load_state_dict(state["collector"], self.state.step)
         except (CheckpointError, TrainingError):
             raise
         except Exception as error:  # whatever a state that somebody made up can cause
@@ -251,9 +285,9 @@ class Session:
 
     def close(self) -> None:
         """Release environments and files."""
-        self.collector.close()
-        self.evaluator.close()
-        self.logger.close()
+        for part in (self.collector, self.evaluator, self.logger):
+            if part is not None:
+                part.close()
 
 
 def _crossed(before: int, after: int, interval: int) -> bool:

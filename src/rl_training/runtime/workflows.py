@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any
 
 from rl_training.runtime.checkpointing import read_pointer
-from rl_training.runtime.loops import run_online
+from rl_training.runtime.loops import run_loop
 from rl_training.runtime.trainer import SIGNAL, Session, TrainerState
 
 
@@ -69,7 +69,7 @@ def run_session(session: Session) -> TrainResult:
     with stop_on_signals(session.state):
         if session.checkpoints.last_step is None:
             session.save()  # so that a run can be resumed from its first instant on
-        run_online(session)
+        run_loop(session)
     state = session.state
     assert session.checkpoint_path is not None
     return TrainResult(
@@ -80,8 +80,9 @@ def run_session(session: Session) -> TrainResult:
         metrics={
             "step": state.step,
             "updates": state.updates,
-            "episodes": session.collector.episodes,
+            **({"episodes": session.collector.episodes} if session.collector else {}),
             "best_return": state.best_return,
+            "best_loss": state.best_loss,
             "best_step": state.best_step,
             **state.evaluation,
         },

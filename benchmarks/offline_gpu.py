@@ -1,0 +1,142 @@
+"""Returns of the offline learners on MuJoCo data, seeds and datasets side by side on one GPU.
+
+The datasets are those of `collect_medium.py`. Every learner has its packaged config, but for seed,
+dataset and the number of updates; its last checkpoint plays 10 episodes from the same starts. A
+process takes the seeds of one learner on one dataset in turn; pieces with the same ``--out`` come
+together in one record, so that a run may be cut and continued.
+
+    python -m benchmarks.offline_gpu --data data --updates 100000 --out result.json
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.describe import describe
+from benchmarks.peering import write
+
+ALGOS = ("edac", "cql", "awac", "iql", "td3_bc", "bc")  # the longest first
+TASKS = {"halfcheetah": (-280.18, 12_135.0), "hopper": (-20.27, 3_234.3)}
+KINDS = ("medium-replay", "medium")
+EVALUATION_SEED = 10_000
+
+Result = dict[str, Any]
+
+
+def work(args: argparse.Namespace) -> None:
+    """Train and evaluate each seed of one learner on one dataset; a line of JSON for each."""
+    from rl_training import TrainConfig, evaluate_checkpoint, train
+
+    algo, task, kind = args.work
+    for seed in args.seeds:
+        with tempfile.TemporaryDirectory() as folder:
+            overrides = [f"dataset_path={args.data / f'{task}-{kind}.npz'}", f"seed={seed}"]
+            overrides += [f"total_timesteps={args.updates}", f"output_dir={folder}"]
+            overrides += [f"device={args.device}", "eval_episodes=0", "num_threads=1", *args.set]
+            began = time.perf_counter()
+            result = train(TrainConfig.load(f"{algo}/{task}", overrides))
+            seconds = time.perf_counter() - began
+            played = evaluate_checkpoint(result.run_dir, episodes=10, seed=EVALUATION_SEED)
+        found = {"seed": seed, "return": played["eval_return_mean"], "seconds": seconds}
+        print(json.dumps(found), flush=True)
+
+
+def score(value: float, task: str) -> float:
+    """A return on the scale of D4RL: 0 is random play, 100 an expert."""
+    random, expert = TASKS[task]
+    return 100.0 * (value - random) / (expert - random)
+
+
+def interval(values: list[float]) -> tuple[float, float]:
+    """95 % percentile-bootstrap interval of the mean over seeds."""
+    rng = np.random.default_rng(0)
+    draws = rng.choice(np.asarray(values), size=(10_000, len(values)))
+    low, high = np.percentile(draws.mean(1), [2.5, 97.5])
+    return float(low), float(high)
+
+
+def show(runs: dict[str, list[Result]], console: Console) -> None:
+    """The table: normalised score with its interval over seeds."""
+    table = Table(title="Normalised score, mean [95 % interval over seeds]")
+    pairs = list(product(TASKS, KINDS))
+    for heading in ("", *(f"{task} {kind}" for task, kind in pairs)):
+        table.add_column(heading, justify="right" if heading else "left")
+    for algo in ALGOS:
+        cells = []
+        for task, kind in pairs:
+            found = runs.get(f"{algo} {task} {kind}", [])
+            values = [score(run["return"], task) for run in found]
+            low, high = interval(values) if values else (0.0, 0.0)
+            text = f"{np.mean(values):.1f} [{low:.1f}, {high:.1f}] ×{len(values)}" if values else ""
+            cells.append(text)
+        table.add_row(algo, *cells)
+    console.print(table)
+
+
+def main() -> None:
+    """Run what is not yet in the record, print and write."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--data", type=Path, required=True, help="folder of the datasets")
+    parser.add_argument("--algos", nargs="*", default=list(ALGOS))
+    parser.add_argument("--tasks", nargs="*", default=list(TASKS))
+    parser.add_argument("--kinds", nargs="*", default=list(KINDS))
+    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
+    parser.add_argument("--updates", type=int, default=100_000)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--at-once", type=int, default=12, help="processes")
+    parser.add_argument("--set", nargs="*", default=[], help="further settings, key=value")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE.json")
+    parser.add_argument("--work", nargs=3, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.work:
+        work(args)
+        return
+    console, lock = Console(width=150), Lock()
+    report: Result = {"runs": {}}
+    if args.out.exists():
+        report = json.loads(args.out.read_text())
+    report |= {**describe(), "updates": args.updates, "settings": args.set}
+
+    def take(case: tuple[str, str, str]) -> None:
+        name = " ".join(case)
+        done = {run["seed"] for run in report["runs"].get(name, [])}
+        seeds = [str(seed) for seed in args.seeds if seed not in done]
+        if not seeds:
+            return
+        command = [sys.executable, "-m", "benchmarks.offline_gpu", "--work", *case]
+        command += ["--data", str(args.data), "--updates", str(args.updates), "--out", "-"]
+        command += ["--device", args.device, "--seeds", *seeds, "--set", *args.set]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            for line in process.stdout:
+                with lock:
+                    report["runs"].setdefault(name, []).append(json.loads(line))
+                    console.print(f"{name}: {line.strip()}")
+                    write(report, args.out)
+            said = process.stderr.read()
+        if process.returncode:
+            console.print(f"{name} failed:\n{said[-1500:]}")
+
+    with ThreadPoolExecutor(args.at_once) as pool:
+        list(pool.map(take, list(product(args.algos, args.tasks, args.kinds))))
+    show(report["runs"], console)
+    write(report, args.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""Advantage-Weighted Actor-Critic (arXiv 2006.09359).
+
+Stages of an update, in the paper's order (Algorithm 1): critics, actor, targets.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from rl_training.algorithms.advantage import (
+    AdvantageConfig,
+    clipped_weights,
+    imitation_loss,
+    imitation_metrics,
+    softmax_weights,
+)
+from rl_training.algorithms.base import ActorCritic, critic_loss, polyak_update
+from rl_training.algorithms.config import AlgorithmConfig, PositiveInt
+from rl_training.algorithms.ddpg import clipped_target
+from rl_training.models import MLPREDQModel, MLPSACModel
+from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseField, NoiseSpec
+
+Weighting = Literal["clip", "softmax"]
+
+
+class AWACConfig(AdvantageConfig):
+    """AWAC's hyper-parameters (docs/algorithms/awac.md)."""
+
+    batch_size: int = Field(1024, gt=0, description="Transitions in one gradient update.")
+    hidden_sizes: tuple[PositiveInt, ...] = Field(
+        (256, 256, 256, 256), min_length=1, description="Widths of the actor's hidden layers."
+    )
+    critic_hidden_sizes: tuple[PositiveInt, ...] = Field(
+        (256, 256), min_length=1, description="Widths of the critics' hidden layers."
+    )
+    weight_decay: float = Field(1e-4, ge=0, description="Weight decay in the actor's gradient.")
+    temperature: float = Field(1.0, gt=0, description="Temperature λ that advantages are over.")
+    weighting: Weighting = Field(
+        "clip", description="Weights exp(A/λ) up to `weight_clip`, or a softmax over the batch."
+    )
+    policy: Literal["tanh_mean", "squashed"] = Field(
+        "tanh_mean", description="The actor: a Gaussian around a tanh mean, or SAC's squashed one."
+    )
+    log_std_bounds: tuple[float, float] = Field(
+        (-6.0, 0.0), description="Least and greatest log σ of the Gaussian around a tanh mean."
+    )
+
+
+# --- Losses: pure functions of tensors ----------------------------------------
+
+
+@torch.no_grad()
+def awac_target(model: MLPREDQModel, batch: Batch, noise: Noise, *, gamma: float) -> Tensor:
+    """Y = r + γ (1 − d) min_i Q̄_i(s', a') with a' of the *current* policy, no entropy; ``[B]``."""
+    next_actions = model.actor.explore(batch.next_obs, noise["next_action"])
+    return clipped_target(model, batch, next_actions, gamma=gamma)
+
+
+@torch.no_grad()
+def advantages(model: MLPREDQModel, batch: Batch, own_actions: Tensor) -> Tensor:
+    """Min_i Q_i(s, a) − min_i Q_i(s, ã): the dataset's actions against the policy's; ``[B]``."""
+    obs = torch.cat((batch.obs, batch.obs), dim=-2)
+    q = model.q_values(obs, torch.cat((batch.actions, own_actions), dim=-2))  # [N, 2B]
+    taken, own = q.amin(-2).chunk(2, dim=-1)
+    return taken - own
+
+
+def policy_terms(
+    model: MLPREDQModel,
+    batch: Batch,
+    noise: Noise,
+    *,
+    temperature: float,
+    weighting: Weighting,
+    weight_clip: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The actor's loss with the advantages and the weights ``[B]`` behind it.
+
+    One pass of the actor serves its own action and the density of the dataset's.
+    """
+    mean, log_std = model.actor.distribution(batch.obs)
+    own_actions = model.actor.place(mean.detach(), log_std.detach(), noise["action"])
+    advantage = advantages(model, batch, own_actions)
+    scores = advantage / temperature
+    clipped = weighting == "clip"
+    weights = clipped_weights(scores, clip=weight_clip) if clipped else softmax_weights(scores)
+    log_prob = model.actor.density(mean, log_std, batch.actions)
+    return imitation_loss(log_prob, weights), advantage, weights
+
+
+def awac_loss(
+    model: MLPREDQModel,
+    batch: Batch,
+    noise: Noise,
+    *,
+    gamma: float = 0.99,
+    temperature: float = 1.0,
+    weighting: Weighting = "clip",
+    weight_clip: float = 100.0,
+) -> Metrics:
+    """Both of AWAC's losses at the model's present parameters, by the terms that `update` uses."""
+    target = awac_target(model, batch, noise, gamma=gamma)
+    policy = policy_terms(
+        *(model, batch, noise),
+        temperature=temperature,
+        weighting=weighting,
+        weight_clip=weight_clip,
+    )
+    q = model.q_values(batch.obs, batch.actions)
+    return {"loss/critic": critic_loss(q, target), "loss/actor": policy[0]}
+
+
+# --- Learner ------------------------------------------------------------------
+
+
+class AWACAlgorithm(ActorCritic):
+    """Advantage-Weighted Actor-Critic."""
+
+    name: ClassVar[str] = "awac"
+    config_class: ClassVar[type[AlgorithmConfig]] = AWACConfig
+    config: AWACConfig
+    model: MLPREDQModel
+
+    def __init__(self, spec: EnvSpec, config: AWACConfig, generator: torch.Generator) -> None:
+        super().__init__(spec, config, generator)
+        self.model = MLPSACModel(
+            *(spec.obs_dim, spec.action_dim, config.hidden_sizes),
+            critic_hidden_sizes=config.critic_hidden_sizes,
+            policy=config.policy,
+            log_std_bounds=config.log_std_bounds,
+            generator=generator,
+        )
+        self.add_optimizer("actor", self.model.actor.flat, weight_decay=config.weight_decay)
+        self.add_optimizer("critic", self.model.critic.flat)
+
+    def noise(self, batch_size: int) -> NoiseSpec:
+        """Policy noise for the target's action and for the one behind the state's value."""
+        field = NoiseField("normal", (batch_size, self.spec.action_dim))
+        return {"next_action": field, "action": field}
+
+    def update(self, batch: Batch, noise: Noise, *, phase: int = 0) -> Metrics:
+        """Critics, actor, targets; the advantage is that of the critics just moved."""
+        metrics = self.critic_step(batch, noise) | self.policy_step(batch, noise)
+        polyak_update(self.model.target, self.model.critic.flat, self.config.tau)
+        return metrics
+
+    def critic_target(self, batch: Batch, noise: Noise) -> Tensor:
+        """What the critics are moved towards."""
+        return awac_target(self.model, batch, noise, gamma=self.config.gamma)
+
+    def policy_step(self, batch: Batch, noise: Noise) -> Metrics:
+        """Imitate the dataset, the more the better an action is than the policy's own."""
+        config = self.config
+        loss, advantage, weights = policy_terms(
+            *(self.model, batch, noise),
+            temperature=config.temperature,
+            weighting=config.weighting,
+            weight_clip=config.weight_clip,
+        )
+        self.minimise(loss, actor=self.model.actor.flat)
+        return imitation_metrics(loss, advantage, weights)

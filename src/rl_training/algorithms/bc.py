@@ -1,0 +1,92 @@
+"""Behaviour cloning: supervised learning of the recorded actions (docs/algorithms/bc.md).
+
+The only stage of an update moves the actor. Rewards and next observations are not looked at.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from rl_training.algorithms.base import Algorithm
+from rl_training.algorithms.config import AlgorithmConfig
+from rl_training.models import DeterministicActor, SquashedGaussianActor
+from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseField, NoiseSpec
+
+Imitator = DeterministicActor | SquashedGaussianActor
+
+
+class BCConfig(AlgorithmConfig):
+    """BC's hyper-parameters (docs/algorithms/bc.md)."""
+
+    loss: Literal["mse", "likelihood"] = Field(
+        "mse", description="Squared error of one action, or the likelihood of a Gaussian policy."
+    )
+
+
+# --- Losses: pure functions of tensors ----------------------------------------
+
+
+def squared_error(predicted: Tensor, actions: Tensor) -> Tensor:
+    """Mean of (μ(s) − a)² over rows and action axes; both are ``[B, A]``."""
+    return (predicted - actions).square().mean((-2, -1))
+
+
+def negative_log_likelihood(log_prob: Tensor) -> Tensor:
+    """−mean log π(a|s); ``log_prob`` is ``[B]``."""
+    return -log_prob.mean(-1)
+
+
+def bc_loss(model: Imitator, batch: Batch) -> Metrics:
+    """BC's one loss at the model's present parameters: of a distribution its likelihood."""
+    if isinstance(model, SquashedGaussianActor):
+        return {"loss/actor": negative_log_likelihood(model.log_prob(batch.obs, batch.actions))}
+    return {"loss/actor": squared_error(model.mode(batch.obs), batch.actions)}
+
+
+# --- Learner ------------------------------------------------------------------
+
+
+class BCAlgorithm(Algorithm):
+    """Behaviour cloning."""
+
+    name: ClassVar[str] = "bc"
+    config_class: ClassVar[type[AlgorithmConfig]] = BCConfig
+    config: BCConfig
+
+    def __init__(self, spec: EnvSpec, config: BCConfig, generator: torch.Generator) -> None:
+        super().__init__(spec, config, generator)
+        kind = DeterministicActor if config.loss == "mse" else SquashedGaussianActor
+        self.model: Imitator = kind(
+            spec.obs_dim, spec.action_dim, config.hidden_sizes, generator=generator
+        )
+        self.add_optimizer("actor", self.model.flat)
+
+    def choose_actions(self, obs: Tensor, *, deterministic: bool, noise: Noise | None) -> Tensor:
+        """The policy's one best action, or a sample where it is a distribution."""
+        if deterministic or isinstance(self.model, DeterministicActor):
+            return self.model.mode(obs)
+        assert noise is not None, "a sample needs the noise that act_noise declares"
+        return self.model.explore(obs, noise["action"])
+
+    def act_noise(self, batch_size: int) -> NoiseSpec:
+        """Standard-normal noise for a sampled action."""
+        return {"action": NoiseField("normal", (batch_size, self.spec.action_dim))}
+
+    def noise(self, batch_size: int) -> NoiseSpec:
+        """None: the loss is of recorded actions."""
+        return {}
+
+    def update(self, batch: Batch, noise: Noise, *, phase: int = 0) -> Metrics:
+        """Move the actor."""
+        losses = bc_loss(self.model, batch)
+        self.minimise(losses["loss/actor"], actor=self.model.flat)
+        return {name: loss.detach() for name, loss in losses.items()}
+
+    @torch.no_grad()
+    def held_out_losses(self, batch: Batch, noise: Noise) -> Metrics:
+        """The loss itself: no copy is needed."""
+        return bc_loss(self.model, batch)

@@ -1,0 +1,195 @@
+"""Conservative Q-Learning, CQL(H) (arXiv 2006.04779): SAC whose critics are low off the data.
+
+Stages of an update are SAC's: critics (with the multiplier, where it is learned), actor,
+temperature, targets.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from rl_training.algorithms import sac
+from rl_training.algorithms.base import critic_loss, critic_metrics
+from rl_training.algorithms.sac import SACAlgorithm, SoftConfig
+from rl_training.models import MLPREDQModel
+from rl_training.models.actors import ActionSample
+from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseField, NoiseSpec
+
+MULTIPLIER_MAX = 1e6
+
+
+class CQLConfig(SoftConfig):
+    """CQL's hyper-parameters (docs/algorithms/cql.md)."""
+
+    policy_learning_rate: float = Field(
+        1e-4, gt=0, description="Adam's step size for the actor and the temperature."
+    )
+    conservative_weight: float = Field(
+        5.0, ge=0, description="Weight of the conservative term beside the squared error."
+    )
+    num_sampled_actions: int = Field(
+        10, gt=0, description="Actions of each of the three kinds behind the log-sum-exp, K."
+    )
+    conservative_temperature: float = Field(
+        1.0, gt=0, description="Temperature T of the log-sum-exp."
+    )
+    lagrange_threshold: float | None = Field(
+        None, ge=0, description="Gap to hold by a learned multiplier; null for a fixed weight."
+    )
+    backup_entropy: bool = Field(False, description="Keep −α log π in the critics' target.")
+
+
+# --- Losses: pure functions of tensors ----------------------------------------
+
+
+@torch.no_grad()
+def sampled_actions(model: MLPREDQModel, batch: Batch, noise: Noise) -> ActionSample:
+    """The 3K actions of each state behind the log-sum-exp, and their log-densities.
+
+    Uniform ones, of density 0.5^|A|; the policy's at s; the policy's at s', which are scored at s
+    too. All are constants for the critics.
+    """
+    here = model.sample(batch.obs, noise["current_actions"])
+    following = model.sample(batch.next_obs, noise["next_actions"])
+    uniform = 2.0 * noise["random_actions"] - 1.0
+    density = torch.full_like(here.log_prob, math.log(0.5) * uniform.shape[-1])
+    return ActionSample(
+        torch.cat((uniform, here.actions, following.actions)),
+        torch.cat((density, here.log_prob, following.log_prob)),
+    )
+
+
+def conservative_gaps(
+    q: Tensor, sampled: Tensor, log_density: Tensor, *, temperature: float
+) -> Tensor:
+    """Mean of T log Σ_k exp((Q_i(s, a_k) − log μ(a_k)) / T) − Q_i(s, a), eq. 4; ``[N]``.
+
+    ``q`` is ``[N, B]``, ``sampled`` ``[N, S, B]``, ``log_density`` ``[S, B]``. A sum over the
+    samples, not their mean: the difference is a constant.
+    """
+    soft_maximum = temperature * ((sampled - log_density) / temperature).logsumexp(-2)
+    return (soft_maximum - q).mean(-1)
+
+
+def multiplier_loss(log_multiplier: Tensor, excess: Tensor) -> Tensor:
+    """−α' mean_i(excess_i), eq. 30: the multiplier grows while the gaps exceed the threshold."""
+    return -bounded_multiplier(log_multiplier) * excess.detach().mean(-1)
+
+
+def bounded_multiplier(log_multiplier: Tensor) -> Tensor:
+    """α' = min(exp(log α'), 1e6)."""
+    return log_multiplier.exp().clamp(max=MULTIPLIER_MAX)
+
+
+def conservative_losses(
+    model: MLPREDQModel,
+    batch: Batch,
+    noise: Noise,
+    target: Tensor,
+    *,
+    weight: float,
+    temperature: float,
+    threshold: float | None,
+    log_multiplier: Tensor | None,
+) -> tuple[Metrics, Tensor]:
+    """The losses of critics and multiplier with their parts, and the Q-values ``[N, B]``.
+
+    Σ_i mean (Q_i(s, a) − y)² + w gap_i; with a threshold τ' the last term is α' (w gap_i − τ').
+    """
+    samples = sampled_actions(model, batch, noise)
+    actions = torch.cat((batch.actions.unsqueeze(0), samples.actions))
+    values = model.critic.sampled_q_values(batch.obs, actions)  # [N, 1 + 3K, B]
+    q, sampled = values[..., 0, :], values[..., 1:, :]
+    gaps = conservative_gaps(q, sampled, samples.log_prob, temperature=temperature)
+    bellman, penalties, losses = critic_loss(q, target), weight * gaps, {}
+    if threshold is not None and log_multiplier is not None:
+        excess = penalties - threshold
+        penalties = bounded_multiplier(log_multiplier.detach()) * excess
+        losses["loss/multiplier"] = multiplier_loss(log_multiplier, excess)
+    losses |= {"loss/critic": bellman + penalties.sum(-1), "loss/bellman": bellman}
+    return losses | {"q/gap": gaps.mean(-1)}, q
+
+
+def cql_loss(
+    model: MLPREDQModel,
+    batch: Batch,
+    noise: Noise,
+    *,
+    alpha: Tensor,
+    conservative_weight: float = 5.0,
+    conservative_temperature: float = 1.0,
+    lagrange_threshold: float | None = None,
+    log_multiplier: Tensor | None = None,
+    backup_entropy: bool = False,
+    gamma: float = 0.99,
+    log_alpha: Tensor | None = None,
+    target_entropy: float = 0.0,
+) -> Metrics:
+    """All of CQL's losses at the model's present parameters, by the terms that `update` uses."""
+    backup_alpha = alpha if backup_entropy else 0.0 * alpha
+    target = sac.sac_target(model, batch, noise, alpha=backup_alpha, gamma=gamma)
+    losses, _ = conservative_losses(
+        *(model, batch, noise, target),
+        weight=conservative_weight,
+        temperature=conservative_temperature,
+        threshold=lagrange_threshold,
+        log_multiplier=log_multiplier,
+    )
+    rest = alpha, log_alpha, target_entropy
+    return losses | sac.policy_losses(model, batch, noise, sac.actor_loss, *rest)[0]
+
+
+# --- Learner ------------------------------------------------------------------
+
+
+class CQLAlgorithm(SACAlgorithm):
+    """Conservative Q-Learning."""
+
+    name: ClassVar[str] = "cql"
+    config_class = CQLConfig
+    config: CQLConfig
+
+    def __init__(self, spec: EnvSpec, config: CQLConfig, generator: torch.Generator) -> None:
+        super().__init__(spec, config, generator)
+        rate = config.policy_learning_rate
+        self.add_optimizer("actor", self.model.actor.flat, learning_rate=rate)
+        if self.log_alpha is not None:
+            self.add_optimizer("temperature", self.log_alpha, learning_rate=rate)
+        learned = config.lagrange_threshold is not None
+        self.log_multiplier = nn.Parameter(torch.zeros(())) if learned else None
+        if self.log_multiplier is not None:
+            self.add_optimizer("multiplier", self.log_multiplier)
+
+    def noise(self, batch_size: int) -> NoiseSpec:
+        """SAC's noise, and that of the three kinds of sampled actions."""
+        shape = (self.config.num_sampled_actions, batch_size, self.spec.action_dim)
+        return {
+            **super().noise(batch_size),
+            "random_actions": NoiseField("uniform", shape),
+            "current_actions": NoiseField("normal", shape),
+            "next_actions": NoiseField("normal", shape),
+        }
+
+    def critic_step(self, batch: Batch, noise: Noise) -> Metrics:
+        """Move every critic, and the multiplier by the gaps before that step."""
+        target, config = self.critic_target(batch, noise), self.config
+        losses, q = conservative_losses(
+            *(self.model, batch, noise, target),
+            weight=config.conservative_weight,
+            temperature=config.conservative_temperature,
+            threshold=config.lagrange_threshold,
+            log_multiplier=self.log_multiplier,
+        )
+        loss, parameters = losses["loss/critic"], {"critic": self.model.critic.flat}
+        metrics = {name: value.detach() for name, value in losses.items()}
+        if self.log_multiplier is not None:
+            parameters["multiplier"] = self.log_multiplier
+            metrics["q/multiplier"] = bounded_multiplier(self.log_multiplier.detach())
+            loss = loss + losses["loss/multiplier"]
+        self.minimise(loss, **parameters)
+        return metrics | critic_metrics(losses["loss/critic"], q, target)

@@ -1,0 +1,170 @@
+"""Implicit Q-Learning (arXiv 2110.06169): no action outside the dataset is ever valued.
+
+Stages of an update, in the order of the authors' code: value, actor, critics, targets.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from rl_training.algorithms.advantage import (
+    AdvantageConfig,
+    clipped_weights,
+    imitation_loss,
+    imitation_metrics,
+)
+from rl_training.algorithms.base import (
+    PolicyLearner,
+    critic_loss,
+    critic_metrics,
+    polyak_update,
+    td_target,
+)
+from rl_training.algorithms.config import AlgorithmConfig
+from rl_training.models import MLPIQLModel
+from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseSpec
+
+
+class IQLConfig(AdvantageConfig):
+    """IQL's hyper-parameters (docs/algorithms/iql.md)."""
+
+    expectile: float = Field(
+        0.7, gt=0, lt=1, description="Expectile of Q(s, ·) over the dataset that V(s) aims for."
+    )
+    beta: float = Field(3.0, gt=0, description="Inverse temperature β of the advantages.")
+
+
+# --- Losses: pure functions of tensors ----------------------------------------
+
+
+def expectile_loss(v: Tensor, q: Tensor, *, expectile: float) -> Tensor:
+    """Mean of |τ − 1[u < 0]| u² with u = q − v, eq. 5; both ``[B]``, no gradient through q."""
+    error = q - v
+    weight = (expectile - (error < 0.0).to(error.dtype)).abs()
+    return (weight * error.square()).mean(-1)
+
+
+@torch.no_grad()
+def dataset_q_values(model: MLPIQLModel, batch: Batch) -> Tensor:
+    """Min_i Q̄_i(s, a) of the *target* critics at the dataset's actions, ``[B]``."""
+    return model.target_q_values(batch.obs, batch.actions).amin(-2)
+
+
+@torch.no_grad()
+def state_values(model: MLPIQLModel, batch: Batch) -> tuple[Tensor, Tensor]:
+    """V(s) and V(s'), each ``[B]``, by one pass over both."""
+    both = model.values(torch.cat((batch.obs, batch.next_obs), dim=-2))  # [2B]
+    v, next_v = both.chunk(2, dim=-1)
+    return v, next_v
+
+
+def policy_terms(
+    model: MLPIQLModel, batch: Batch, advantage: Tensor, *, beta: float, weight_clip: float
+) -> tuple[Tensor, Tensor]:
+    """The actor's loss, eq. 7, and the weights ``[B]`` that are in it."""
+    weights = clipped_weights(beta * advantage, clip=weight_clip)
+    return imitation_loss(model.action_logprobs(batch.obs, batch.actions), weights), weights
+
+
+def critic_terms(
+    model: MLPIQLModel, batch: Batch, next_v: Tensor, *, gamma: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The critics' loss, eq. 6, their values ``[N, B]`` and the target r + γ (1 − d) V(s')."""
+    target = td_target(batch.rewards, batch.terminations, next_v, gamma=gamma)
+    q = model.q_values(batch.obs, batch.actions)
+    return critic_loss(q, target), q, target
+
+
+def iql_loss(
+    model: MLPIQLModel,
+    batch: Batch,
+    *,
+    gamma: float = 0.99,
+    expectile: float = 0.7,
+    beta: float = 3.0,
+    weight_clip: float = 100.0,
+) -> Metrics:
+    """All of IQL's losses at the model's present parameters, by the terms that `update` uses."""
+    q = dataset_q_values(model, batch)
+    v, next_v = state_values(model, batch)
+    weighting = {"beta": beta, "weight_clip": weight_clip}
+    return {
+        "loss/value": expectile_loss(model.values(batch.obs), q, expectile=expectile),
+        "loss/actor": policy_terms(model, batch, q - v, **weighting)[0],
+        "loss/critic": critic_terms(model, batch, next_v, gamma=gamma)[0],
+    }
+
+
+# --- Learner ------------------------------------------------------------------
+
+
+class IQLAlgorithm(PolicyLearner):
+    """Implicit Q-Learning."""
+
+    name: ClassVar[str] = "iql"
+    config_class: ClassVar[type[AlgorithmConfig]] = IQLConfig
+    scheduled: ClassVar[tuple[str, ...]] = ("actor",)  # the paper's cosine is the actor's alone
+    config: IQLConfig
+    model: MLPIQLModel
+
+    def __init__(self, spec: EnvSpec, config: IQLConfig, generator: torch.Generator) -> None:
+        super().__init__(spec, config, generator)
+        self.model = MLPIQLModel(
+            *(spec.obs_dim, spec.action_dim, config.hidden_sizes),
+            log_std_bounds=config.log_std_bounds,
+            generator=generator,
+        )
+        self.add_optimizer("actor", self.model.actor.flat)
+        self.add_optimizer("critic", self.model.critic.flat)
+        self.add_optimizer("value", self.model.value.flat)
+
+    def noise(self, batch_size: int) -> NoiseSpec:
+        """Nothing: every action is the dataset's."""
+        return {}
+
+    def update(self, batch: Batch, noise: Noise, *, phase: int = 0) -> Metrics:
+        """Value, actor, critics, targets; what comes after the value sees it moved."""
+        q = dataset_q_values(self.model, batch)
+        metrics = self.value_step(batch, q)
+        v, next_v = state_values(self.model, batch)
+        metrics |= self.policy_step(batch, q - v)
+        metrics |= self.critic_step(batch, next_v)
+        polyak_update(self.model.target, self.model.critic.flat, self.config.tau)
+        return metrics
+
+    def value_step(self, batch: Batch, q: Tensor) -> Metrics:
+        """Move V towards the expectile of the target critics' minimum."""
+        v = self.model.values(batch.obs)
+        loss = expectile_loss(v, q, expectile=self.config.expectile)
+        self.minimise(loss, value=self.model.value.flat)
+        return {"loss/value": loss.detach(), "v/mean": v.detach().mean(-1)}
+
+    def policy_step(self, batch: Batch, advantage: Tensor) -> Metrics:
+        """Imitate the dataset, the more the better an action was."""
+        config = self.config
+        weighting = {"beta": config.beta, "weight_clip": config.weight_clip}
+        loss, weights = policy_terms(self.model, batch, advantage, **weighting)
+        self.minimise(loss, actor=self.model.actor.flat)
+        return imitation_metrics(loss, advantage, weights)
+
+    def critic_step(self, batch: Batch, next_v: Tensor) -> Metrics:
+        """Move every critic towards r + γ (1 − d) V(s')."""
+        loss, q, target = critic_terms(self.model, batch, next_v, gamma=self.config.gamma)
+        self.minimise(loss, critic=self.model.critic.flat)
+        return critic_metrics(loss, q, target)
+
+    @torch.no_grad()
+    def held_out_losses(self, batch: Batch, noise: Noise) -> Metrics:
+        """The losses themselves: an update would move what no schedule reaches."""
+        config = self.config
+        return iql_loss(
+            *(self.model, batch),
+            gamma=config.gamma,
+            expectile=config.expectile,
+            beta=config.beta,
+            weight_clip=config.weight_clip,
+        )

@@ -1,0 +1,79 @@
+"""RL with Prior Data (arXiv 2302.02948): REDQ with normalised critics on batches of two sources.
+
+The update is REDQ's. Which rows of a batch come from which source is the sampler's business
+(data/mixing.py).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from rl_training.algorithms.redq import REDQAlgorithm, REDQConfig, redq_loss
+from rl_training.models import MLPREDQModel
+from rl_training.types import Batch, EnvSpec, Metrics, Noise
+
+
+class RLPDConfig(REDQConfig):
+    """RLPD's hyper-parameters (docs/algorithms/rlpd.md)."""
+
+    target_entropy: float | Literal["auto"] = Field(
+        "auto", description="Entropy that a learned α aims for; `auto` is −|A|/2."
+    )
+    offline_batch_ratio: float = Field(
+        0.5, ge=0, le=1, description="Share of the dataset's rows in every batch."
+    )
+    offline_pretrain_updates: int = Field(
+        0, ge=0, description="Updates on the dataset alone before the first environment step."
+    )
+    backup_entropy: bool = Field(True, description="Keep −α log π in the critics' target.")
+    layer_norm: bool = Field(True, description="Normalise the critics' hidden layers.")
+
+
+def rlpd_loss(
+    model: MLPREDQModel,
+    batch: Batch,
+    noise: Noise,
+    *,
+    alpha: Tensor,
+    backup_entropy: bool = True,
+    subset_size: int = 2,
+    gamma: float = 0.99,
+    log_alpha: Tensor | None = None,
+    target_entropy: float = 0.0,
+) -> Metrics:
+    """All of RLPD's losses at the model's present parameters: REDQ's, on a mixed batch."""
+    return redq_loss(
+        *(model, batch, noise),
+        alpha=alpha,
+        subset_size=subset_size,
+        gamma=gamma,
+        log_alpha=log_alpha,
+        target_entropy=target_entropy,
+        backup_alpha=alpha if backup_entropy else 0.0 * alpha,
+    )
+
+
+class RLPDAlgorithm(REDQAlgorithm):
+    """RL with Prior Data."""
+
+    name: ClassVar[str] = "rlpd"
+    config_class = RLPDConfig
+    config: RLPDConfig
+
+    def __init__(self, spec: EnvSpec, config: RLPDConfig, generator: torch.Generator) -> None:
+        super().__init__(spec, config, generator)
+        if config.target_entropy == "auto":
+            self.target_entropy = -0.5 * spec.action_dim
+
+    def build_model(self, generator: torch.Generator) -> MLPREDQModel:
+        """REDQ's networks, the critics with LayerNorm before each ReLU."""
+        return MLPREDQModel(
+            *(self.spec.obs_dim, self.spec.action_dim),
+            *(self.config.hidden_sizes, self.config.num_critics),
+            layer_norm=self.config.layer_norm,
+            generator=generator,
+        )

@@ -1,0 +1,144 @@
+"""Evaluate and predict: what a checkpoint is good for, the same for every algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rl_training.envs import GOAL_KEYS
+from rl_training.errors import ConfigError
+from rl_training.experiment.build import (
+    build_validation,
+    check_same_data,
+    checkpoint_config,
+    load_policy,
+)
+from rl_training.experiment.config import split
+from rl_training.experiment.datasets import load_run_data, prepare_sampler
+from rl_training.experiment.manager import locate
+from rl_training.experiment.task import Task
+from rl_training.runtime.checkpointing import Checkpoint, open_checkpoint
+from rl_training.runtime.evaluation import Evaluator, Policy
+from rl_training.types import ActionArray, EnvSpec, FloatArray
+
+
+def evaluate_checkpoint(
+    path: str | Path,
+    *,
+    episodes: int = 10,
+    seed: int = 0,
+    best: bool = False,
+    device: str = "cpu",
+    video: str | Path | None = None,
+) -> dict[str, Any]:
+    """Play seeded episodes with a run's or checkpoint's policy, without exploration.
+
+    A run without an environment is evaluated by its losses on the rows that were held out.
+    """
+    if episodes < 1:
+        raise ConfigError(f"episodes = {episodes}: at least 1 is needed.")
+    checkpoint = open_checkpoint(locate(Path(path), best=best))
+    config = checkpoint_config(checkpoint)
+    policy = load_policy(checkpoint, device)
+    if config.env_id is None:
+        return _evaluate_held_out(checkpoint, policy)
+    evaluator = Evaluator(
+        config.env_id, split(config).env.make_kwargs, seed=seed, render=video is not None
+    )
+    try:
+        if video is not None:
+            from rl_training.api.video import record
+
+            with record(evaluator, Path(video)):
+                result = evaluator.evaluate(policy, episodes)
+        else:
+            result = evaluator.evaluate(policy, episodes)
+    finally:
+        evaluator.close()
+    return {
+        "checkpoint_path": str(checkpoint.path),
+        "step": checkpoint.step,
+        "env_id": config.env_id,
+        "seed": seed,
+        **result.summary(),
+    }
+
+
+def _evaluate_held_out(checkpoint: Checkpoint, policy: Policy) -> dict[str, Any]:
+    config = checkpoint_config(checkpoint)
+    data = load_run_data(config, None)
+    task = Task(config, policy.spec, data)
+    check_same_data(checkpoint, task)
+    if data.held_out is None:
+        raise ConfigError(
+            f"{checkpoint.path} was trained without an environment, and no rows were held out: "
+            "there is nothing to evaluate it on."
+        )
+    prepare_sampler(config, data, policy.algorithm, policy.device)
+    validation = build_validation(task)
+    assert validation is not None
+    return {
+        "checkpoint_path": str(checkpoint.path),
+        "step": checkpoint.step,
+        "env_id": None,
+        "eval_rows": len(data.held_out),
+        **validation.evaluate(policy.algorithm),
+    }
+
+
+def predict_checkpoint(
+    path: str | Path,
+    obs: FloatArray | Mapping[str, FloatArray],
+    *,
+    best: bool = False,
+    device: str = "cpu",
+) -> ActionArray:
+    """Actions in the environment's scale for one observation or a batch.
+
+    A goal environment's observation is its Dict, or ``[observation, desired_goal]`` in a row.
+    """
+    checkpoint = open_checkpoint(locate(Path(path), best=best))
+    policy = load_policy(checkpoint, device)
+    return policy(check_obs(obs, policy.spec))
+
+
+def check_obs(obs: FloatArray | Mapping[str, FloatArray], spec: EnvSpec) -> FloatArray:
+    """Observations of the right shape and finite, or an error that says which."""
+    if isinstance(obs, Mapping):
+        obs = _goal_rows(obs, spec)
+    array = np.asarray(obs)
+    if array.dtype.kind not in "biuf":
+        raise ConfigError(f"Observations must be numbers, but these are {array.dtype}.")
+    if array.ndim not in (1, 2) or array.shape[-1] != spec.obs_dim:
+        raise ConfigError(
+            f"Observations have shape {array.shape}, but [{spec.obs_dim}] or "
+            f"[batch, {spec.obs_dim}] is needed{_goal_order(spec)}."
+        )
+    if not np.isfinite(array).all():
+        raise ConfigError("Observations hold values that are not finite.")
+    return array
+
+
+def _goal_order(spec: EnvSpec) -> str:
+    if not spec.goal_dim:
+        return ""
+    plain = spec.obs_dim - spec.goal_dim
+    return f": first the {plain} values of observation, then the {spec.goal_dim} of desired_goal"
+
+
+def _goal_rows(obs: Mapping[str, FloatArray], spec: EnvSpec) -> FloatArray:
+    """A goal environment's Dict as rows."""
+    keys = GOAL_KEYS[:2]
+    if not spec.goal_dim or not set(keys) <= set(obs):
+        raise ConfigError(
+            f"Observations are a Dict of {', '.join(sorted(obs))}, but [{spec.obs_dim}] or "
+            f"[batch, {spec.obs_dim}] is needed{_goal_order(spec)}."
+        )
+    parts = [np.asarray(obs[key]) for key in keys]
+    if len({part.shape[:-1] for part in parts}) > 1:
+        shapes = " and ".join(f"{key} {part.shape}" for key, part in zip(keys, parts, strict=True))
+        raise ConfigError(f"Observations have the shapes {shapes}, which are not of one batch.")
+    return np.concatenate(parts, axis=-1)

@@ -1,0 +1,52 @@
+"""What a run uses of the machine: device, threads, memory."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+
+import torch
+
+from rl_training.errors import ConfigError
+
+MAX_THREADS = 4
+"""More threads than this do not help products of 256 rows; they only wait for each other."""
+
+
+def choose_device(name: str) -> torch.device:
+    """The device by its name; `auto` is the GPU where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ConfigError(f"device = {name!r}: use auto, cpu, cuda or cuda:N.") from None
+    if device.type not in ("cpu", "cuda"):
+        raise ConfigError(f"device = {name!r}: use auto, cpu, cuda or cuda:N.")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ConfigError(
+            f"device = {name!r} is not there: this machine has {torch.cuda.device_count()} CUDA "
+            "devices; use device=auto or device=cpu."
+        )
+    return device
+
+
+def choose_threads(requested: int | None) -> int:
+    """Threads for products on the CPU: as asked, or the cores this process may use, to a limit."""
+    if requested is not None:
+        return requested
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(MAX_THREADS, cores or 1)
+
+
+def keep_freed_memory() -> None:
+    """Let glibc keep what tensors free, on Linux.
+
+    By default it hands half-megabyte blocks back to the system, and every update asks for them
+    again, page by page (docs/decisions/0005-one-node-per-network.md).
+    """
+    if platform.libc_ver()[0] == "glibc":
+        libc = ctypes.CDLL(None)
+        for option, value in ((-3, 1 << 30), (-1, 2**31 - 1), (-2, 64 << 20)):
+            libc.mallopt(option, value)  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_TOP_PAD

@@ -1,0 +1,164 @@
+"""What a run is about: its config, environment and data, checked before anything is written."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from rl_training.algorithms.registry import AlgorithmEntry, HindsightEntry, get_algorithm
+from rl_training.envs import EnvConfig, WrappersConfig, describe_env, read_goal_task
+from rl_training.errors import ConfigError
+from rl_training.experiment.config import TrainConfig, split
+from rl_training.experiment.datasets import RunData, load_run_data
+from rl_training.experiment.machine import choose_device
+from rl_training.types import EnvSpec
+
+
+@dataclass(frozen=True)
+class Task:
+    """A config that can be run, with its budget in steps, and what it is run on."""
+
+    config: TrainConfig
+    spec: EnvSpec
+    data: RunData | None = None
+
+
+def check_config(config: TrainConfig) -> Task:
+    """All that can be wrong with a config and shows before anything is written."""
+    device = choose_device(config.device)
+    parts = split(config)
+    if parts.controls.engine == "cuda_graph" and device.type != "cuda":
+        raise ConfigError("engine = cuda_graph needs a CUDA device: use engine=auto or compiled.")
+    entry = get_algorithm(config.algo)
+    _check_sources(config, entry)
+    spec = None
+    if config.env_id is not None:
+        spec = describe_env(config.env_id, parts.env)
+        _check_spec(config, spec)
+    data = load_run_data(config, spec) if parts.data.dataset_kind is not None else None
+    if spec is None:
+        assert data is not None
+        assert data.train.spec is not None
+        spec = data.train.spec
+        _check_spec(config, spec)
+    _check_stopping(config, data)
+    training_envs(config)
+    capacity = getattr(parts.algorithm, "buffer_capacity", config.num_envs)
+    if capacity < config.num_envs:
+        raise ConfigError(
+            f"buffer_capacity = {capacity}: it must hold at least one transition of each of the "
+            f"{config.num_envs} environments."
+        )
+    return Task(_with_budget(config, data), spec, data)
+
+
+def _check_sources(config: TrainConfig, entry: AlgorithmEntry) -> None:
+    """Whether the run has the data that its algorithm learns from, and nothing without use."""
+    parts, algo = split(config), config.algo
+    data = parts.data
+    if entry.mode == "online" and data.dataset_kind is not None:
+        raise ConfigError(f"{algo} learns online: it takes no dataset_kind.")
+    if entry.mode != "online" and data.dataset_kind is None:
+        raise ConfigError(
+            f"{algo} learns from recorded data: give dataset_kind and dataset_path "
+            "(docs/datasets.md)."
+        )
+    if entry.mode == "offline" and config.num_envs > 1:
+        raise ConfigError(
+            f"num_envs = {config.num_envs}: {algo} learns from recorded data and steps no "
+            "environments in training; leave it out."
+        )
+    if entry.mode == "offline" and not parts.env.wrappers.reward.is_identity:
+        raise ConfigError(
+            f"env_kwargs.wrappers.reward is for training environments, and {algo} has none: use "
+            "the reward_* keys."
+        )
+    if entry.mode != "offline" and data.num_epochs is not None:
+        raise ConfigError(
+            f"num_epochs: {algo} collects data, so give its budget in total_timesteps."
+        )
+    if config.env_id is None and data.action_low is None:
+        raise ConfigError(
+            "Without env_id the data does not tell the bounds of its actions: give action_low and "
+            "action_high, or env_id."
+        )
+    if config.env_id is not None and data.action_low is not None:
+        raise ConfigError(
+            f"action_low and action_high are for data without an environment: {config.env_id} "
+            "tells its own."
+        )
+
+
+def _check_spec(config: TrainConfig, spec: EnvSpec) -> None:
+    """Whether the algorithm fits the spaces."""
+    entry = get_algorithm(config.algo)
+    if entry.goals != (spec.goal_dim > 0):
+        raise ConfigError(_wrong_observations(config, spec))
+    entry.learner_class(config.algo_kwargs).check_spec(spec)
+    if entry.goals and config.env_id is not None:
+        read_goal_task(config.env_id, split(config).env)
+
+
+def _check_stopping(config: TrainConfig, data: RunData | None) -> None:
+    """Whether the metric that early stopping watches will be there."""
+    stopping = split(config).controls.early_stopping
+    held_out = data is not None and data.held_out is not None
+    if stopping is None:
+        return
+    if stopping.metric == "eval_loss" and not held_out:
+        raise ConfigError(
+            "early_stopping.metric = eval_loss needs rows that are held out: set "
+            "validation_fraction above 0."
+        )
+    if stopping.metric != "eval_loss" and config.env_id is None:
+        raise ConfigError(
+            f"early_stopping.metric = {stopping.metric} needs an environment to play in: give "
+            "env_id, or watch eval_loss with mode min."
+        )
+
+
+def _with_budget(config: TrainConfig, data: RunData | None) -> TrainConfig:
+    """The config with `num_epochs` turned into updates: every training row that often, or more."""
+    parts = split(config)
+    epochs, given = parts.data.num_epochs, config.total_timesteps
+    if epochs is None or data is None:
+        return config
+    rows, size = len(data.train), parts.algorithm.batch_size
+    updates = math.ceil(epochs * rows / size)
+    if given not in (None, updates):
+        raise ConfigError(
+            f"num_epochs = {epochs} of {rows} rows in batches of {size} are {updates} updates, but "
+            f"total_timesteps is {given}: give one of them."
+        )
+    return config.model_copy(update={"total_timesteps": updates}).resolved()
+
+
+def _wrong_observations(config: TrainConfig, spec: EnvSpec) -> str:
+    if spec.goal_dim:
+        base = f" with base_algo: {config.algo}" if config.algo in HindsightEntry.bases() else ""
+        return (
+            f"{config.env_id} has the observation space Dict(achieved_goal, desired_goal, "
+            f"observation), which {config.algo} does not take: use algo: her{base}."
+        )
+    return (
+        f"{config.env_id} has the observation space Box({spec.obs_dim}), but {config.algo} needs "
+        "a Dict of observation, achieved_goal and desired_goal, each a flat Box: use algo: "
+        f"{config.algo_kwargs.get('base_algo', 'sac')} on this environment."
+    )
+
+
+def training_envs(config: TrainConfig) -> EnvConfig:
+    """The training environments' settings, with the rewards that the learner shall see.
+
+    `env_kwargs.wrappers.reward` and the `reward_*` keys say the same thing; both may be given where
+    they agree.
+    """
+    parts = split(config)
+    wrapped, keyed = parts.env.wrappers.reward, parts.data.rewards()
+    if not wrapped.is_identity and not keyed.is_identity and wrapped != keyed:
+        raise ConfigError(
+            f"env_kwargs.wrappers.reward ({wrapped}) and the reward_* keys ({keyed}) differ: "
+            "give one of them."
+        )
+    reward = keyed if wrapped.is_identity else wrapped
+    return parts.env.model_copy(update={"wrappers": WrappersConfig(reward=reward)})

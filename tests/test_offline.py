@@ -1,0 +1,362 @@
+"""Learning from recorded data: budgets, blocks, exact resume, held-out rows, no environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from rl_training import (
+    BC,
+    CheckpointError,
+    ConfigError,
+    evaluate_checkpoint,
+    predict_checkpoint,
+    resume,
+    train,
+)
+from rl_training.algorithms.base import Algorithm, draw_noise
+from rl_training.algorithms.registry import REGISTRY, AlgorithmEntry
+from rl_training.data import EpochSampler, TransitionDataset
+from rl_training.experiment.config import make_config
+from rl_training.experiment.task import check_config
+from rl_training.runtime import compilation
+from rl_training.runtime.checkpointing import MODEL, open_checkpoint
+from rl_training.runtime.engine import BLOCK, Engine
+from rl_training.runtime.logging import read_metrics
+from rl_training.runtime.loops import next_stop
+from tests.comparing import CrashAt, CrashError, assert_same_run
+from tests.conftest import TINY
+
+Config = Callable[..., dict[str, Any]]
+OFFLINE = [entry for entry in REGISTRY.values() if entry.mode == "offline"]
+every_offline = pytest.mark.parametrize("entry", OFFLINE, ids=lambda entry: entry.name)
+SAMPLING = ("replacement", "epochs")
+
+
+def crash_and_resume(config: dict[str, Any], *steps: int) -> Any:
+    """Train, crash at each of ``steps``, resume each time, and finish."""
+    runs = Path(config["output_dir"])
+    before = set(runs.glob("*")) if runs.exists() else set()
+    with pytest.raises(CrashError):
+        train(config, callbacks=[CrashAt(steps[0])])
+    (run_dir,) = set(runs.glob("*")) - before
+    for step in steps[1:]:
+        with pytest.raises(CrashError):
+            resume(run_dir, callbacks=[CrashAt(step)])
+    return resume(run_dir)
+
+
+def weights(result: Any) -> bytes:
+    return bytes((result.checkpoint_path / MODEL).read_bytes())
+
+
+# --- The loop -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sampling", SAMPLING)
+@every_offline
+def test_resume_in_the_middle_of_a_block_and_an_epoch(
+    entry: AlgorithmEntry, small_config: Config, sampling: str
+) -> None:
+    """Checkpoints at 30, 60, 90 and 120: the first and the third are inside a block of 20."""
+    config = small_config(algo=entry.name, eval_episodes=1, checkpoint_interval=30)
+    config |= {"log_interval": 7, "total_timesteps": 130}
+    config["algo_kwargs"] |= {"sampling": sampling, "eval_interval": 50}
+    config["algo_kwargs"] |= {"learning_rate_schedule": "cosine", "normalize_states": True}
+    whole = train(config)
+    assert_same_run(whole, crash_and_resume(config, 40, 60, 97))
+
+
+@pytest.mark.parametrize("sampling", SAMPLING)
+@every_offline
+def test_intervals_do_not_change_what_is_learned(
+    entry: AlgorithmEntry, small_config: Config, sampling: str
+) -> None:
+    def run(**changes: Any) -> bytes:
+        config = small_config(algo=entry.name, total_timesteps=90)
+        kwargs = {"sampling": sampling, "learning_rate_schedule": "linear"}
+        config["algo_kwargs"] |= kwargs | changes.pop("kwargs", {})
+        return weights(train(config | changes))
+
+    plain = run(log_interval=1000, checkpoint_interval=0)
+    assert plain == run(log_interval=1, checkpoint_interval=13)
+    assert plain == run(log_interval=17, eval_episodes=1, kwargs={"eval_interval": 11})
+
+
+@every_offline
+def test_extending_a_finished_run_equals_the_longer_run(
+    entry: AlgorithmEntry, small_config: Config
+) -> None:
+    """The shorter one ends inside a block."""
+    short = train(small_config(algo=entry.name, total_timesteps=70))
+    longer = resume(short.run_dir, ["total_timesteps=120"])
+    config = small_config(algo=entry.name, total_timesteps=120)
+    config["algo_kwargs"] |= {"schedule_horizon": 70}
+    assert weights(train(config)) == weights(longer)
+
+
+def test_where_updates_pause() -> None:
+    assert next_stop(0, (50, 0, 30), 100) == BLOCK
+    assert next_stop(20, (50, 0, 30), 100) == 30
+    assert next_stop(40, (50, 0, 45), 100) == 45
+    assert next_stop(80, (50, 0, 0), 91) == 91
+
+
+@pytest.mark.parametrize("mode", ["eager", "compiled"])
+@every_offline
+def test_calls_of_any_length_make_the_same_updates(
+    entry: AlgorithmEntry, mode: Any, recorded: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However 90 updates are asked for, and in whichever mode; saved and restored between."""
+    monkeypatch.setattr(compilation, "BACKEND", "aot_eager")
+    data, spec = dict(np.load(recorded)), check_config_spec(recorded, entry.name)
+    states = []
+    for calls in ([90], [7, 13, 25, 1, 44], [19, 1, 1, 60, 9]):
+        dataset = TransitionDataset.from_dict(data, spec=spec)
+        own = {"hidden_sizes": (16, 16), "batch_size": 16} | TINY.get(entry.name, {})
+        learner = entry.learner_class().build(spec, entry.config_class()(**own), seed=3)
+        engine = Engine(learner, EpochSampler(dataset), seed=1, mode=mode)
+        for count in calls:
+            engine.run(count)
+            saved = engine.state_dict()
+            torch.rand(5, generator=engine.generator)
+            engine.load_state_dict(saved)
+        assert engine.mode == mode
+        states.append({name: tensor.clone() for name, tensor in learner.state_dict().items()})
+    for other in states[1:]:
+        assert all(torch.equal(tensor, other[name]) for name, tensor in states[0].items())
+
+
+def check_config_spec(recorded: Path, algo: str) -> Any:
+    data = {"dataset_kind": "npz", "dataset_path": str(recorded)}
+    config = {"algo": algo, "env_id": "Pendulum-v1", "total_timesteps": 1, "algo_kwargs": data}
+    return check_config(make_config(config)).spec
+
+
+# --- Budgets ------------------------------------------------------------------
+
+
+def test_epochs_are_a_budget(small_config: Config) -> None:
+    """450 rows in batches of 16 are 28.125 updates: two epochs end in the 57th."""
+    config = small_config(algo="bc")
+    del config["total_timesteps"]
+    config["algo_kwargs"] |= {"num_epochs": 2}
+    result = train(config)
+    assert result.metrics["step"] == 57
+    kept = open_checkpoint(result.checkpoint_path).manifest["config"]
+    assert (kept["total_timesteps"], kept["algo_kwargs"]["schedule_horizon"]) == (57, 57)
+    with pytest.raises(ConfigError, match="finished at step 57"):
+        resume(result.run_dir, ["num_epochs=1"])
+    assert resume(result.run_dir, ["num_epochs=3"]).metrics["step"] == 85
+    assert resume(result.run_dir, ["total_timesteps=90"]).metrics["step"] == 90
+
+
+def test_two_budgets_must_agree(small_config: Config) -> None:
+    config = small_config(algo="bc", total_timesteps=57)
+    config["algo_kwargs"] |= {"num_epochs": 2}
+    assert check_config(make_config(config)).config.total_timesteps == 57
+    with pytest.raises(ConfigError, match="57 updates, but total_timesteps is 58: give one"):
+        check_config(make_config(config | {"total_timesteps": 58}))
+
+
+# --- The data of a run --------------------------------------------------------
+
+
+def test_changed_data_is_refused(small_config: Config, tmp_path: Path, recorded: Path) -> None:
+    copy = tmp_path / "copy.npz"
+    data = dict(np.load(recorded))
+    np.savez(copy, **data)
+    config = small_config(algo="bc", algo_kwargs={"dataset_path": str(copy)})
+    result = train(config)
+    record = open_checkpoint(result.checkpoint_path).manifest["dataset"]
+    assert (record["source"], record["rows"]) == (str(copy), 450)
+    data["rewards"][3] += 1
+    np.savez(copy, **data)
+    with pytest.raises(CheckpointError, match=r"copy\.npz is not the data that .* trained on"):
+        resume(result.run_dir, ["total_timesteps=160"])
+    moved = resume(result.run_dir, ["total_timesteps=160", f"dataset_path={recorded}"])
+    assert moved.metrics["step"] == 160
+
+
+@pytest.mark.parametrize(
+    ("changes", "kwargs", "sentence"),
+    [
+        ({}, {"dataset_kind": None, "dataset_path": None}, "bc learns from recorded data: give"),
+        ({"num_envs": 2}, {}, "num_envs = 2: bc learns from recorded data"),
+        ({"env_id": "CartPole-v1"}, {}, "bc needs a bounded Box action space"),
+        ({"env_id": "MountainCarContinuous-v0"}, {}, "it is of another environment"),
+        ({}, {"buffer_capacity": 10}, "Unknown key 'buffer_capacity'"),
+        ({"env_id": None}, {}, "give action_low and action_high, or env_id"),
+        ({}, {"action_low": -2, "action_high": 2}, "Pendulum-v1 tells its own"),
+        ({"env_id": None}, {"action_low": -2}, "give both action_low and action_high"),
+        ({"env_id": None}, {"action_low": 2, "action_high": -2}, "must be less than"),
+        ({"env_id": None}, {"action_low": [-2, -2], "action_high": 2}, "have 2 and 1 values"),
+        ({"env_id": None}, {"action_low": -1, "action_high": 1}, "outside its bounds"),
+        ({"env_kwargs": {"wrappers": {"reward": {"scale": 2.0}}}}, {}, "use the reward_"),
+        ({}, {"validation_fraction": 1.0}, "validation_fraction = 1.0"),
+        (
+            {},
+            {"early_stopping": {"metric": "eval_loss", "mode": "min", "patience": 1}},
+            "set eval_interval above 0",
+        ),
+        (
+            {},
+            {
+                "early_stopping": {"metric": "eval_loss", "mode": "min", "patience": 1},
+                "eval_interval": 20,
+            },
+            "set validation_fraction above 0",
+        ),
+        (
+            {},
+            {"early_stopping": {"metric": "eval_loss", "patience": 1}},
+            "a loss is better when it is smaller",
+        ),
+    ],
+)
+def test_mistakes_show_before_anything_is_written(
+    small_config: Config, tmp_path: Path, changes: Any, kwargs: Any, sentence: str
+) -> None:
+    config = small_config(algo="bc", **changes)
+    config["algo_kwargs"] |= kwargs
+    with pytest.raises(ConfigError) as caught:
+        train(config)
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_online_algorithms_need_an_environment_and_no_epochs() -> None:
+    with pytest.raises(ConfigError, match="'env_id' is missing"):
+        make_config({"algo": "sac", "total_timesteps": 10})
+    with pytest.raises(ConfigError, match="num_epochs needs dataset_kind"):
+        make_config({"algo": "sac", "env_id": "Pendulum-v1", "algo_kwargs": {"num_epochs": 1}})
+
+
+# --- Held-out rows ------------------------------------------------------------
+
+
+def rows_of(lengths: list[int]) -> TransitionDataset:
+    """Episodes whose observation is their number."""
+    total = sum(lengths)
+    ends = np.zeros(total, bool)
+    ends[np.cumsum(lengths) - 1] = True
+    names = np.repeat(np.arange(len(lengths)), lengths).astype(np.float32)[:, None]
+    return TransitionDataset.from_dict(
+        {
+            "observations": names,
+            "next_observations": names,
+            "actions": np.zeros((total, 1)),
+            "rewards": np.arange(total),
+            "terminals": np.zeros(total),
+            "timeouts": ends,
+        }
+    )
+
+
+def test_whole_episodes_are_held_out() -> None:
+    dataset, everything = rows_of([5] * 40), rows_of([5] * 40)
+    held = dataset.hold_out(0.1, seed=3)
+    assert (len(dataset), len(held)) == (180, 20)
+    ours, theirs = set(dataset.column("observations")[:, 0]), set(held.column("observations")[:, 0])
+    assert not ours & theirs
+    assert len(theirs) == 4
+    together = np.concatenate([dataset.column("rewards"), held.column("rewards")])
+    assert sorted(together) == everything.column("rewards").tolist()
+    assert (np.diff(dataset.column("rewards")) > 0).all()  # in their order
+    assert torch.equal(rows_of([5] * 40).hold_out(0.1, seed=3).rows, held.rows)
+    assert not torch.equal(rows_of([5] * 40).hold_out(0.1, seed=4).rows, held.rows)
+
+
+def test_some_rows_stay_and_some_go() -> None:
+    for lengths, fraction in (([9, 1], 0.99), ([3, 3, 3], 0.01), ([10], 0.3), ([2], 0.9)):
+        dataset = rows_of(lengths)
+        held = dataset.hold_out(fraction, seed=0)
+        assert len(dataset) > 0
+        assert len(held) > 0
+    assert len(rows_of([10]).hold_out(0.3, seed=0)) == 3
+    with pytest.raises(ConfigError, match="one row"):
+        rows_of([1]).hold_out(0.5, seed=0)
+
+
+@every_offline
+def test_held_out_losses_change_nothing(entry: AlgorithmEntry, recorded: Path) -> None:
+    spec = check_config_spec(recorded, entry.name)
+    own = {"hidden_sizes": (16, 16), "batch_size": 16} | TINY.get(entry.name, {})
+    learner = entry.learner_class().build(spec, entry.config_class()(**own), seed=3)
+    before = {name: tensor.clone() for name, tensor in learner.state_dict().items()}
+    batch = TransitionDataset.from_dict(dict(np.load(recorded)), spec=spec).batch(torch.arange(16))
+    noise = draw_noise(learner.noise(16), torch.Generator().manual_seed(0))
+    losses = learner.held_out_losses(batch, noise)
+    assert all(torch.equal(t, before[n]) for n, t in learner.state_dict().items())
+    assert losses
+    assert all(name.startswith("loss/") and value.dim() == 0 for name, value in losses.items())
+    general = Algorithm.held_out_losses(learner, batch, noise)
+    for name, value in general.items():
+        torch.testing.assert_close(losses[name], value)
+
+
+# --- Without an environment ---------------------------------------------------
+
+
+@every_offline
+def test_a_run_without_an_environment(entry: AlgorithmEntry, small_config: Config) -> None:
+    config = small_config(algo=entry.name, env_id=None)
+    config["algo_kwargs"] |= {"action_low": -2.0, "action_high": [2.0], "eval_interval": 30}
+    config["algo_kwargs"] |= {"normalize_states": True}
+    result = train(config)
+    rows = read_metrics(result.run_dir)
+    losses = {row["step"]: row["eval_loss"] for row in rows if "eval_loss" in row}
+    assert list(losses) == [30, 60, 90, 120]
+    assert result.metrics["best_loss"] == min(losses.values())
+    assert losses[result.metrics["best_step"]] == result.metrics["best_loss"]
+    assert not any("eval_return_mean" in row for row in rows)
+    again = evaluate_checkpoint(result.run_dir)
+    assert (again["env_id"], again["eval_loss"]) == (None, losses[120])
+    assert again["eval_loss"] == sum(v for k, v in again.items() if k.startswith("eval_loss_"))
+    best = evaluate_checkpoint(result.run_dir, best=True)
+    assert best["eval_loss"] == pytest.approx(result.metrics["best_loss"])
+    actions = predict_checkpoint(result.run_dir, np.zeros((5, 3)))
+    assert actions.shape == (5, 1)
+    assert_same_run(result, crash_and_resume(config, 50, 95))
+
+
+def test_the_held_out_loss_stops_a_run(small_config: Config) -> None:
+    config = small_config(algo="bc", env_id=None, total_timesteps=500)
+    config["algo_kwargs"] |= {"action_low": -2.0, "action_high": 2.0, "eval_interval": 20}
+    stopping = {"metric": "eval_loss", "mode": "min", "target_value": 1e9, "min_steps": 50}
+    config["algo_kwargs"] |= {"early_stopping": stopping}
+    result = train(config)
+    assert (result.metrics["step"], result.stop_reason[:14]) == (60, "early_stopping")
+    config["algo_kwargs"]["early_stopping"] = {"patience": 1}
+    with pytest.raises(ConfigError, match="eval_return_mean needs an environment"):
+        train(config)
+
+
+def test_returns_and_losses_stand_together(small_config: Config) -> None:
+    config = small_config(algo="bc", eval_episodes=1)
+    config["algo_kwargs"] |= {"validation_fraction": 0.2}
+    result = train(config)
+    assert {"eval_return_mean", "eval_loss", "eval_loss_actor"} <= result.metrics.keys()
+    assert result.metrics["best_return"] == result.metrics["eval_return_mean"]
+    assert result.metrics["best_loss"] is None
+
+
+# --- The managed class --------------------------------------------------------
+
+
+def test_the_managed_class(tmp_path: Path, recorded: Path) -> None:
+    options: Any = {"hidden_sizes": [16], "batch_size": 16, "tensorboard": False, "num_threads": 1}
+    options |= {"dataset_kind": "npz", "dataset_path": str(recorded), "num_epochs": 1}
+    agent = BC(output_dir=str(tmp_path), action_low=-2, action_high=2, **options).learn()
+    assert agent.result is not None
+    assert agent.result.metrics["step"] == 16  # 250 rows: an episode of 200 is held out
+    with pytest.raises(ConfigError, match="needs the number of further steps"):
+        agent.learn()
+    assert agent.learn(20).result is not None
+    assert "eval_loss" in BC.load(agent.save(tmp_path / "copy")).evaluate()
