@@ -22,15 +22,15 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
     A batched product with one column is five times slower on the CPU than the sum that it is.
     """
-    # A compiler joins the bias with what follows, where the kernel would copy it into place first.
-    # On a GPU eager updates do as the compiled ones: they are the reference, and round alike.
-    apart = is_tracing() or x.is_cuda
     if weight.dim() == 2 and x.dim() == 2:
-        return x @ weight + bias if x.is_cuda else torch.addmm(bias, x, weight)
+        return torch.addmm(bias, x, weight)
     if weight.dim() == 3:
         if weight.shape[-1] == 1:
             return (x * weight.mT).sum(-1, keepdim=True) + bias
         x = x.expand(weight.shape[0], -1, -1) if x.dim() == 2 else x
+        # A compiler joins the bias with what follows; the kernel would copy it into place first.
+        # On a GPU eager updates do as the compiled ones: they are the reference, and round alike.
+        apart = is_tracing() or x.is_cuda
         return torch.bmm(x, weight) + bias if apart else torch.baddbmm(bias, x, weight)
     return x @ weight + bias
 
