@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from rl_training.algorithms.registry import REGISTRY
+from rl_training.data.dataset_writers import write_arrays
 from rl_training.runtime.recording import record_random
 
 ENVS = {"continuous": "Pendulum-v1", "discrete": "CartPole-v1"}
@@ -51,7 +51,7 @@ def _one_thread() -> None:
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Uniform play as an npz file: 450 rows in episodes of 200, 200 and 50."""
     file = tmp_path_factory.mktemp("recorded") / "pendulum.npz"
-    np.savez(file, **record_random(ENVS["continuous"], {}, 450, 0))
+    write_arrays(record_random(ENVS["continuous"], {}, 450, 0), file)
     return file
 
 

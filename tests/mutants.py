@@ -48,6 +48,7 @@ IQL_GOLDEN = "tests/test_iql_golden.py"
 AWAC_GOLDEN = "tests/test_awac_golden.py"
 TD3_BC_GOLDEN = "tests/test_td3_bc_golden.py"
 HINDSIGHT = "tests/test_her.py"
+OFFLINE = "tests/test_offline.py"
 
 
 @dataclass(frozen=True)
@@ -1001,6 +1002,69 @@ MUTANTS = [
         "self.online_rows += from_replay * updates",
         "self.online_rows += from_replay",
         SHARES,
+    ),
+    Mutant(
+        "BC's error summed over the action's axes",
+        "algorithms/bc.py",
+        ".square().mean((-2, -1))",
+        ".square().sum(-1).mean(-1)",
+        "tests/test_bc_golden.py",
+    ),
+    Mutant(
+        "the sign of BC's likelihood",
+        "algorithms/bc.py",
+        "return -log_prob.mean(-1)",
+        "return log_prob.mean(-1)",
+        "tests/test_bc_golden.py",
+    ),
+    Mutant(
+        "blocks of recorded data begin where a call does",
+        "runtime/engine.py",
+        "start = self.updates % longest if self.sampler.is_fixed else 0",
+        "start = 0",
+        OFFLINE,
+    ),
+    Mutant(
+        "a checkpoint inside a block has the state after its draws",
+        "runtime/engine.py",
+        "self._before_block if self._block else self._sources()",
+        "self._sources()",
+        OFFLINE,
+    ),
+    Mutant(
+        "the schedule offline follows the loop's pauses",
+        "runtime/loops.py",
+        "session.schedule_learning_rates(before - before % BLOCK)",
+        "session.schedule_learning_rates(before)",
+        OFFLINE,
+    ),
+    Mutant(
+        "held-out rows stay among the training rows",
+        "data/offline_dataset.py",
+        "self.rows = self.rows[:kept]",
+        "kept = kept",
+        OFFLINE,
+    ),
+    Mutant(
+        "held-out rows are not normalised",
+        "experiment/datasets.py",
+        "for part in parts:\n            part.normalise_observations",
+        "for part in parts[:1]:\n            part.normalise_observations",
+        OFFLINE,
+    ),
+    Mutant(
+        "changed data is taken for the run's own",
+        "experiment/build.py",
+        'saved.get("sha256") != task.data.record["sha256"]',
+        'saved.get("rows") != task.data.record["rows"]',
+        OFFLINE,
+    ),
+    Mutant(
+        "the best is the largest held-out loss",
+        "runtime/trainer.py",
+        "value < self.best_loss",
+        "value > self.best_loss",
+        OFFLINE,
     ),
 ]
 

@@ -14,6 +14,7 @@ from rl_training.algorithms.base import draw_noise
 from rl_training.algorithms.sac import SACAlgorithm, SACConfig
 from rl_training.data import EpochSampler, ReplayBuffer, TransitionDataset
 from rl_training.errors import ConfigError
+from rl_training.runtime.engine import Engine
 from rl_training.types import Batch, EnvSpec
 from tests.comparing import CrashAt, CrashError, assert_same_run
 from tests.test_engine import LEARNERS, assert_close, drift, make_engine, run_scheduled
@@ -202,3 +203,25 @@ def test_a_replay_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     config["algo_kwargs"]["buffer_capacity"] = 5_000_000_000
     with pytest.raises(ConfigError, match="buffer_capacity = 5000000000: the replay does not fit"):
         train(config)
+
+
+@pytest.mark.parametrize("sampling", ["replacement", "epochs"])
+def test_recorded_data_in_pieces_gives_the_updates_of_whole_blocks(sampling: str) -> None:
+    """Calls that end inside a block, saved and restored there, draw what replayed blocks draw."""
+    config = SACConfig(hidden_sizes=(16, 16), batch_size=16, learning_rate=1e-3)
+    ends = []
+    for calls in ([120], [7, 13, 45, 1, 54], [20, 33, 67]):
+        dataset = TransitionDataset.from_dict(make_arrays(450), device="cuda")
+        dataset.rows /= 450.0
+        sampler = EpochSampler(dataset) if sampling == "epochs" else dataset
+        learner = SACAlgorithm.build(SPEC, config, seed=3).cuda()
+        engine = Engine(learner, sampler, seed=1, device="cuda", mode="cuda_graph")
+        for count in calls:
+            engine.run(count)
+            engine.load_state_dict(engine.state_dict())
+        assert engine.mode == "cuda_graph"
+        ends.append((learner.state_dict(), engine.generator.get_state()))
+    for state, generator in ends[1:]:
+        assert torch.equal(generator, ends[0][1])
+        for name, tensor in ends[0][0].items():
+            torch.testing.assert_close(state[name], tensor, rtol=1e-4, atol=1e-5)

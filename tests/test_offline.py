@@ -22,7 +22,9 @@ from rl_training import (
 from rl_training.algorithms.base import Algorithm, draw_noise
 from rl_training.algorithms.registry import REGISTRY, AlgorithmEntry
 from rl_training.data import EpochSampler, TransitionDataset
+from rl_training.experiment.build import build_algorithm
 from rl_training.experiment.config import make_config
+from rl_training.experiment.datasets import STD_FLOOR, prepare_sampler
 from rl_training.experiment.task import check_config
 from rl_training.runtime import compilation
 from rl_training.runtime.checkpointing import MODEL, open_checkpoint
@@ -299,6 +301,19 @@ def test_held_out_losses_change_nothing(entry: AlgorithmEntry, recorded: Path) -
     general = Algorithm.held_out_losses(learner, batch, noise)
     for name, value in general.items():
         torch.testing.assert_close(losses[name], value)
+
+
+def test_held_out_rows_are_normalised_by_the_training_rows(small_config: Config) -> None:
+    kwargs = {"validation_fraction": 0.2, "normalize_states": True}
+    task = check_config(make_config(small_config(algo="bc", algo_kwargs=kwargs)).resolved())
+    assert task.data is not None
+    assert task.data.held_out is not None
+    raw, statistics = task.data.held_out.column("observations").copy(), task.data.train.statistics()
+    learner = build_algorithm(task.config, task.spec, torch.device("cpu"))
+    prepare_sampler(task.config, task.data, learner)
+    expected = (raw - statistics.obs_mean) / (statistics.obs_std + STD_FLOOR)
+    found = task.data.held_out.column("observations")
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
 # --- Without an environment ---------------------------------------------------
