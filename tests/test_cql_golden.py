@@ -116,7 +116,8 @@ def test_gaps_and_their_gradients_equal_the_reference(temperature: float) -> Non
     q, sampled = rng.normal(size=(2, ROWS)), 30.0 * rng.normal(size=(2, 7, ROWS))
     density = rng.normal(size=(7, ROWS))
     tensors = [torch.from_numpy(x).requires_grad_() for x in (q, sampled)]
-    ours = conservative_gaps(*tensors, torch.from_numpy(density), temperature=temperature)
+    log_density = torch.from_numpy(density)
+    ours = conservative_gaps(tensors[0], tensors[1], log_density, temperature=temperature)
     theirs = reference.conservative_gap(q, sampled, density, temperature)
     gradients = torch.autograd.grad(ours.sum(), tensors)
     for mine, expected in zip((ours.detach(), *gradients), theirs, strict=True):

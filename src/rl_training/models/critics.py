@@ -12,6 +12,7 @@ from rl_training.models.mlp import MLP
 from rl_training.models.mlp_kernel import linear
 
 CACHED_ROWS = 512
+"""Rows of one piece of a large evaluation on the CPU: the fastest of 128 to 2,048 at 256 units."""
 
 
 class EnsembleCritic(MLP):
