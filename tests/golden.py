@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -163,7 +164,7 @@ def set_log_std(actor: TanhMeanGaussianActor, *values: float) -> None:
         actor.flat[actor.parts[0] :] = torch.tensor(values, dtype=actor.flat.dtype)
 
 
-def reached_by(loss: torch.Tensor, leaves: dict[str, torch.Tensor]) -> set[str]:
+def reached_by(loss: torch.Tensor, leaves: Mapping[str, torch.Tensor]) -> set[str]:
     """The leaves that a loss has a gradient for."""
     found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True, retain_graph=True)
     return {key for key, grad in zip(leaves, found, strict=True) if grad is not None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -184,7 +185,8 @@ def test_the_tanh_mean_gaussian_is_torchs_normal() -> None:
     set_log_std(actor, -1.0, 0.0, 0.5)
     obs, actions = torch.randn(16, 4).double(), torch.randn(16, 3).double()
     std = torch.tensor([-1.0, 0.0, 0.5], dtype=torch.float64).exp()
-    expected = torch.distributions.Normal(actor.mode(obs), std).log_prob(actions).sum(-1)
+    normal: Any = torch.distributions.Normal(actor.mode(obs), std)
+    expected = normal.log_prob(actions).sum(-1)
     torch.testing.assert_close(actor.log_prob(obs, actions), expected)
     sample = actor.sample(obs, torch.randn(16, 3).double())
     torch.testing.assert_close(actor.log_prob(obs, sample.actions), sample.log_prob)

@@ -210,7 +210,9 @@ class Algorithm(nn.Module, ABC):
         functions of its model may give them without a copy.
         """
         copied = copy.deepcopy(self)
-        copied.scale_learning_rates(0.0)
+        for optimizer in copied.optimizers.values():
+            assert isinstance(optimizer, FlatAdam)
+            optimizer.scale_learning_rate(0.0)
         metrics = copied.update(batch, noise, phase=self.period - 1)
         return {name: value for name, value in metrics.items() if name.startswith("loss/")}
 

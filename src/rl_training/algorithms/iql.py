@@ -156,15 +156,3 @@ class IQLAlgorithm(PolicyLearner):
         loss, q, target = critic_terms(self.model, batch, next_v, gamma=self.config.gamma)
         self.minimise(loss, critic=self.model.critic.flat)
         return critic_metrics(loss, q, target)
-
-    @torch.no_grad()
-    def held_out_losses(self, batch: Batch, noise: Noise) -> Metrics:
-        """The losses themselves: an update would move what no schedule reaches."""
-        config = self.config
-        return iql_loss(
-            *(self.model, batch),
-            gamma=config.gamma,
-            expectile=config.expectile,
-            beta=config.beta,
-            weight_clip=config.weight_clip,
-        )
