@@ -214,6 +214,30 @@ def test_blocks_are_recorded_once_a_pattern(
     assert len(recorded) == len(patterns)
 
 
+def test_graphs_that_do_not_fit_are_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory ends while a later block is recorded: that block and all others still run, once."""
+    room = 2
+
+    def capture(work: Callable[[], None], generator: torch.Generator) -> Callable[[], None]:
+        nonlocal room
+        room -= 1
+        if room < 0:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return work
+
+    monkeypatch.setattr(compilation, "BACKEND", "aot_eager")
+    monkeypatch.setattr(engine, "capture", capture)
+    graphs = make_engine(DelayedSAC, "cuda_graph")
+    said: list[str] = []
+    graphs.warn = said.append
+    assert_close(make_engine(DelayedSAC, "eager"), graphs, 1e-9)
+    assert said == [
+        "the cuda_graph engine cannot be used, because there is not enough GPU memory for its "
+        "graphs: this run uses compiled updates."
+    ]
+    assert graphs.mode == "compiled"
+
+
 @pytest.mark.parametrize(
     ("learner", "reason"),
     [

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from rl_training import evaluate_checkpoint, resume, train
+from rl_training import Callback, evaluate_checkpoint, resume, train
 from rl_training.algorithms.base import draw_noise
 from rl_training.algorithms.sac import SACAlgorithm, SACConfig
 from rl_training.data import EpochSampler, ReplayBuffer, TransitionDataset
 from rl_training.errors import ConfigError
+from rl_training.runtime.checkpointing import open_checkpoint
 from rl_training.runtime.engine import Engine
+from rl_training.runtime.trainer import Session
 from rl_training.types import Batch, EnvSpec
 from tests.comparing import CrashAt, CrashError, assert_same_run
 from tests.test_engine import LEARNERS, assert_close, drift, make_engine, run_scheduled
@@ -196,6 +198,26 @@ def test_resume_is_exact(tmp_path: Path, engine: str) -> None:
         with pytest.raises(CrashError):
             train(config, callbacks=[CrashAt(step)])
         assert_same_run(whole, resume(next((tmp_path / str(step)).iterdir())))
+
+
+def test_memory_that_ends_while_graphs_are_recorded_is_survived(tmp_path: Path) -> None:
+    """The allocator gets no more than it holds when the first graph is recorded."""
+
+    class Full(Callback):
+        def on_message(self, session: Session, text: str) -> None:
+            if "ready" in text:
+                torch.cuda.empty_cache()
+                held = torch.cuda.memory_reserved()
+                torch.cuda.set_per_process_memory_fraction(
+                    held / torch.cuda.get_device_properties(0).total_memory
+                )
+
+    try:
+        result = train(gpu_config(tmp_path, "cuda_graph"), callbacks=[Full()])
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    assert result.metrics["step"] == 300
+    assert open_checkpoint(result.checkpoint_path).manifest["engine"] == "compiled"
 
 
 def test_a_replay_that_does_not_fit_is_refused(tmp_path: Path) -> None:

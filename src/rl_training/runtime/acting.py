@@ -126,4 +126,7 @@ class GraphedExplorer(Explorer):
             chosen = self._explore(self._obs, self.generator)
             self._host_actions.copy_(chosen, non_blocking=True)
 
-        return capture(act, self.generator)
+        try:
+            return capture(act, self.generator)
+        except torch.OutOfMemoryError:  # the same work, started kernel by kernel
+            return act

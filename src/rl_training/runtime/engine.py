@@ -129,7 +129,11 @@ class Engine:
         """A block as one graph, recorded when its pattern of forms first comes up."""
         pattern = (self.sampler.form, *forms)
         if pattern not in self._graphs:
-            self._graphs[pattern] = capture(lambda: self._record(forms), self.generator)
+            try:
+                self._graphs[pattern] = capture(lambda: self._record(forms), self.generator)
+            except torch.OutOfMemoryError:
+                self._fall_back("because there is not enough GPU memory for its graphs", "compiled")
+                self._graphs = {pattern: lambda: self._record(forms)}
         self._graphs[pattern]()
         for form in forms:
             self._count(self._metric_keys[form])
@@ -182,9 +186,9 @@ class Engine:
         tracer = UpdateTracer(self.algorithm, batch, noise)
         return {form: tracer.compile(form, batch, noise) for form in tracer.metric_keys}, tracer
 
-    def _fall_back(self, reason: str) -> None:
-        self.warn(f"the {self.mode} engine cannot be used, {reason}: updates run eagerly.")
-        self.mode = "eager"
+    def _fall_back(self, reason: str, mode: EngineMode = "eager") -> None:
+        self.warn(f"the {self.mode} engine cannot be used, {reason}: this run uses {mode} updates.")
+        self.mode = mode
 
     # --- Metrics and state ----------------------------------------------------------
 
