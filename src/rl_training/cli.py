@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 from rl_training.cli_data import data_app
 from rl_training.errors import ConfigError, RLTrainingError
-from rl_training.printing import Json, print_json, print_table
+from rl_training.printing import Json, counting, print_json, print_table
 
 if TYPE_CHECKING:
     from rl_training.runtime.workflows import TrainResult
@@ -127,20 +127,43 @@ def evaluate(
     video: Annotated[
         Path | None, typer.Option(help="Record the episodes to a .mp4 or .gif file.")
     ] = None,
+    fqe: Annotated[
+        bool, typer.Option("--fqe", help="Estimate the policy's value from recorded data instead.")
+    ] = False,
+    fqe_updates: Annotated[
+        int | None, typer.Option(help="Gradient updates of that estimate (20,000).")
+    ] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="Its data: a file or a Minari id; else the run's own.")
+    ] = None,
     device: Annotated[str, typer.Option(help="Where the policy runs.")] = "cpu",
     as_json: Json = False,
 ) -> None:
     """Play episodes without exploration and report the environment's own returns.
 
-    A run without an environment reports its loss on the rows that were held out.
+    A run without an environment reports its loss on the rows that were held out. With --fqe nothing
+    is played: a critic is fitted to the policy on the run's dataset, and its value is reported.
     """
     from rl_training.api.checkpoints import evaluate_checkpoint
 
-    result = evaluate_checkpoint(
-        run, episodes=episodes, seed=seed, best=best, device=device, video=video
-    )
+    with counting("fitting") as progress:
+        result = evaluate_checkpoint(
+            run,
+            episodes=episodes,
+            seed=seed,
+            best=best,
+            device=device,
+            video=video,
+            fqe=fqe,
+            fqe_updates=fqe_updates,
+            dataset=dataset,
+            progress=progress,
+        )
     if as_json:
         print_json(result)
+        return
+    if fqe:
+        _print_estimate(result)
         return
     if result["env_id"] is None:
         _print(
@@ -284,6 +307,16 @@ def _print(text: str) -> None:
 def _success(metrics: dict[str, Any]) -> str:
     rate = metrics.get("eval_success_rate")
     return "" if rate is None else f"; success {rate:.0%}"
+
+
+def _print_estimate(result: dict[str, Any]) -> None:
+    _print(
+        f"Step {result['step']:,}, {result['fqe_updates']:,} updates on {result['dataset']}: "
+        f"value {result['fqe_value']:.2f} ± {result['fqe_value_std']:.2f} over "
+        f"{result['fqe_episodes']:,} first observations (discount {result['gamma']:g}; critics "
+        f"{result['fqe_critic_spread']:.2g} apart; held-out squared error "
+        f"{result['fqe_loss']:.4g}); the data's own episodes {result['fqe_return_mean_data']:.2f}"
+    )
 
 
 def _number(value: float | None) -> str:
