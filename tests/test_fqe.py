@@ -111,18 +111,15 @@ class LinearPolicy(Algorithm):
 def walk(episodes: int) -> TransitionDataset:
     """A walk along five states that ends after the last: r = base(s) + slope(s) · a.
 
-    Actions are uniform, about 0.6 off the policy's. Half of the episodes are cut at a time limit of
-    three steps; what is observed after the end is the first state.
+    Actions are uniform, and the policy's are among them. Half of the episodes are cut at a time
+    limit of three steps; what is observed after the end is the first state.
     """
     rng = np.random.default_rng(0)
-    data: dict[str, list[Any]] = {
-        key: []
-        for key in ("observations", "actions", "rewards", "next_observations")
-        + ("terminations", "truncations")
-    }
+    names = ("observations", "actions", "rewards", "next_observations", "terminations")
+    data: dict[str, list[Any]] = {key: [] for key in (*names, "truncations")}
     for episode in range(episodes):
         for state in range(LENGTH):
-            action = rng.uniform(-0.2, 1.0)
+            action = rng.uniform(-0.6, 1.0)
             last = state == LENGTH - 1
             data["observations"].append(np.eye(LENGTH)[state])
             data["actions"].append([action])
@@ -233,6 +230,7 @@ def test_what_cannot_be_evaluated_is_refused(
         evaluate_checkpoint(run, fqe=True, video="film.mp4")
     with pytest.raises(ConfigError, match="ask for fqe too"):
         evaluate_checkpoint(run, dataset=str(recorded))
+    file.unlink()
     write_arrays(record_random("Pendulum-v1", {}, 450, 1), file)
     with pytest.raises(CheckpointError, match="not the data that"):
         evaluate_checkpoint(run, fqe=True, fqe_updates=1)
