@@ -268,7 +268,7 @@ def runs(
     folder: Annotated[Path, typer.Argument(help="Where to look for runs.")] = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """List runs: algorithm, environment, seed, steps, returns, state."""
+    """List runs: algorithm, environment, seed, steps, returns or held-out losses, state."""
     from dataclasses import asdict
 
     from rl_training.experiment.manager import list_runs
@@ -287,8 +287,8 @@ def runs(
             row.env_id or "–",
             str(row.seed),
             f"{row.step:,}/{row.total_timesteps:,}",
-            _number(row.best_return),
-            _number(row.last_return),
+            _score(row.best_return, row.best_loss),
+            _score(row.last_return, row.last_loss),
             row.state,
         ]
         for row in found
@@ -319,8 +319,11 @@ def _print_estimate(result: dict[str, Any]) -> None:
     )
 
 
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1f}"
+def _score(mean_return: float | None, loss: float | None) -> str:
+    """A run's return; the held-out loss of one that played no episodes."""
+    if mean_return is None:
+        return "–" if loss is None else f"loss {loss:.4g}"
+    return f"{mean_return:.1f}"
 
 
 def _display(config: dict[str, Any] | None = None) -> Any:
