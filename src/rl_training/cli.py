@@ -128,7 +128,7 @@ def evaluate(
         Path | None, typer.Option(help="Record the episodes to a .mp4 or .gif file.")
     ] = None,
     fqe: Annotated[
-        bool, typer.Option("--fqe", help="Estimate the policy's value from recorded data instead.")
+        bool, typer.Option("--fqe", help="Estimate the policy's value by fitted Q evaluation.")
     ] = False,
     fqe_updates: Annotated[
         int | None, typer.Option(help="Gradient updates of that estimate (20,000).")
@@ -141,8 +141,9 @@ def evaluate(
 ) -> None:
     """Play episodes without exploration and report the environment's own returns.
 
-    A run without an environment reports its loss on the rows that were held out. With --fqe nothing
-    is played: a critic is fitted to the policy on the run's dataset, and its value is reported.
+    A run without an environment reports its loss on the rows that were held out.
+
+    With --fqe nothing is played: the value of the policy is estimated from the run's dataset.
     """
     from rl_training.api.checkpoints import evaluate_checkpoint
 
@@ -346,6 +347,8 @@ def _finish(result: TrainResult, as_json: bool) -> None:
 
 
 def _print_result(result: TrainResult) -> None:
+    from rl_training.experiment.manager import read_config_file
+
     metrics = result.metrics
     if result.interrupted_by is not None:
         _print(f"Interrupted at step {metrics['step']:,}; the checkpoint is saved.")
@@ -365,8 +368,9 @@ def _print_result(result: TrainResult) -> None:
         )
     _print(f"Run folder: {result.run_dir}")
     _print("Next:")
+    plays = read_config_file(result.run_dir).env_id is not None
     for line in (
-        f"evaluate {result.run_dir} --episodes 20",
+        f"evaluate {result.run_dir} {'--episodes 20' if plays else '--fqe'}",
         f"resume {result.run_dir} total_timesteps={2 * metrics['step']}",
         f"runs {result.run_dir.parent}",
     ):

@@ -92,7 +92,7 @@ def _evaluate_held_out(checkpoint: Checkpoint, policy: Policy) -> dict[str, Any]
     if data.held_out is None:
         raise ConfigError(
             f"{checkpoint.path} was trained without an environment, and no rows were held out: "
-            "there is nothing to evaluate it on."
+            "estimate its value with --fqe (fqe=True)."
         )
     prepare_sampler(config, data, policy.algorithm, policy.device)
     validation = build_validation(task)

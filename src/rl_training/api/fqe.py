@@ -68,7 +68,8 @@ def _own_data(checkpoint: Checkpoint, policy: Policy) -> TransitionDataset:
     config = checkpoint_config(checkpoint)
     if split(config).data.dataset_kind is None:
         raise ConfigError(
-            f"{checkpoint.path} was trained online and has no dataset: give one with --dataset."
+            f"{checkpoint.path} was trained online and has no dataset: give one with --dataset "
+            "(dataset=PATH)."
         )
     check_same_data(checkpoint, Task(config, policy.spec, load_run_data(config, policy.spec)))
     return load_dataset(untransformed(config), policy.spec)
