@@ -14,15 +14,19 @@ from torch import Tensor
 from rl_training import CheckpointError, ConfigError, evaluate_checkpoint, train
 from rl_training.algorithms.base import Algorithm
 from rl_training.algorithms.config import AlgorithmConfig
+from rl_training.algorithms.dqn import DQNAlgorithm, DQNConfig
 from rl_training.algorithms.registry import REGISTRY, AlgorithmEntry
 from rl_training.algorithms.td3 import TD3Algorithm
 from rl_training.data import TransitionDataset
 from rl_training.data.dataset_writers import write_arrays
+from rl_training.runtime.compilation import UpdateTracer
 from rl_training.runtime.fqe import FittedQ, FQEConfig, discounted_returns, fitted_q_evaluation
 from rl_training.runtime.recording import record_random
 from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseSpec
 from tests.golden import (
+    OBS,
     RATE,
+    ROWS,
     assert_same_metrics,
     assert_same_network,
     assert_trace_is_the_update,
@@ -73,6 +77,18 @@ def test_updates_equal_the_reference() -> None:
 
 def test_the_update_can_be_traced() -> None:
     assert_trace_is_the_update(make_fitted())
+
+
+def test_discrete_actions_can_be_traced() -> None:
+    spec = EnvSpec(OBS, 4, discrete=True)
+    policy = DQNAlgorithm.build(spec, DQNConfig(hidden_sizes=(16,))).double()
+    fitted = FittedQ(policy, FQEConfig(hidden_sizes=(16,)), torch.Generator()).double()
+    indices = torch.arange(ROWS, dtype=torch.float64).remainder(4).unsqueeze(-1)
+    batch = make_batch()._replace(actions=indices)
+    q = fitted.values(batch.obs, indices)
+    one_hot = torch.eye(4, dtype=torch.float64)[indices.squeeze(-1).long()]
+    torch.testing.assert_close(q, fitted.critic.q_values(batch.obs, one_hot))
+    UpdateTracer(fitted, batch, {}).trace(0)
 
 
 # --- A known answer -------------------------------------------------------------

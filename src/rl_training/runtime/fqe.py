@@ -81,8 +81,9 @@ class FittedQ(Algorithm):
     def values(self, obs: Tensor, actions: Tensor, flat: Tensor | None = None) -> Tensor:
         """Q_i(s, a) in the units of the rewards, ``[N, B]``."""
         if self.spec.discrete:
-            indices = actions.squeeze(-1).long()
-            actions = torch.nn.functional.one_hot(indices, self.spec.action_dim).to(obs.dtype)
+            # One input for each action. (`one_hot` would look at the values on the host.)
+            kinds = torch.arange(self.spec.action_dim, dtype=actions.dtype, device=actions.device)
+            actions = (actions == kinds).to(obs.dtype)
         return self.value_shift + self.value_scale * self.critic.q_values(obs, actions, flat)
 
     def choose_actions(self, obs: Tensor, *, deterministic: bool, noise: Noise | None) -> Tensor:
