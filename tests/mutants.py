@@ -49,6 +49,8 @@ AWAC_GOLDEN = "tests/test_awac_golden.py"
 TD3_BC_GOLDEN = "tests/test_td3_bc_golden.py"
 HINDSIGHT = "tests/test_her.py"
 OFFLINE = "tests/test_offline.py"
+FQE = "runtime/fqe.py"
+KNOWN_VALUE = "tests/test_fqe.py::test_a_known_value_is_found"
 
 
 @dataclass(frozen=True)
@@ -1065,6 +1067,55 @@ MUTANTS = [
         "value < self.best_loss",
         "value > self.best_loss",
         OFFLINE,
+    ),
+    Mutant(
+        "a termination bootstraps in fitted Q evaluation",
+        BASE,
+        "1.0 - terminations, next_value",
+        "1.0 + 0.0 * terminations, next_value",
+        KNOWN_VALUE,
+    ),
+    Mutant(
+        "the data's action in place of the policy's next one",
+        FQE,
+        "actions = self.choose_actions(batch.next_obs, deterministic=True, noise=None)",
+        "actions = batch.actions",
+        KNOWN_VALUE,
+    ),
+    Mutant(
+        "the policy's action at the state before",
+        FQE,
+        "self.choose_actions(batch.next_obs, det",
+        "self.choose_actions(batch.obs, det",
+        KNOWN_VALUE,
+    ),
+    Mutant(
+        "the evaluated policy sees observations normalised twice",
+        FQE,
+        "self.policy.choose_actions(obs, det",
+        "self.policy.act(obs, det",
+        KNOWN_VALUE,
+    ),
+    Mutant(
+        "the targets of the fitted critics never move",
+        FQE,
+        "polyak_update(self.target, self.critic.flat, self.config.tau)",
+        "pass",
+        KNOWN_VALUE,
+    ),
+    Mutant(
+        "a fitted critic has the others' target",
+        FQE,
+        "next_q, gamma=self.config.gamma",
+        "next_q.mean(-2), gamma=self.config.gamma",
+        "tests/test_fqe.py",
+    ),
+    Mutant(
+        "transformed rewards in fitted Q evaluation",
+        "api/fqe.py",
+        "load_dataset(untransformed(config)",
+        "load_dataset((config)",
+        "tests/test_fqe.py",
     ),
 ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -254,6 +255,22 @@ from gymnasium.envs.classic_control import PendulumEnv
 open("imported", "a").write("x")
 gymnasium.register("Mine-v0", entry_point=PendulumEnv, max_episode_steps=40)
 """
+
+
+def test_a_run_without_an_environment(recorded: Path, tmp_path: Path) -> None:
+    """What to do next, listings and estimates speak of data, not of episodes."""
+    keys = {"action_low": -2.0, "action_high": 2.0, "num_epochs": 1, "hidden_sizes": [16]}
+    keys |= {"dataset_kind": "npz", "dataset_path": str(recorded), "num_threads": 1}
+    (tmp_path / "alone.yaml").write_text(json.dumps({"algo": "bc", "algo_kwargs": keys}))
+    told = ok("train", "-c", "alone.yaml", cwd=tmp_path)
+    assert "rl-training evaluate runs/bc_data_seed0 --fqe" in told
+    assert "Held-out loss" in told
+    assert re.search(r"loss 0\.\d+ .* completed", ok("runs", cwd=tmp_path))
+    arguments = ("evaluate", "runs/bc_data_seed0", "--fqe", "--fqe-updates", "20")
+    told = ok(*arguments, cwd=tmp_path)
+    assert re.match(r"Step 2, 20 updates on .*pendulum.npz: value -\d+\.\d\d ± ", told)
+    assert "discount 0.99" in told
+    assert f"{only_json(*arguments, cwd=tmp_path)['fqe_value']:.2f} ±" in told
 
 
 def test_environments_of_ones_own_are_imported_only_when_told(tmp_path: Path) -> None:

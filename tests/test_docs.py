@@ -42,6 +42,7 @@ MODELS: list[type[BaseModel]] = [
 ]
 METRIC = re.compile(
     r"(?:loss|q|v|advantage|policy|rollout|time)/\w+|eval_(?:return|length|success)_\w+|eval_loss"
+    r"|fqe_\w+"
 )
 FENCE = re.compile(r"(?P<before>[^\n]*)\n+```(?P<language>\w*)\n(?P<code>.*?)^```$", re.M | re.S)
 NOT_RUN = "<!-- not run"
@@ -107,7 +108,8 @@ def string_constants(file: Path) -> set[str]:
 
 
 def test_every_metric_is_documented(small_config: Callable[..., dict[str, Any]]) -> None:
-    named = {row[0].strip("`") for row in rows(read("docs/metrics.md"))}
+    pages = read("docs/metrics.md") + read("docs/evaluation.md")
+    named = {row[0].strip("`") for row in rows(pages)}
     constants = set().union(*(string_constants(file) for file in SOURCE.rglob("*.py")))
     assert {text for text in constants if METRIC.fullmatch(text)} <= named
     result = train(
@@ -202,13 +204,17 @@ def test_readme_python_blocks_run(tmp_path: Path) -> None:
 
 
 def test_readme_python_blocks_that_are_not_run_are_python() -> None:
-    for run, code in blocks("python"):
-        if not run:
-            compile(code, "README.md", "exec")
+    for page in ("README.md", "docs/evaluation.md"):
+        for run, code in blocks("python", page):
+            if not run:
+                compile(code, page, "exec")
 
 
 def commands() -> list[str]:
-    lines = [line for _, code in blocks("bash") for line in code.splitlines()]
+    shells = [
+        code for page in ("README.md", "docs/evaluation.md") for _, code in blocks("bash", page)
+    ]
+    lines = [line for code in shells for line in code.splitlines()]
     return [line for line in lines if line.startswith("rl-training ")]
 
 

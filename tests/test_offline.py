@@ -25,6 +25,7 @@ from rl_training.data import EpochSampler, TransitionDataset
 from rl_training.experiment.build import build_algorithm
 from rl_training.experiment.config import make_config
 from rl_training.experiment.datasets import STD_FLOOR, prepare_sampler
+from rl_training.experiment.manager import list_runs
 from rl_training.experiment.task import check_config
 from rl_training.runtime import compilation
 from rl_training.runtime.checkpointing import MODEL, open_checkpoint
@@ -331,6 +332,12 @@ def test_a_run_without_an_environment(entry: AlgorithmEntry, small_config: Confi
     assert result.metrics["best_loss"] == min(losses.values())
     assert losses[result.metrics["best_step"]] == result.metrics["best_loss"]
     assert not any("eval_return_mean" in row for row in rows)
+    (row,) = list_runs(result.run_dir)
+    assert (row.best_return, row.best_loss, row.last_loss) == (
+        None,
+        result.metrics["best_loss"],
+        losses[120],
+    )
     again = evaluate_checkpoint(result.run_dir)
     assert (again["env_id"], again["eval_loss"]) == (None, losses[120])
     assert again["eval_loss"] == sum(v for k, v in again.items() if k.startswith("eval_loss_"))

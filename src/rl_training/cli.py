@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 from rl_training.cli_data import data_app
 from rl_training.errors import ConfigError, RLTrainingError
-from rl_training.printing import Json, print_json, print_table
+from rl_training.printing import Json, counting, print_json, print_table
 
 if TYPE_CHECKING:
     from rl_training.runtime.workflows import TrainResult
@@ -127,20 +127,44 @@ def evaluate(
     video: Annotated[
         Path | None, typer.Option(help="Record the episodes to a .mp4 or .gif file.")
     ] = None,
+    fqe: Annotated[
+        bool, typer.Option("--fqe", help="Estimate the policy's value by fitted Q evaluation.")
+    ] = False,
+    fqe_updates: Annotated[
+        int | None, typer.Option(help="Gradient updates of that estimate (20,000).")
+    ] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="Its data: a file or a Minari id; else the run's own.")
+    ] = None,
     device: Annotated[str, typer.Option(help="Where the policy runs.")] = "cpu",
     as_json: Json = False,
 ) -> None:
     """Play episodes without exploration and report the environment's own returns.
 
     A run without an environment reports its loss on the rows that were held out.
+
+    With --fqe nothing is played: the value of the policy is estimated from the run's dataset.
     """
     from rl_training.api.checkpoints import evaluate_checkpoint
 
-    result = evaluate_checkpoint(
-        run, episodes=episodes, seed=seed, best=best, device=device, video=video
-    )
+    with counting("fitting") as progress:
+        result = evaluate_checkpoint(
+            run,
+            episodes=episodes,
+            seed=seed,
+            best=best,
+            device=device,
+            video=video,
+            fqe=fqe,
+            fqe_updates=fqe_updates,
+            dataset=dataset,
+            progress=progress,
+        )
     if as_json:
         print_json(result)
+        return
+    if fqe:
+        _print_estimate(result)
         return
     if result["env_id"] is None:
         _print(
@@ -245,7 +269,7 @@ def runs(
     folder: Annotated[Path, typer.Argument(help="Where to look for runs.")] = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """List runs: algorithm, environment, seed, steps, returns, state."""
+    """List runs: algorithm, environment, seed, steps, returns or held-out losses, state."""
     from dataclasses import asdict
 
     from rl_training.experiment.manager import list_runs
@@ -264,8 +288,8 @@ def runs(
             row.env_id or "–",
             str(row.seed),
             f"{row.step:,}/{row.total_timesteps:,}",
-            _number(row.best_return),
-            _number(row.last_return),
+            _score(row.best_return, row.best_loss),
+            _score(row.last_return, row.last_loss),
             row.state,
         ]
         for row in found
@@ -286,8 +310,21 @@ def _success(metrics: dict[str, Any]) -> str:
     return "" if rate is None else f"; success {rate:.0%}"
 
 
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1f}"
+def _print_estimate(result: dict[str, Any]) -> None:
+    _print(
+        f"Step {result['step']:,}, {result['fqe_updates']:,} updates on {result['dataset']}: "
+        f"value {result['fqe_value']:.2f} ± {result['fqe_value_std']:.2f} over "
+        f"{result['fqe_episodes']:,} first observations (discount {result['gamma']:g}; critics "
+        f"{result['fqe_critic_spread']:.2g} apart; held-out squared error "
+        f"{result['fqe_loss']:.4g}); the data's own episodes {result['fqe_return_mean_data']:.2f}"
+    )
+
+
+def _score(mean_return: float | None, loss: float | None) -> str:
+    """A run's return; the held-out loss of one that played no episodes."""
+    if mean_return is None:
+        return "–" if loss is None else f"loss {loss:.4g}"
+    return f"{mean_return:.1f}"
 
 
 def _display(config: dict[str, Any] | None = None) -> Any:
@@ -310,6 +347,8 @@ def _finish(result: TrainResult, as_json: bool) -> None:
 
 
 def _print_result(result: TrainResult) -> None:
+    from rl_training.experiment.manager import read_config_file
+
     metrics = result.metrics
     if result.interrupted_by is not None:
         _print(f"Interrupted at step {metrics['step']:,}; the checkpoint is saved.")
@@ -329,8 +368,9 @@ def _print_result(result: TrainResult) -> None:
         )
     _print(f"Run folder: {result.run_dir}")
     _print("Next:")
+    plays = read_config_file(result.run_dir).env_id is not None
     for line in (
-        f"evaluate {result.run_dir} --episodes 20",
+        f"evaluate {result.run_dir} {'--episodes 20' if plays else '--fqe'}",
         f"resume {result.run_dir} total_timesteps={2 * metrics['step']}",
         f"runs {result.run_dir.parent}",
     ):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rl_training.printing import Json, print_json, print_table
+from rl_training.printing import Json, counting, print_json, print_table
 
 if TYPE_CHECKING:
     from rl_training.data.inspection import DatasetReport
@@ -77,13 +77,9 @@ def collect(
     as_json: Json = False,
 ) -> None:
     """Record a dataset from a policy."""
-    from rich.console import Console
-    from rich.progress import Progress
-
     from rl_training.api.datasets import collect_data
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("recording", total=steps)
+    with counting("recording") as progress:
         written = collect_data(
             run,
             steps=steps,
@@ -92,7 +88,7 @@ def collect(
             noise=noise,
             seed=seed,
             best=best,
-            progress=lambda done: bar.update(task, completed=done),
+            progress=lambda done: progress(done, steps),
         )
     if as_json:
         print_json({"dataset": written, "steps": steps, "noise": noise, "seed": seed})

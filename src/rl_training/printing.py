@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -15,6 +17,22 @@ Json = Annotated[
 def print_json(data: dict[str, Any]) -> None:
     """One object on standard output."""
     typer.echo(json.dumps(data))
+
+
+@contextmanager
+def counting(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error, from the first time that it is told (done, total) on."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+
+        def tell(done: int, total: int) -> None:
+            if not bar.task_ids:
+                bar.add_task(what)
+            bar.update(bar.task_ids[0], completed=done, total=total)
+
+        yield tell
 
 
 def print_table(heads: list[str], rows: list[list[str]]) -> None:

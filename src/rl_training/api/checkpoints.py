@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,16 +33,33 @@ def evaluate_checkpoint(
     best: bool = False,
     device: str = "cpu",
     video: str | Path | None = None,
+    fqe: bool = False,
+    fqe_updates: int | None = None,
+    dataset: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """Play seeded episodes with a run's or checkpoint's policy, without exploration.
 
-    A run without an environment is evaluated by its losses on the rows that were held out.
+    A run without an environment is evaluated by its losses on the rows that were held out. With
+    ``fqe`` nothing is played: the policy's value is estimated from the run's dataset, or from
+    ``dataset``, by fitted Q evaluation (docs/evaluation.md); ``progress`` is told how many
+    of its updates are done.
     """
     if episodes < 1:
         raise ConfigError(f"episodes = {episodes}: at least 1 is needed.")
+    if fqe and video is not None:
+        raise ConfigError("fqe plays no episodes, so there is no video to record.")
+    if not fqe and (fqe_updates is not None or dataset is not None):
+        raise ConfigError("fqe_updates and dataset are for fitted Q evaluation: ask for fqe too.")
     checkpoint = open_checkpoint(locate(Path(path), best=best))
     config = checkpoint_config(checkpoint)
     policy = load_policy(checkpoint, device)
+    if fqe:
+        from rl_training.api.fqe import estimate
+
+        return estimate(
+            checkpoint, policy, updates=fqe_updates, dataset=dataset, seed=seed, progress=progress
+        )
     if config.env_id is None:
         return _evaluate_held_out(checkpoint, policy)
     evaluator = Evaluator(
@@ -75,7 +92,7 @@ def _evaluate_held_out(checkpoint: Checkpoint, policy: Policy) -> dict[str, Any]
     if data.held_out is None:
         raise ConfigError(
             f"{checkpoint.path} was trained without an environment, and no rows were held out: "
-            "there is nothing to evaluate it on."
+            "estimate its value with --fqe (fqe=True)."
         )
     prepare_sampler(config, data, policy.algorithm, policy.device)
     validation = build_validation(task)

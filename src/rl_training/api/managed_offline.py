@@ -138,7 +138,7 @@ class CQL(ManagedAlgorithm):
 
     algo: ClassVar[str] = "cql"
 
-    def __init__(self, env_id: str, **options: Unpack[CQLOptions]) -> None:
+    def __init__(self, env_id: str | None = None, **options: Unpack[CQLOptions]) -> None:
         super().__init__(env_id, **options)
 
 
@@ -154,7 +154,7 @@ class EDAC(ManagedAlgorithm):
 
     algo: ClassVar[str] = "edac"
 
-    def __init__(self, env_id: str, **options: Unpack[EDACOptions]) -> None:
+    def __init__(self, env_id: str | None = None, **options: Unpack[EDACOptions]) -> None:
         super().__init__(env_id, **options)
 
 

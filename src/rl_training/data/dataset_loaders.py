@@ -107,7 +107,10 @@ def open_fields(
     else:
         path = Path(str(config.dataset_path))
         if not path.is_file():
-            raise ConfigError(f"There is no dataset file {str(path)!r}.")
+            raise ConfigError(
+                f"There is no dataset file {str(path)!r}: give one that is there, or record one "
+                "with rl-training data collect."
+            )
         opener = {"npz": _open_npz, "pt": _open_pt, "hdf5": _open_hdf5}[str(kind)]
         with opener(path) as found:
             yield find_fields(found, config.source)

@@ -49,6 +49,13 @@ def load_dataset(config: TrainConfig, spec: EnvSpec | None) -> TransitionDataset
     )
 
 
+def untransformed(config: TrainConfig) -> TrainConfig:
+    """The same config with rewards as they were recorded."""
+    keys = ("reward_scale", "reward_shift", "reward_clip_min", "reward_clip_max", "return_scaling")
+    kept = {key: value for key, value in config.algo_kwargs.items() if key not in keys}
+    return config.model_copy(update={"algo_kwargs": kept})
+
+
 def load_run_data(config: TrainConfig, spec: EnvSpec | None) -> RunData:
     """The dataset in the host's memory, divided into what is learned from and what is held out."""
     settings = split(config).data

@@ -145,6 +145,9 @@ class RunRow:
     total_timesteps: int
     best_return: float | None
     last_return: float | None
+    best_loss: float | None
+    last_loss: float | None
+    """On rows that were held out, where the run has some."""
     state: str
 
 
@@ -179,6 +182,8 @@ def list_runs(folder: Path) -> list[RunRow]:
                 total_timesteps=config.total_timesteps or 0,
                 best_return=_number(info.get("best_return")),
                 last_return=_number(info.get("last_return")),
+                best_loss=_number(info.get("best_loss")),
+                last_loss=_number(info.get("last_loss")),
                 state=state,
             )
         )

@@ -1,0 +1,80 @@
+"""Fitted Q evaluation of a checkpoint on its run's dataset, or on another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from rl_training.data import TransitionDataset, load_transition_dataset
+from rl_training.data.dataset_loaders import config_for
+from rl_training.envs import find_spec
+from rl_training.errors import ConfigError
+from rl_training.experiment.build import check_same_data, checkpoint_config
+from rl_training.experiment.config import split
+from rl_training.experiment.datasets import load_dataset, load_run_data, untransformed
+from rl_training.experiment.machine import choose_threads, keep_freed_memory
+from rl_training.experiment.task import Task
+from rl_training.runtime.checkpointing import Checkpoint
+from rl_training.runtime.evaluation import Policy
+from rl_training.runtime.fqe import (
+    DEFAULT_GAMMA,
+    DEFAULT_UPDATES,
+    FQEConfig,
+    fitted_q_evaluation,
+)
+
+
+def estimate(
+    checkpoint: Checkpoint,
+    policy: Policy,
+    *,
+    updates: int | None = None,
+    dataset: str | None = None,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """The policy's value at the first observations of the data's episodes, and how sure it is."""
+    config = checkpoint_config(checkpoint)
+    parts = split(config)
+    if dataset is None:
+        data, source = _own_data(checkpoint, policy), parts.data.source
+    else:
+        data, source = _other_data(dataset, config.env_id, policy), dataset
+    torch.set_num_threads(choose_threads(parts.controls.num_threads))
+    keep_freed_memory()
+    gamma = float(getattr(parts.algorithm, "gamma", DEFAULT_GAMMA))
+    values = fitted_q_evaluation(
+        *(policy.algorithm, data),
+        config=FQEConfig(gamma=gamma),
+        updates=DEFAULT_UPDATES if updates is None else updates,
+        seed=seed,
+        progress=progress,
+    )
+    return {
+        "checkpoint_path": str(checkpoint.path),
+        "step": checkpoint.step,
+        "env_id": config.env_id,
+        "dataset": source,
+        "gamma": gamma,
+        "seed": seed,
+        **values,
+    }
+
+
+def _own_data(checkpoint: Checkpoint, policy: Policy) -> TransitionDataset:
+    """What the run was trained on, with rewards as they were recorded."""
+    config = checkpoint_config(checkpoint)
+    if split(config).data.dataset_kind is None:
+        raise ConfigError(
+            f"{checkpoint.path} was trained online and has no dataset: give one with --dataset "
+            "(dataset=PATH)."
+        )
+    check_same_data(checkpoint, Task(config, policy.spec, load_run_data(config, policy.spec)))
+    return load_dataset(untransformed(config), policy.spec)
+
+
+def _other_data(source: str, env_id: str | None, policy: Policy) -> TransitionDataset:
+    limit = None if env_id is None else find_spec(env_id).max_episode_steps
+    return load_transition_dataset(config_for(source), spec=policy.spec, time_limit=limit)
