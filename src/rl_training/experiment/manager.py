@@ -176,7 +176,7 @@ def list_runs(folder: Path) -> list[RunRow]:
                 env_id=config.env_id,
                 seed=config.seed,
                 step=int(_number(info.get("step")) or 0),
-                total_timesteps=config.total_timesteps or 0,
+                total_timesteps=config.last_step if config.total_timesteps else 0,
                 best_return=_number(info.get("best_return")),
                 last_return=_number(info.get("last_return")),
                 state=state,

@@ -105,6 +105,10 @@ class Engine:
             self.updates += count
             num_updates -= count
 
+    def end_block(self) -> None:
+        """Leave the rest of a block that was drawn ahead: what comes next is drawn anew."""
+        self._block = []
+
     def _run_block(self, drawn: list[tuple[Batch, Noise]], phases: list[int]) -> None:
         if self.mode != "eager" and not self._steps:
             self._prepare(*drawn[0])
@@ -211,7 +215,7 @@ class Engine:
 
     def _sources(self) -> dict[str, Any]:
         """What decides the next block: the generator and, of recorded data, the sampler's place."""
-        sampler = {"sampler": self.sampler.state_dict()} if self.sampler.is_fixed else {}
+        sampler = {"sampler": self.sampler.state_dict()} if self.sampler.has_place else {}
         return {"generator": generator_state(self.generator), **sampler}
 
     def state_dict(self) -> dict[str, Any]:
@@ -233,7 +237,7 @@ class Engine:
             raise ValueError("the counts or sums of the updates are impossible")
         restore_generator(self.generator, state["generator"])
         self._block = []
-        if self.sampler.is_fixed:
+        if self.sampler.has_place:
             self.sampler.load_state_dict(state["sampler"])
         self._sums = {key: float(value) for key, value in state["sums"].items()}
         self._counts = {key: int(count) for key, count in state["counts"].items()}
