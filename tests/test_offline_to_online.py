@@ -259,7 +259,6 @@ def test_rewards_are_transformed_alike(prior: Config) -> None:
 # --- Resume -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("normalise", [False, True])
 @pytest.mark.parametrize(
     "crashes",
     [
@@ -268,13 +267,13 @@ def test_rewards_are_transformed_alike(prior: Config) -> None:
         pytest.param((100, 131), id="after learning_starts, in an episode"),
     ],
 )
-def test_resume_in_each_phase(prior: Config, crashes: tuple[int, ...], normalise: bool) -> None:
+def test_resume_in_each_phase(prior: Config, crashes: tuple[int, ...]) -> None:
     """Checkpoints stand at 13, 26, ..., none of them at a block's beginning, and at 50."""
-    config = prior(checkpoint_interval=13, eval_episodes=1, log_interval=7)
+    config = prior(checkpoint_interval=13, eval_episodes=1, log_interval=15)
     config["env_kwargs"] = {"max_episode_steps": 37}
     config["algo_kwargs"] |= {
         "eval_interval": 25,
-        "normalize_states": normalise,
+        "normalize_states": True,
         "learning_rate_schedule": "linear",
     }
     whole = train(config)
@@ -330,17 +329,17 @@ class Start(Callback):
 @pytest.mark.parametrize("algo", FINETUNED)
 def test_finetuning_goes_on_with_every_tensor(small_config: Config, algo: str) -> None:
     offline = REGISTRY[algo].mode != "online"
-    schedule = {"learning_rate_schedule": "linear"} | (
-        {"normalize_states": True} if offline else {}
-    )
-    source = source_run(small_config, algo, **schedule)
+    keys: dict[str, Any] = {"learning_rate_schedule": "linear", "normalize_states": offline}
+    source = source_run(small_config, algo, **keys)
     start = Start()
     result = finetune(source.run_dir, "Pendulum-v1", GO_ON, callbacks=[start])
     saved = tensors(source.checkpoint_path)
     assert set(saved) == set(start.tensors)
     for name, tensor in saved.items():
-        if name.endswith("learning_rate"):  # the source's schedule is over
-            assert start.tensors[name] > tensor
+        if name == "optimizers.actor.learning_rate":  # the source's schedule is over
+            assert start.tensors[name] > 2 * tensor
+        elif name.endswith("learning_rate"):  # IQL schedules its actor's alone
+            assert start.tensors[name] >= tensor
         else:
             assert torch.equal(start.tensors[name], tensor), name
     assert start.updates == source.metrics["updates"]
@@ -363,7 +362,8 @@ def test_one_history_that_says_where_it_began(small_config: Config) -> None:
     assert history[: len(first)] == first
     steps = [row["step"] for row in history]
     assert steps == sorted(steps)
-    assert [row["env_steps"] for row in history if "env_steps" in row] == [
+    counted = [row["env_steps"] for row in history if "env_steps" in row]
+    assert counted == [
         3,
         13,
         23,
@@ -404,7 +404,7 @@ def test_the_report_shows_before_lowest_and_after(
     small_config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = source_run(small_config, "iql")
-    returns = [-5.0, -9.0, -7.0, -3.0]
+    returns = [-5.0, -7.0, -9.0, -8.0, -3.0]
 
     def evaluate(self: Any, policy: Any, episodes: int) -> EvaluationResult:
         return EvaluationResult(returns=(returns.pop(0),), lengths=(1,))
@@ -415,13 +415,8 @@ def test_the_report_shows_before_lowest_and_after(
     told = {key: result.metrics[f"return_{key}"] for key in ("before", "lowest", "after")}
     assert told == {"before": -5.0, "lowest": -9.0, "after": -3.0}
     rows = [r for r in read_metrics(result.run_dir) if "eval_return_mean" in r]
-    assert [(r["step"], r["env_steps"]) for r in rows] == [
-        (47, 0),
-        (50, 3),
-        (75, 28),
-        (100, 53),
-        (107, 60),
-    ][: len(rows)]
+    places = [(row["step"], row["env_steps"]) for row in rows]
+    assert places == [(47, 0), (50, 3), (75, 28), (100, 53), (107, 60)]
     assert json.loads(json.dumps(result.to_json()))["metrics"]["return_lowest"] == -9.0
 
 
