@@ -467,6 +467,24 @@ def test_return_scaling_becomes_one_factor_for_both(small_config: Config) -> Non
     assert low <= float(look.rows[450:, 4].min()) < low / 50 < 0
 
 
+def test_several_runs_in_one_picture(small_config: Config, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from rl_training.api.plots import evaluations, plot_runs
+
+    config = small_config(algo="iql", total_timesteps=20, eval_episodes=1)
+    source = train(config)
+    keys = (*GO_ON, "eval_episodes=1", "eval_interval=40")
+    result = finetune(source.run_dir, None, keys)
+    steps, returns = evaluations(result.run_dir)
+    assert steps == [0, 20, 60]  # the source's own evaluations are not on this axis
+    assert returns[-1] == result.metrics["return_after"]
+    picture = tmp_path / "compared.png"
+    plot_runs([source.run_dir, result.run_dir], picture)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(ConfigError, match="is not a run"):
+        plot_runs([tmp_path], picture)
+
+
 # --- Bad input ----------------------------------------------------------------
 
 

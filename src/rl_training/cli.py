@@ -307,6 +307,22 @@ def runs(
     print_table(heads, rows)
 
 
+@app.command(epilog="Example: rl-training plot runs/a runs/b --out compared.png")
+def plot(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.")],
+    out: Annotated[Path, typer.Option("--out", help="The picture to write, a .png or .pdf file.")],
+    as_json: Json = False,
+) -> None:
+    """Draw the evaluations of several runs over environment steps."""
+    from rl_training.api.plots import plot_runs
+
+    plot_runs(runs, out)
+    if as_json:
+        print_json({"out": str(out), "runs": [str(run) for run in runs]})
+    else:
+        _print(f"Wrote {out}")
+
+
 # --- Printing -----------------------------------------------------------------
 
 

@@ -38,7 +38,7 @@ class TrainConfig(BaseModel):
     )
     seed: int = Field(0, ge=0, description="All random streams derive from it.")
     total_timesteps: int | None = Field(
-        None, gt=0, description="Environment steps online, gradient updates offline."
+        None, gt=0, description="Environment steps, or gradient updates where there are none."
     )
     output_dir: str = Field("runs", min_length=1, description="Where run folders are made.")
     device: str = Field("auto", description="auto, cpu, cuda or cuda:N.")
