@@ -1016,9 +1016,16 @@ MUTANTS = [
     ),
     Mutant(
         "a block of pretraining goes on after the change",
-        TRAINER,
-        "            self.engine.end_block()\n",
-        "",
+        "runtime/engine.py",
+        "if not self.sampler.is_fixed:  # no more",
+        "if False:  # no more",
+        SHARES,
+    ),
+    Mutant(
+        "a checkpoint at the change draws the last block again",
+        "runtime/engine.py",
+        "self._block and self.sampler.is_fixed else",
+        "self._block else",
         PHASES,
     ),
     Mutant(

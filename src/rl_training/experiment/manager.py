@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 
+from rl_training.algorithms.registry import is_finetuned
 from rl_training.errors import CheckpointError, ConfigError, RLTrainingError
 from rl_training.experiment.config import TrainConfig, make_config, parse_yaml
 from rl_training.runtime.checkpointing import (
@@ -40,7 +41,8 @@ def create_run(config: TrainConfig) -> Path:
     """A new folder under `output_dir`, whole from its first instant; never an existing one."""
     parent = Path(config.output_dir)
     environment = re.sub(r"[^A-Za-z0-9.-]+", "-", config.env_id or "data")
-    base = f"{config.algo}_{environment}_seed{config.seed}"
+    suffix = "_finetuned" if is_finetuned(config.algo_kwargs) else ""
+    base = f"{config.algo}_{environment}_seed{config.seed}{suffix}"
     try:
         parent.mkdir(parents=True, exist_ok=True)
         temporary = parent / f".tmp-{base}-{secrets.token_hex(4)}"

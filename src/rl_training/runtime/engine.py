@@ -91,6 +91,8 @@ class Engine:
             start = self.updates % longest if self.sampler.is_fixed else 0
             count = min(num_updates, longest - start)
             whole = longest if self.sampler.is_fixed else count
+            if not self.sampler.is_fixed:  # no more: the rest of a block drawn ahead is left
+                self._block = []
             phases = [(self.updates + i) % self.algorithm.period for i in range(count)]
             if not self._block:
                 self._before_block = self._sources() if self.sampler.is_fixed else {}
@@ -104,10 +106,6 @@ class Engine:
                 self._block = []
             self.updates += count
             num_updates -= count
-
-    def end_block(self) -> None:
-        """Leave the rest of a block that was drawn ahead: what comes next is drawn anew."""
-        self._block = []
 
     def _run_block(self, drawn: list[tuple[Batch, Noise]], phases: list[int]) -> None:
         if self.mode != "eager" and not self._steps:
@@ -225,7 +223,7 @@ class Engine:
         """
         return {
             "updates": self.updates,
-            **(self._before_block if self._block else self._sources()),
+            **(self._before_block if self._block and self.sampler.is_fixed else self._sources()),
             "sums": {key: float(value) for key, value in self._collected().items()},
             "counts": dict(self._counts),
         }

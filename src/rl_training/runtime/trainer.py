@@ -196,7 +196,6 @@ class Session:
         state.env_steps = max(0, state.step - begin)
         if mixed.pretraining and state.step >= begin:
             mixed.pretraining = False
-            self.engine.end_block()
 
     def budgets(self) -> dict[str, float]:
         """What a run from offline to online has used so far, each kind apart; empty for others."""
@@ -297,7 +296,7 @@ class Session:
             assert isinstance(optimizer, FlatAdam)
             optimizer.scale_learning_rate(1.0)
         self.state.step = checkpoint.step
-        self.engine.updates = self.state.updates = int(checkpoint.state()["engine"]["updates"])
+        self.engine.updates = self.state.updates = checkpoint.updates()
 
     def save(self, *, best: bool = False) -> None:
         """Write a checkpoint of this instant; never one that holds values that are not finite."""
