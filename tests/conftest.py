@@ -35,6 +35,7 @@ SMALL_KWARGS: dict[str, Any] = {
 TINY: dict[str, dict[str, Any]] = {
     "awac": {"critic_hidden_sizes": [16, 16]},
     "redq": {"num_critics": 3, "gradient_updates_per_step": 3},
+    "rlpd": {"num_critics": 3, "gradient_updates_per_step": 3},
     "cql": {"num_sampled_actions": 3},
     "edac": {"num_critics": 3},
     "tqc": {"num_critics": 2, "num_quantiles": 5, "critic_hidden_sizes": [16, 16]},
@@ -65,8 +66,10 @@ def small_config(tmp_path: Path, recorded: Path) -> Callable[..., dict[str, Any]
     def make(**changes: Any) -> dict[str, Any]:
         algo = changes.get("algo", "sac")
         kwargs = dict(SMALL_KWARGS)
-        if REGISTRY[algo].mode == "offline":
+        mode = REGISTRY[algo].mode
+        if mode == "offline":
             kwargs = {key: kwargs[key] for key in kwargs if key not in COLLECTION_KEYS}
+        if mode != "online":
             kwargs |= {"dataset_kind": "npz", "dataset_path": str(recorded), "sampling": "epochs"}
         kwargs |= TINY.get(algo, {}) | changes.pop("algo_kwargs", {})
         return {

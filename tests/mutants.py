@@ -28,6 +28,9 @@ CQL = "algorithms/cql.py"
 EDAC = "algorithms/edac.py"
 RLPD = "algorithms/rlpd.py"
 MIXING = "data/mixing.py"
+TRAINER = "runtime/trainer.py"
+LOOPS = "runtime/loops.py"
+DATASETS = "experiment/datasets.py"
 SLOPES = "models/action_gradients.py"
 ADVANTAGE = "algorithms/advantage.py"
 IQL = "algorithms/iql.py"
@@ -44,6 +47,7 @@ CONSERVATIVE = "tests/test_cql_golden.py"
 DIVERSE = "tests/test_edac_golden.py"
 PRIOR_DATA = "tests/test_rlpd_golden.py"
 SHARES = "tests/test_mixing.py"
+PHASES = "tests/test_offline_to_online.py"
 IQL_GOLDEN = "tests/test_iql_golden.py"
 AWAC_GOLDEN = "tests/test_awac_golden.py"
 TD3_BC_GOLDEN = "tests/test_td3_bc_golden.py"
@@ -1004,6 +1008,111 @@ MUTANTS = [
         "self.online_rows += from_replay * updates",
         "self.online_rows += from_replay",
         SHARES,
+    ),
+    Mutant(
+        "pretraining never ends",
+        TRAINER,
+        "if mixed.pretraining and state.step >= begin:",
+        "if False:",
+        PHASES,
+    ),
+    Mutant(
+        "a block of pretraining goes on after the change",
+        "runtime/engine.py",
+        "if not self.sampler.is_fixed:  # no more",
+        "if False:  # no more",
+        SHARES,
+    ),
+    Mutant(
+        "a checkpoint at the change draws the last block again",
+        "runtime/engine.py",
+        "self._block and self.sampler.is_fixed else",
+        "self._block else",
+        PHASES,
+    ),
+    Mutant(
+        "blocks of pretraining follow the intervals",
+        MIXING,
+        "return self.pretraining\n\n    @property\n    def has_place",
+        "return False\n\n    @property\n    def has_place",
+        PHASES,
+    ),
+    Mutant(
+        "the dataset's place is not saved once batches are mixed",
+        MIXING,
+        '"""The dataset\'s place, the phase and the counts."""\n        return True',
+        '"""The dataset\'s place, the phase and the counts."""\n        return self.pretraining',
+        PHASES,
+    ),
+    Mutant(
+        "the replay is not normalised while the dataset is",
+        DATASETS,
+        "for source in (offline, replay))",
+        "for source in (offline, offline))",
+        PHASES,
+    ),
+    Mutant(
+        "the replay stays raw",
+        DATASETS,
+        "offline, replay = (NormalisedSampler",
+        "offline, _ = (NormalisedSampler",
+        PHASES,
+    ),
+    Mutant(
+        "the dataset is normalised twice",
+        DATASETS,
+        'parts[1:] if config.mode == "offline_to_online" else parts:',
+        "parts:",
+        PHASES,
+    ),
+    Mutant(
+        "learning starts are counted from the run's beginning",
+        LOOPS,
+        "updates_due(state.step - begin, before - begin, config)",
+        "updates_due(state.step, before, config)",
+        PHASES,
+    ),
+    Mutant(
+        "random play is counted from the run's beginning",
+        LOOPS,
+        "random=state.step - begin < random_until",
+        "random=state.step < random_until",
+        PHASES,
+    ),
+    Mutant(
+        "a fine-tuned policy plays at random first",
+        LOOPS,
+        "and not config.random_play:",
+        "and False:",
+        PHASES,
+    ),
+    Mutant(
+        "fine-tuning begins with new optimizers",
+        TRAINER,
+        "load_tensors(self.algorithm, checkpoint, MODEL, OPTIMIZERS)\n        for optimizer",
+        "load_tensors(self.algorithm, checkpoint, MODEL)\n        for optimizer",
+        PHASES,
+    ),
+    Mutant(
+        "fine-tuning goes on at the end of the source's schedule",
+        TRAINER,
+        "optimizer.scale_learning_rate(1.0)",
+        "pass",
+        PHASES,
+    ),
+    Mutant(
+        "the evaluation before the first step counts as the lowest",
+        TRAINER,
+        "        elif self.settings.compares:",
+        "        if self.settings.compares:",
+        PHASES,
+    ),
+    Mutant(
+        "new rewards are not scaled as the old ones were",
+        "api/finetuning.py",
+        "data.train.return_scale * kwargs",
+        "kwargs",
+        PHASES,
     ),
     Mutant(
         "BC's error summed over the action's axes",

@@ -18,6 +18,7 @@ import yaml
 from pydantic import BaseModel
 
 from rl_training import cli
+from rl_training.algorithms.finetuning import FinetuningConfig
 from rl_training.algorithms.registry import REGISTRY
 from rl_training.api import train
 from rl_training.api.training import RESUMABLE_KEYS
@@ -37,12 +38,12 @@ PAGES = [
 ]
 MODELS: list[type[BaseModel]] = [
     *(TrainConfig, ControlsConfig, EarlyStoppingConfig, EnvConfig, DataConfig),
-    *(RewardTransformConfig, WrappersConfig),
+    *(RewardTransformConfig, WrappersConfig, FinetuningConfig),
     *(entry.config_class() for entry in REGISTRY.values()),
 ]
 METRIC = re.compile(
-    r"(?:loss|q|v|advantage|policy|rollout|time)/\w+|eval_(?:return|length|success)_\w+|eval_loss"
-    r"|fqe_\w+"
+    r"(?:loss|q|v|advantage|policy|rollout|time|updates|rows)/\w+|return_(?:before|lowest|after)"
+    r"|eval_(?:return|length|success)_\w+|eval_loss|fqe_\w+"
 )
 FENCE = re.compile(r"(?P<before>[^\n]*)\n+```(?P<language>\w*)\n(?P<code>.*?)^```$", re.M | re.S)
 NOT_RUN = "<!-- not run"

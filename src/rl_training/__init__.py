@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from rl_training.algorithms.td3_bc import TD3BCAlgorithm, TD3BCConfig, td3_bc_loss
     from rl_training.algorithms.tqc import TQCAlgorithm, TQCConfig, tqc_loss
     from rl_training.api.checkpoints import evaluate_checkpoint, predict_checkpoint
+    from rl_training.api.finetuning import finetune
     from rl_training.api.managed import (
         BC,
         DDPG,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
         train_td3,
         train_tqc,
     )
+    from rl_training.api.managed_mixed import RLPD, train_rlpd
     from rl_training.api.managed_offline import (
         AWAC,
         CQL,
@@ -90,6 +92,7 @@ __all__ = [
     "IQL",
     "REDQ",
     "REGISTRY",
+    "RLPD",
     "SAC",
     "TD3",
     "TD3BC",
@@ -147,6 +150,7 @@ __all__ = [
     "dqn_loss",
     "edac_loss",
     "evaluate_checkpoint",
+    "finetune",
     "iql_loss",
     "predict_checkpoint",
     "redq_loss",
@@ -166,6 +170,7 @@ __all__ = [
     "train_her",
     "train_iql",
     "train_redq",
+    "train_rlpd",
     "train_sac",
     "train_td3",
     "train_td3_bc",
@@ -210,6 +215,7 @@ __getattr__ = lazy_exports(
         "REDQAlgorithm": "algorithms.redq",
         "REDQConfig": "algorithms.redq",
         "REGISTRY": "algorithms.registry",
+        "RLPD": "api.managed_mixed",
         "RLPDAlgorithm": "algorithms.rlpd",
         "RLPDConfig": "algorithms.rlpd",
         "ReplayBuffer": "data.replay_buffer",
@@ -237,6 +243,7 @@ __getattr__ = lazy_exports(
         "dqn_loss": "algorithms.dqn",
         "edac_loss": "algorithms.edac",
         "evaluate_checkpoint": "api.checkpoints",
+        "finetune": "api.finetuning",
         "iql_loss": "algorithms.iql",
         "predict_checkpoint": "api.checkpoints",
         "redq_loss": "algorithms.redq",
@@ -256,6 +263,7 @@ __getattr__ = lazy_exports(
         "train_her": "api.managed",
         "train_iql": "api.managed_offline",
         "train_redq": "api.managed",
+        "train_rlpd": "api.managed_mixed",
         "train_sac": "api.managed",
         "train_td3": "api.managed",
         "train_td3_bc": "api.managed_offline",

@@ -118,6 +118,39 @@ def resume(run: RunPath, overrides: Overrides = None, as_json: Json = False) -> 
     _finish(result, as_json)
 
 
+@app.command(
+    epilog="Example: rl-training finetune runs/iql_Pendulum-v1_seed0 --env-id Pendulum-v1 "
+    "total_timesteps=5000"
+)
+def finetune(
+    run: RunPath,
+    env_id: Annotated[
+        str | None, typer.Option("--env-id", help="The environment; the source's by default.")
+    ] = None,
+    dataset: Annotated[
+        str | None,
+        typer.Option(
+            "--dataset", "--dataset-path", help="Other prior data: a file or a Minari id."
+        ),
+    ] = None,
+    best: Best = False,
+    overrides: Overrides = None,
+    as_json: Json = False,
+) -> None:
+    """Take a trained policy on to an environment, with its critics and optimizers; a new run.
+
+    The data that it was trained on stays in the batches, with a share of offline_batch_ratio;
+    offline_batch_ratio=0 drops it.
+    """
+    from rl_training.api.finetuning import finetune as go_on
+
+    with _display() as display:
+        result = go_on(
+            run, env_id, overrides or (), dataset=dataset, best=best, callbacks=[display]
+        )
+    _finish(result, as_json)
+
+
 @app.command(epilog="Example: rl-training evaluate runs/sac_Pendulum-v1_seed0 --best --episodes 20")
 def evaluate(
     run: RunPath,
@@ -298,6 +331,22 @@ def runs(
     print_table(heads, rows)
 
 
+@app.command(epilog="Example: rl-training plot runs/a runs/b --out compared.png")
+def plot(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.")],
+    out: Annotated[Path, typer.Option("--out", help="The picture to write, a .png or .pdf file.")],
+    as_json: Json = False,
+) -> None:
+    """Draw the evaluations of several runs over environment steps."""
+    from rl_training.api.plots import plot_runs
+
+    plot_runs(runs, out)
+    if as_json:
+        print_json({"out": str(out), "runs": [str(run) for run in runs]})
+    else:
+        _print(f"Wrote {out}")
+
+
 # --- Printing -----------------------------------------------------------------
 
 
@@ -361,17 +410,24 @@ def _print_result(result: TrainResult) -> None:
             f"{metrics['eval_return_std']:.2f}; best {metrics['best_return']:.2f} "
             f"at step {metrics['best_step']:,}{_success(metrics)}"
         )
+        if metrics.get("return_before") is not None:
+            _print(
+                f"Fine-tuning: return {_number(metrics['return_before'])} before, "
+                f"{_number(metrics['return_lowest'])} at its lowest, "
+                f"{_number(metrics['return_after'])} now"
+            )
     elif "eval_loss" in metrics:
         _print(
             f"Held-out loss: {metrics['eval_loss']:.6g}; best {metrics['best_loss']:.6g} "
             f"at step {metrics['best_step']:,}"
         )
+    steps = metrics.get("env_steps", metrics["step"])
     _print(f"Run folder: {result.run_dir}")
     _print("Next:")
     plays = read_config_file(result.run_dir).env_id is not None
     for line in (
         f"evaluate {result.run_dir} {'--episodes 20' if plays else '--fqe'}",
-        f"resume {result.run_dir} total_timesteps={2 * metrics['step']}",
+        f"resume {result.run_dir} total_timesteps={2 * steps}",
         f"runs {result.run_dir.parent}",
     ):
         _print(f"  rl-training {line}")

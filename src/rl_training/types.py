@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -61,8 +61,15 @@ class Sampler(Protocol):
         """The batches of ``updates`` updates as one, in their order; numbers by ``generator``."""
         ...
 
-    is_fixed: ClassVar[bool] = False
-    """Whether its rows never change, so that batches may be drawn ahead of their updates."""
+    @property
+    def is_fixed(self) -> bool:
+        """Whether its rows do not change now, so that batches may be drawn ahead of updates."""
+        return False
+
+    @property
+    def has_place(self) -> bool:
+        """Whether its `state_dict` is needed to go on with the same batches."""
+        return self.is_fixed
 
     def most_updates(self, batch_size: int) -> int:
         """The longest block that `gather` can serve."""

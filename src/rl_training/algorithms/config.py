@@ -41,5 +41,29 @@ class CollectionConfig(AlgorithmConfig):
     )
 
 
+class MixingConfig(CollectionConfig):
+    """What every learner has that collects beside a dataset; bases before this one keep theirs."""
+
+    offline_batch_ratio: float = Field(
+        0.5, ge=0, le=1, description="Share of the dataset's rows in every batch."
+    )
+    offline_pretrain_updates: int = Field(
+        0, ge=0, description="Updates on the dataset alone before the first environment step."
+    )
+    random_play: bool = Field(
+        True, description="Play at random until `learning_starts`; else the policy plays."
+    )
+
+    @property
+    def first_step(self) -> int:
+        """Where the run's count of steps begins."""
+        return 0
+
+    @property
+    def online_from(self) -> int:
+        """The step at which collection begins: all steps before it are gradient updates."""
+        return self.first_step + self.offline_pretrain_updates
+
+
 class OffPolicyConfig(CollectionConfig, ValueConfig):
     """What every online learner has."""

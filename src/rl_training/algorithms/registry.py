@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 Mode = Literal["online", "offline", "offline_to_online"]
 
 
+def is_finetuned(kwargs: Mapping[str, Any] | None) -> bool:
+    """Whether `algo_kwargs` are those of a run that goes on from a checkpoint."""
+    return isinstance(kwargs, Mapping) and "finetuned_step" in kwargs
+
+
 @dataclass(frozen=True)
 class AlgorithmEntry:
     """One algorithm: where it lives and which runs it fits."""
@@ -40,7 +45,16 @@ class AlgorithmEntry:
 
     def config_class(self, kwargs: Mapping[str, Any] | None = None) -> type[AlgorithmConfig]:
         """Import and return the config's class; a run's `algo_kwargs` may choose it."""
-        return self.learner_class(kwargs).config_class
+        own = self.learner_class(kwargs).config_class
+        if not is_finetuned(kwargs):
+            return own
+        from rl_training.algorithms.finetuning import finetuning_config
+
+        return finetuning_config(own)
+
+    def run_mode(self, kwargs: Mapping[str, Any] | None = None) -> Mode:
+        """Where the data of a run with these `algo_kwargs` comes from."""
+        return "offline_to_online" if is_finetuned(kwargs) else self.mode
 
 
 class HindsightEntry(AlgorithmEntry):
@@ -180,6 +194,14 @@ REGISTRY: dict[str, AlgorithmEntry] = {
             mode="offline",
             actions="continuous",
             summary="SAC with the minimum of many critics whose action gradients are kept apart.",
+        ),
+        AlgorithmEntry(
+            name="rlpd",
+            title="RL with Prior Data",
+            class_name="RLPDAlgorithm",
+            mode="offline_to_online",
+            actions="continuous",
+            summary="REDQ with normalised critics on batches of a dataset and of new experience.",
         ),
     )
 }

@@ -12,22 +12,17 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from rl_training.algorithms.config import MixingConfig
 from rl_training.algorithms.redq import REDQAlgorithm, REDQConfig, redq_loss
 from rl_training.models import MLPREDQModel
 from rl_training.types import Batch, EnvSpec, Metrics, Noise
 
 
-class RLPDConfig(REDQConfig):
+class RLPDConfig(REDQConfig, MixingConfig):
     """RLPD's hyper-parameters (docs/algorithms/rlpd.md)."""
 
     target_entropy: float | Literal["auto"] = Field(
         "auto", description="Entropy that a learned α aims for; `auto` is −|A|/2."
-    )
-    offline_batch_ratio: float = Field(
-        0.5, ge=0, le=1, description="Share of the dataset's rows in every batch."
-    )
-    offline_pretrain_updates: int = Field(
-        0, ge=0, description="Updates on the dataset alone before the first environment step."
     )
     backup_entropy: bool = Field(True, description="Keep −α log π in the critics' target.")
     layer_norm: bool = Field(True, description="Normalise the critics' hidden layers.")

@@ -8,6 +8,7 @@ from rl_training.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from rl_training.api.checkpoints import evaluate_checkpoint, predict_checkpoint
+    from rl_training.api.finetuning import finetune
     from rl_training.api.managed import (
         BC,
         DDPG,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         train_td3,
         train_tqc,
     )
+    from rl_training.api.managed_mixed import RLPD, train_rlpd
     from rl_training.api.managed_offline import (
         AWAC,
         CQL,
@@ -52,6 +54,7 @@ __all__ = [
     "HER",
     "IQL",
     "REDQ",
+    "RLPD",
     "SAC",
     "TD3",
     "TD3BC",
@@ -59,6 +62,7 @@ __all__ = [
     "ManagedAlgorithm",
     "ProgressCallback",
     "evaluate_checkpoint",
+    "finetune",
     "predict_checkpoint",
     "resume",
     "train",
@@ -71,6 +75,7 @@ __all__ = [
     "train_her",
     "train_iql",
     "train_redq",
+    "train_rlpd",
     "train_sac",
     "train_td3",
     "train_td3_bc",
@@ -91,11 +96,13 @@ __getattr__ = lazy_exports(
         "ManagedAlgorithm": "managed",
         "ProgressCallback": "progress",
         "REDQ": "managed",
+        "RLPD": "managed_mixed",
         "SAC": "managed",
         "TD3": "managed",
         "TD3BC": "managed_offline",
         "TQC": "managed",
         "evaluate_checkpoint": "checkpoints",
+        "finetune": "finetuning",
         "predict_checkpoint": "checkpoints",
         "resume": "training",
         "train": "training",
@@ -108,6 +115,7 @@ __getattr__ = lazy_exports(
         "train_her": "managed",
         "train_iql": "managed_offline",
         "train_redq": "managed",
+        "train_rlpd": "managed_mixed",
         "train_sac": "managed",
         "train_td3": "managed",
         "train_td3_bc": "managed_offline",

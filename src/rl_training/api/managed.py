@@ -195,7 +195,9 @@ class ManagedAlgorithm:
             elif total_timesteps is None:
                 raise ConfigError("learn() needs the number of further steps to go on with a run.")
             else:
-                goal = open_checkpoint(self._checkpoint).step + total_timesteps
+                stands = open_checkpoint(self._checkpoint)
+                begin = checkpoint_config(stands).online_from
+                goal = max(0, stands.step - begin) + total_timesteps
                 self.result = resume(
                     self._checkpoint,
                     [f"total_timesteps={goal}", *overrides],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, TextIO
 
 import yaml
@@ -30,7 +31,7 @@ class ProgressCallback(Callback):
         self._next = 0.0
         self._began = 0.0
         self._first_step = 0
-        self._unit = "steps"
+        self._phase: str | None = None
 
     def on_start(self, session: Session) -> None:
         """Open the display."""
@@ -40,7 +41,6 @@ class ProgressCallback(Callback):
             text = yaml.safe_dump(self._config, sort_keys=False, allow_unicode=True)
             self.console.print(text, highlight=False, markup=False, soft_wrap=True)
         manifest = session.manifest
-        self._unit = "steps" if session.collector is not None else "updates"
         where = manifest["config"]["env_id"] or manifest["dataset"]["source"]
         self.console.print(
             f"{manifest['algorithm']} on {where}: {manifest['device']}, "
@@ -52,18 +52,22 @@ class ProgressCallback(Callback):
         if not self.console.is_terminal:
             return
         self._bar = Progress(
-            TextColumn(f"{{task.completed:,.0f}}/{{task.total:,.0f}} {self._unit}"),
+            TextColumn("{task.fields[phase]}{task.completed:,.0f}/{task.total:,.0f}"),
+            TextColumn("{task.fields[unit]}"),
             BarColumn(bar_width=24),
-            TextColumn(f"{{task.fields[speed]}} {self._unit}/s"),
+            TextColumn("{task.fields[speed]} {task.fields[unit]}/s"),
             TimeRemainingColumn(compact=True),
             TextColumn("{task.fields[result]}"),
             console=self.console,
             transient=False,
         )
+        place = Place.of(session)
         self._task = self._bar.add_task(
             "train",
-            total=session.settings.total_timesteps,
-            completed=session.state.step,
+            total=place.total,
+            completed=place.done,
+            phase=place.phase,
+            unit=place.unit,
             speed="–",
             result="",
         )
@@ -97,26 +101,59 @@ class ProgressCallback(Callback):
             self._bar = None
 
     def _show(self, session: Session) -> None:
-        state = session.state
+        place, step = Place.of(session), session.state.step
+        if self._phase not in (None, place.phase):  # steps cost something else than updates
+            self._began = time.perf_counter() - session.engine.preparation_seconds
+            self._first_step = step
+        self._phase = place.phase
         seconds = time.perf_counter() - self._began - session.engine.preparation_seconds
-        speed = (state.step - self._first_step) / seconds if seconds > 0 else 0.0
+        speed = (step - self._first_step) / seconds if seconds > 0 else 0.0
         result = _result(session)
         if self._bar is not None and self._task is not None:
             self._bar.update(
                 self._task,
-                completed=state.step,
+                completed=place.done,
+                total=place.total,
+                phase=place.phase,
+                unit=place.unit,
                 speed=f"{speed:,.0f}",
                 result=result,
             )
             return
-        total = session.settings.total_timesteps
-        left = (total - state.step) / speed if speed > 0 else 0.0
+        left = (place.total - place.done) / speed if speed > 0 else 0.0
         self.console.print(
-            f"{self._unit[:-1]} {state.step:,}/{total:,}  {speed:,.0f} {self._unit}/s  "
-            f"{left:,.0f} s left  {result}",
+            f"{place.text}  {speed:,.0f} {place.unit}/s  {left:,.0f} s left  {result}",
             highlight=False,
             soft_wrap=True,
         )
+
+
+@dataclass(frozen=True)
+class Place:
+    """How far a phase of a run is: pretraining in updates, collection in environment steps."""
+
+    done: int
+    total: int
+    unit: str
+    phase: str = ""
+
+    @classmethod
+    def of(cls, session: Session) -> Place:
+        """Where a session stands."""
+        step, settings = session.state.step, session.settings
+        if session.collector is None:
+            return cls(step, settings.total_timesteps, "updates")
+        begin, first = settings.online_from, settings.first_step
+        if step < begin:
+            return cls(step - first, begin - first, "updates", "pretraining ")
+        return cls(step - begin, settings.total_timesteps - begin, "steps")
+
+    @property
+    def text(self) -> str:
+        """In words: ``step 400/1,000``, ``pretraining 1,200/5,000 updates``."""
+        if self.phase:
+            return f"{self.phase}{self.done:,}/{self.total:,} {self.unit}"
+        return f"{self.unit[:-1]} {self.done:,}/{self.total:,}"
 
 
 def _result(session: Session) -> str:

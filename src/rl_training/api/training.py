@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from rl_training.algorithms.registry import is_finetuned
 from rl_training.errors import CheckpointError, ConfigError, TrainingError
 from rl_training.experiment.build import (
     build_session,
@@ -68,10 +69,31 @@ def warn(message: str) -> None:
 
 def train(config: ConfigLike, *, callbacks: Sequence[Callback] = ()) -> TrainResult:
     """Train from a config, a mapping, a file or a packaged config's name."""
-    task = check_config(as_config(config).resolved())
+    checked = as_config(config)
+    if is_finetuned(checked.algo_kwargs):
+        raise ConfigError(
+            "finetuned_step is for a run that goes on from a checkpoint: use rl-training finetune."
+        )
+    return begin(check_config(checked.resolved()), callbacks)
+
+
+def begin(
+    task: Task,
+    callbacks: Sequence[Callback],
+    *,
+    source: Checkpoint | None = None,
+    on_warning: Callable[[str], None] = warn,
+) -> TrainResult:
+    """Make a run folder and train in it, with new weights or with those of ``source``."""
     run_dir = create_run(task.config)
     with lock_run(run_dir):
-        return _run(task, run_dir, None, callbacks)
+        if source is not None:
+            with _writing(run_dir):
+                if source.run_dir is not None:
+                    cut_metrics(source.run_dir, source.step, run_dir)
+                origin = {"checkpoint": str(source.path), "step": source.step}
+                write_run_info(run_dir, {"finetuned_from": origin})
+        return _run(task, run_dir, None, callbacks, on_warning, source)
 
 
 def as_config(config: ConfigLike) -> TrainConfig:
@@ -171,6 +193,8 @@ def _check_resume(
     A run that was killed between its last checkpoint and its end has its end left to do.
     """
     if checkpoint is None:
+        if is_finetuned(config.algo_kwargs):
+            raise CheckpointError(f"{run_dir} ended before its first checkpoint: fine-tune again")
         return check_config(config)
     _check_same(checkpoint, config)
     if config.total_timesteps is not None:  # or the data must be read first, to count epochs
@@ -213,7 +237,7 @@ def _why_over(checkpoint: Checkpoint, config: TrainConfig) -> str | None:
             f"This run stopped early at step {checkpoint.step} ({reason}): to go on, change "
             "early_stopping (early_stopping.patience=N) or switch it off (early_stopping=null)."
         )
-    if checkpoint.step >= config.budget:
+    if checkpoint.step >= config.last_step:
         return (
             f"This run is finished at step {checkpoint.step}: to go on, give a larger "
             "total_timesteps=N."
@@ -298,9 +322,11 @@ def _run(
     checkpoint: Checkpoint | None,
     callbacks: Sequence[Callback],
     on_warning: Callable[[str], None] = warn,
+    source: Checkpoint | None = None,
 ) -> TrainResult:
     config, info = task.config, _RunInfo(run_dir)
-    start = checkpoint.step if checkpoint else 0
+    begun = checkpoint or source
+    start = begun.step if begun else 0
     try:
         session = build_session(
             task,
@@ -314,6 +340,8 @@ def _run(
         _note_failure(run_dir, error)
         raise
     try:
+        if source is not None:
+            session.adopt(source)
         if checkpoint is not None:
             session.restore(checkpoint)
             if _why_over(checkpoint, config) is None:

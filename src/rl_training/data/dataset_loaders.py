@@ -64,7 +64,8 @@ def load_transition_dataset(
         spread = dataset.statistics().return_range
         if spread <= 0:
             raise ConfigError(f"{source}: all returns are equal, so return_scaling has no range.")
-        dataset.transform_rewards(RewardTransformConfig(scale=1000.0 / spread))
+        dataset.return_scale = 1000.0 / spread
+        dataset.transform_rewards(RewardTransformConfig(scale=dataset.return_scale))
         dataset.notes += (f"rewards are scaled by 1000 over the return range, {spread:.6g}",)
     dataset.transform_rewards(settings.rewards())
     return dataset

@@ -35,14 +35,24 @@ class MixedSampler(Sampler):
         self.ratio = ratio
         self.pretraining = pretraining
         self.offline_rows = 0
-        """Rows of the dataset in all batches so far."""
+        """Rows of the dataset drawn so far."""
         self.online_rows = 0
-        """Rows of the replay in all batches so far."""
+        """Rows of the replay drawn so far."""
 
     @property
     def form(self) -> int:
         """1 while every row comes from the dataset, 0 when batches are mixed."""
         return int(self.pretraining)
+
+    @property
+    def is_fixed(self) -> bool:
+        """A replay grows; the dataset alone does not."""
+        return self.pretraining
+
+    @property
+    def has_place(self) -> bool:
+        """The dataset's place, the phase and the counts."""
+        return True
 
     def __len__(self) -> int:
         return len(self.offline) + len(self.online)

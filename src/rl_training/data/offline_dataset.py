@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +43,10 @@ class TransitionDataset(Sampler):
     Build one with `from_dict`, or with `load_transition_dataset` from a file.
     """
 
-    is_fixed: ClassVar[bool] = True
+    @property
+    def is_fixed(self) -> bool:
+        """Recorded rows never change."""
+        return True
 
     def __init__(
         self,
@@ -58,6 +61,8 @@ class TransitionDataset(Sampler):
         self.spec = spec
         self.notes = notes
         """What was assumed in reading the data, in words."""
+        self.return_scale = 1.0
+        """The factor on all rewards that `return_scaling` found."""
 
     @classmethod
     def from_dict(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,7 +22,10 @@ class EpochSampler(Sampler):
     engine's generator; its states before the two draws and the position are what a resume needs.
     """
 
-    is_fixed: ClassVar[bool] = True
+    @property
+    def is_fixed(self) -> bool:
+        """Recorded rows never change."""
+        return True
 
     def __init__(self, dataset: TransitionDataset) -> None:
         device = dataset.rows.device

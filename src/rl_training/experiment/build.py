@@ -16,14 +16,14 @@ import numpy as np
 import torch
 
 from rl_training.algorithms.base import Algorithm
-from rl_training.algorithms.config import OffPolicyConfig
+from rl_training.algorithms.config import CollectionConfig, MixingConfig
 from rl_training.algorithms.her import HindsightConfig
-from rl_training.algorithms.registry import get_algorithm
-from rl_training.data import HindsightReplay, ReplayBuffer
+from rl_training.algorithms.registry import get_algorithm, is_finetuned
+from rl_training.data import HindsightReplay, ReplayBuffer, TransitionDataset
 from rl_training.envs import make_training_envs, read_goal_task
 from rl_training.errors import CheckpointError, ConfigError
 from rl_training.experiment.config import TrainConfig, make_config, split
-from rl_training.experiment.datasets import prepare_sampler
+from rl_training.experiment.datasets import mix, prepare_sampler
 from rl_training.experiment.machine import choose_device, choose_threads, keep_freed_memory
 from rl_training.experiment.task import Task, training_envs
 from rl_training.runtime.acting import Explorer, GraphedExplorer
@@ -85,15 +85,18 @@ def build_session(
         policy=Policy(algorithm, task.spec, device),
         checkpoints=CheckpointWriter(run_dir, keep=parts.controls.keep_checkpoints),
         logger=logger,
-        schedule=parts.controls.schedule(config.budget),
+        schedule=parts.controls.schedule(config.last_step),
         settings=LoopSettings(
-            total_timesteps=config.budget,
+            total_timesteps=config.last_step,
             log_interval=config.log_interval,
             checkpoint_interval=config.checkpoint_interval,
             eval_interval=parts.controls.eval_interval if evaluates else 0,
             eval_episodes=config.eval_episodes,
             evaluates=evaluates,
             eager_checks=device.type == "cpu",
+            first_step=getattr(parts.algorithm, "first_step", 0),
+            online_from=config.online_from if sources.collector else config.last_step,
+            compares=is_finetuned(config.algo_kwargs) and evaluator is not None,
         ),
         manifest=describe_run(task, device),
         collector=sources.collector,
@@ -119,12 +122,20 @@ class Sources:
 def build_sources(
     task: Task, algorithm: Algorithm, device: torch.device, mode: EngineMode
 ) -> Sources:
-    """The dataset's sampler, or a replay with the collector that fills it."""
+    """The dataset's sampler, a replay with the collector that fills it, or a mixture of both."""
+    config, validation = task.config, build_validation(task)
+    recorded: Sampler | None = None
     if task.data is not None:
-        sampler = prepare_sampler(task.config, task.data, algorithm, device)
-        return Sources(sampler, validation=build_validation(task))
-    buffer = build_replay(task.config, task.spec, device)
-    return Sources(buffer, build_collector(task, algorithm, buffer, mode), buffer)
+        recorded = prepare_sampler(config, task.data, algorithm, device)
+        if config.mode == "offline":
+            return Sources(recorded, validation=validation)
+    buffer = build_replay(config, task.spec, device)
+    collector = build_collector(task, algorithm, buffer, mode)
+    if config.mode == "online":
+        return Sources(buffer, collector, buffer)
+    if recorded is None:
+        recorded = TransitionDataset(buffer.rows[:0], buffer.layout)
+    return Sources(mix(config, recorded, buffer, algorithm), collector, buffer, validation)
 
 
 def build_validation(task: Task) -> Validation | None:
@@ -176,8 +187,10 @@ def engine_mode(config: TrainConfig, device: torch.device, saved: str | None) ->
         fits = saved != "cuda_graph" or device.type == "cuda"
         wanted = cast("EngineMode", saved) if fits else "compiled"
     planned = config.budget
-    if isinstance(parts.algorithm, OffPolicyConfig):
+    if isinstance(parts.algorithm, CollectionConfig):
         planned = updates_due(config.budget, 0, parts.algorithm)
+    if isinstance(parts.algorithm, MixingConfig):
+        planned += parts.algorithm.offline_pretrain_updates
     return choose_engine(wanted, device.type, planned)
 
 
@@ -196,7 +209,7 @@ def saying_what_fills_memory(rows: int, device: torch.device) -> Iterator[None]:
 def build_replay(config: TrainConfig, spec: EnvSpec, device: torch.device) -> ReplayBuffer:
     """The replay of online experience, with hindsight where the config asks for it."""
     settings = split(config).algorithm
-    assert isinstance(settings, OffPolicyConfig)
+    assert isinstance(settings, CollectionConfig)
     sizes = settings.buffer_capacity, spec.obs_dim, spec.action_width
     with saying_what_fills_memory(settings.buffer_capacity, device):
         if not isinstance(settings, HindsightConfig):

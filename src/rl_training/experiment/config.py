@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from rl_training.algorithms.config import AlgorithmConfig
-from rl_training.algorithms.registry import get_algorithm
+from rl_training.algorithms.config import AlgorithmConfig, MixingConfig
+from rl_training.algorithms.registry import Mode, get_algorithm
 from rl_training.data.config import DataConfig
 from rl_training.envs.factory import EnvConfig
 from rl_training.errors import ConfigError, nearest
@@ -38,7 +38,7 @@ class TrainConfig(BaseModel):
     )
     seed: int = Field(0, ge=0, description="All random streams derive from it.")
     total_timesteps: int | None = Field(
-        None, gt=0, description="Environment steps online, gradient updates offline."
+        None, gt=0, description="Environment steps, or gradient updates where there are none."
     )
     output_dir: str = Field("runs", min_length=1, description="Where run folders are made.")
     device: str = Field("auto", description="auto, cpu, cuda or cuda:N.")
@@ -61,7 +61,7 @@ class TrainConfig(BaseModel):
     @model_validator(mode="after")
     def _parts_are_valid(self) -> Self:
         parts = split(self)
-        if self.env_id is None and get_algorithm(self.algo).mode != "offline":
+        if self.env_id is None and self.mode != "offline":
             raise ConfigError("The key 'env_id' is missing.")
         if self.total_timesteps is None and parts.data.num_epochs is None:
             raise ConfigError("The key 'total_timesteps' is missing.")
@@ -70,6 +70,22 @@ class TrainConfig(BaseModel):
         if plays and self.eval_episodes == 0:
             raise ConfigError("early_stopping needs evaluations: set eval_episodes above 0.")
         return self
+
+    @property
+    def mode(self) -> Mode:
+        """Where the run's data comes from."""
+        return get_algorithm(self.algo).run_mode(self.algo_kwargs)
+
+    @property
+    def online_from(self) -> int:
+        """The step at which a run from offline to online begins to collect; else 0."""
+        settings = split(self).algorithm
+        return settings.online_from if isinstance(settings, MixingConfig) else 0
+
+    @property
+    def last_step(self) -> int:
+        """The step at which the run ends: `total_timesteps` after collection began."""
+        return self.online_from + self.budget
 
     @property
     def budget(self) -> int:
@@ -91,8 +107,9 @@ class TrainConfig(BaseModel):
         kwargs: dict[str, Any] = {}
         for part in (parts.algorithm, parts.controls, parts.data):
             kwargs |= part.model_dump()
-        if kwargs["schedule_horizon"] is None:
-            kwargs["schedule_horizon"] = self.total_timesteps
+        if kwargs["schedule_horizon"] is None and self.total_timesteps is not None:
+            pretraining = kwargs.get("offline_pretrain_updates", 0)
+            kwargs["schedule_horizon"] = pretraining + self.total_timesteps
         return self.model_copy(update={"algo_kwargs": plain.encode(_listed(kwargs))})
 
     def to_dict(self) -> dict[str, Any]:

@@ -8,7 +8,14 @@ from typing import Any
 import torch
 
 from rl_training.algorithms.base import Algorithm
-from rl_training.data import EpochSampler, TransitionDataset, load_transition_dataset
+from rl_training.algorithms.config import MixingConfig
+from rl_training.data import (
+    EpochSampler,
+    MixedSampler,
+    NormalisedSampler,
+    TransitionDataset,
+    load_transition_dataset,
+)
 from rl_training.envs import find_spec
 from rl_training.experiment.config import TrainConfig, split
 from rl_training.runtime.recording import record_random
@@ -81,7 +88,8 @@ def prepare_sampler(
 
     Mean and deviation are those of the training rows. The learner keeps them among its tensors:
     they are in every checkpoint, and `act` applies them, so that evaluation and prediction take raw
-    observations.
+    observations. Where the run also collects, training rows stay raw: they are normalised together
+    with the replay's when they are drawn (`mix`).
     """
     settings, parts = split(config).data, [data.train]
     if data.held_out is not None:
@@ -89,9 +97,20 @@ def prepare_sampler(
     if settings.normalize_states:
         statistics = data.train.statistics()
         std = statistics.obs_std + STD_FLOOR
-        for part in parts:
+        for part in parts[1:] if config.mode == "offline_to_online" else parts:
             part.normalise_observations(statistics.obs_mean, std)
         algorithm.set_normalisation(torch.from_numpy(statistics.obs_mean), torch.from_numpy(std))
     for part in parts:
         part.rows = part.rows.to(device)
     return EpochSampler(data.train) if settings.sampling == "epochs" else data.train
+
+
+def mix(config: TrainConfig, offline: Sampler, replay: Sampler, algorithm: Algorithm) -> Sampler:
+    """Batches of both sources, normalised alike by the learner's own mean and deviation."""
+    parts = split(config)
+    assert isinstance(parts.algorithm, MixingConfig)
+    if parts.data.normalize_states:
+        tensors = algorithm.obs_shift, algorithm.obs_scale
+        offline, replay = (NormalisedSampler(source, *tensors) for source in (offline, replay))
+    ratio, updates = parts.algorithm.offline_batch_ratio, parts.algorithm.offline_pretrain_updates
+    return MixedSampler(offline, replay, ratio, pretraining=updates > 0)

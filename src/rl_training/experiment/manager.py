@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 
+from rl_training.algorithms.registry import is_finetuned
 from rl_training.errors import CheckpointError, ConfigError, RLTrainingError
 from rl_training.experiment.config import TrainConfig, make_config, parse_yaml
 from rl_training.runtime.checkpointing import (
@@ -40,7 +41,8 @@ def create_run(config: TrainConfig) -> Path:
     """A new folder under `output_dir`, whole from its first instant; never an existing one."""
     parent = Path(config.output_dir)
     environment = re.sub(r"[^A-Za-z0-9.-]+", "-", config.env_id or "data")
-    base = f"{config.algo}_{environment}_seed{config.seed}"
+    suffix = "_finetuned" if is_finetuned(config.algo_kwargs) else ""
+    base = f"{config.algo}_{environment}_seed{config.seed}{suffix}"
     try:
         parent.mkdir(parents=True, exist_ok=True)
         temporary = parent / f".tmp-{base}-{secrets.token_hex(4)}"
@@ -179,7 +181,7 @@ def list_runs(folder: Path) -> list[RunRow]:
                 env_id=config.env_id,
                 seed=config.seed,
                 step=int(_number(info.get("step")) or 0),
-                total_timesteps=config.total_timesteps or 0,
+                total_timesteps=config.last_step if config.total_timesteps else 0,
                 best_return=_number(info.get("best_return")),
                 last_return=_number(info.get("last_return")),
                 best_loss=_number(info.get("best_loss")),

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from rl_training.algorithms.registry import AlgorithmEntry, HindsightEntry, get_algorithm
+from rl_training.algorithms.config import MixingConfig
+from rl_training.algorithms.finetuning import FinetuningConfig
+from rl_training.algorithms.registry import HindsightEntry, get_algorithm, is_finetuned
+from rl_training.data import DataConfig
 from rl_training.envs import EnvConfig, WrappersConfig, describe_env, read_goal_task
 from rl_training.errors import ConfigError
 from rl_training.experiment.config import TrainConfig, split
@@ -29,8 +32,7 @@ def check_config(config: TrainConfig) -> Task:
     parts = split(config)
     if parts.controls.engine == "cuda_graph" and device.type != "cuda":
         raise ConfigError("engine = cuda_graph needs a CUDA device: use engine=auto or compiled.")
-    entry = get_algorithm(config.algo)
-    _check_sources(config, entry)
+    _check_sources(config)
     spec = None
     if config.env_id is not None:
         spec = describe_env(config.env_id, parts.env)
@@ -41,6 +43,7 @@ def check_config(config: TrainConfig) -> Task:
         assert data.train.spec is not None
         spec = data.train.spec
         _check_spec(config, spec)
+    _check_rows(config, data)
     _check_stopping(config, data)
     training_envs(config)
     capacity = getattr(parts.algorithm, "buffer_capacity", config.num_envs)
@@ -52,28 +55,30 @@ def check_config(config: TrainConfig) -> Task:
     return Task(_with_budget(config, data), spec, data)
 
 
-def _check_sources(config: TrainConfig, entry: AlgorithmEntry) -> None:
+def _check_sources(config: TrainConfig) -> None:
     """Whether the run has the data that its algorithm learns from, and nothing without use."""
-    parts, algo = split(config), config.algo
+    parts, algo, mode = split(config), config.algo, config.mode
     data = parts.data
-    if entry.mode == "online" and data.dataset_kind is not None:
+    if mode == "online" and data.dataset_kind is not None:
         raise ConfigError(f"{algo} learns online: it takes no dataset_kind.")
-    if entry.mode != "online" and data.dataset_kind is None:
+    if mode != "online" and data.dataset_kind is None and not is_finetuned(config.algo_kwargs):
         raise ConfigError(
             f"{algo} learns from recorded data: give dataset_kind and dataset_path "
             "(docs/datasets.md)."
         )
-    if entry.mode == "offline" and config.num_envs > 1:
+    if isinstance(parts.algorithm, MixingConfig):
+        _check_mixing(data, parts.algorithm)
+    if mode == "offline" and config.num_envs > 1:
         raise ConfigError(
             f"num_envs = {config.num_envs}: {algo} learns from recorded data and steps no "
             "environments in training; leave it out."
         )
-    if entry.mode == "offline" and not parts.env.wrappers.reward.is_identity:
+    if mode == "offline" and not parts.env.wrappers.reward.is_identity:
         raise ConfigError(
             f"env_kwargs.wrappers.reward is for training environments, and {algo} has none: use "
             "the reward_* keys."
         )
-    if entry.mode != "offline" and data.num_epochs is not None:
+    if mode != "offline" and data.num_epochs is not None:
         raise ConfigError(
             f"num_epochs: {algo} collects data, so give its budget in total_timesteps."
         )
@@ -86,6 +91,33 @@ def _check_sources(config: TrainConfig, entry: AlgorithmEntry) -> None:
         raise ConfigError(
             f"action_low and action_high are for data without an environment: {config.env_id} "
             "tells its own."
+        )
+
+
+def _check_mixing(data: DataConfig, settings: MixingConfig) -> None:
+    """Whether a run that collects beside a dataset treats both sources alike, and has both."""
+    for key in ("offline_batch_ratio", "offline_pretrain_updates"):
+        value = getattr(settings, key)
+        if data.dataset_kind is None and value > 0:
+            raise ConfigError(f"{key} = {value} needs a dataset: give one, or set it to 0.")
+    if data.return_scaling:
+        raise ConfigError(
+            "return_scaling is for recorded rewards alone, and this run collects others too: give "
+            "the factor as reward_scale, which holds for both (rl-training data inspect)."
+        )
+    if isinstance(settings, FinetuningConfig) and data.validation_fraction:
+        raise ConfigError("validation_fraction is not for fine-tuning: leave it out.")
+
+
+def _check_rows(config: TrainConfig, data: RunData | None) -> None:
+    """Whether a dataset that is mixed into batches has the rows of one."""
+    settings = split(config).algorithm
+    if not isinstance(settings, MixingConfig) or data is None:
+        return
+    if len(data.train) < settings.batch_size:
+        raise ConfigError(
+            f"batch_size = {settings.batch_size}: {data.record['source']} has only "
+            f"{len(data.train)} rows to learn from; use more data or smaller batches."
         )
 
 

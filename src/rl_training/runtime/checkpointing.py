@@ -93,6 +93,13 @@ class Checkpoint:
             raise CheckpointError(f"{self.path / STATE} does not hold a run's state")
         return state
 
+    def updates(self) -> int:
+        """Gradient updates that its learner had made."""
+        updates = self.state()["trainer"].get("updates")
+        if type(updates) is not int or updates < 0:
+            raise CheckpointError(f"{self.path / STATE} does not tell the updates made")
+        return updates
+
     def restore_storage(self, storage: SegmentedStorage, state: dict[str, Any]) -> None:
         """Put counters and rows back into a replay buffer."""
         storage.load_state_dict(state)

@@ -91,6 +91,8 @@ class Engine:
             start = self.updates % longest if self.sampler.is_fixed else 0
             count = min(num_updates, longest - start)
             whole = longest if self.sampler.is_fixed else count
+            if not self.sampler.is_fixed:  # no more: the rest of a block drawn ahead is left
+                self._block = []
             phases = [(self.updates + i) % self.algorithm.period for i in range(count)]
             if not self._block:
                 self._before_block = self._sources() if self.sampler.is_fixed else {}
@@ -215,7 +217,7 @@ class Engine:
 
     def _sources(self) -> dict[str, Any]:
         """What decides the next block: the generator and, of recorded data, the sampler's place."""
-        sampler = {"sampler": self.sampler.state_dict()} if self.sampler.is_fixed else {}
+        sampler = {"sampler": self.sampler.state_dict()} if self.sampler.has_place else {}
         return {"generator": generator_state(self.generator), **sampler}
 
     def state_dict(self) -> dict[str, Any]:
@@ -225,7 +227,7 @@ class Engine:
         """
         return {
             "updates": self.updates,
-            **(self._before_block if self._block else self._sources()),
+            **(self._before_block if self._block and self.sampler.is_fixed else self._sources()),
             "sums": {key: float(value) for key, value in self._collected().items()},
             "counts": dict(self._counts),
         }
@@ -237,7 +239,7 @@ class Engine:
             raise ValueError("the counts or sums of the updates are impossible")
         restore_generator(self.generator, state["generator"])
         self._block = []
-        if self.sampler.is_fixed:
+        if self.sampler.has_place:
             self.sampler.load_state_dict(state["sampler"])
         self._sums = {key: float(value) for key, value in state["sums"].items()}
         self._counts = {key: int(count) for key, count in state["counts"].items()}

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from rl_training.algorithms.config import OffPolicyConfig
+from rl_training.algorithms.config import CollectionConfig, MixingConfig
 from rl_training.runtime.engine import BLOCK
 from rl_training.runtime.trainer import Session
 
 
 def run_loop(session: Session) -> None:
-    """Train with the data that the run has, until the budget is spent or a stop is requested."""
+    """Train with the data that the run has, until the budget is spent or a stop is requested.
+
+    Steps below `online_from` are updates on recorded data, those from it on environment steps.
+    """
     for callback in session.callbacks:
         callback.on_start(session)
-    if session.collector is None:
-        run_offline(session)
-    else:
+    if session.checkpoints.last_step is None:  # so that a run can be resumed from its first instant
+        session.save(best=session.evaluate_first())
+    run_offline(session)
+    if session.collector is not None:
         run_online(session)
     if session.checkpoints.last_step != session.state.step:  # a signal came after the step's save
         session.save()
@@ -24,7 +28,7 @@ def run_loop(session: Session) -> None:
 # --- Online: data comes from environments ---------------------------------------
 
 
-def updates_due(step: int, before: int, config: OffPolicyConfig) -> int:
+def updates_due(step: int, before: int, config: CollectionConfig) -> int:
     """Updates owed for the transitions collected in (before, step].
 
     `gradient_updates_per_step` updates for every `train_frequency` transitions after
@@ -42,12 +46,16 @@ def run_online(session: Session) -> None:
     """Collect, update, look after the run."""
     state, collector = session.state, session.collector
     config = session.algorithm.config
-    assert isinstance(config, OffPolicyConfig)
+    assert isinstance(config, CollectionConfig)
     assert collector is not None
+    begin = session.settings.online_from
+    random_until = config.learning_starts
+    if isinstance(config, MixingConfig) and not config.random_play:
+        random_until = 0
 
     def ask() -> None:
-        session.algorithm.explore_at(state.step)
-        collector.ask(random=state.step < config.learning_starts)
+        session.algorithm.explore_at(state.step - begin)
+        collector.ask(random=state.step - begin < random_until)
 
     while not state.should_stop:
         before = state.step
@@ -57,7 +65,7 @@ def run_online(session: Session) -> None:
         state.step += collector.step(before)
         if collector.explorer.lag:  # before this step's updates: they run while environments step
             ask()
-        session.engine.run(updates_due(state.step, before, config))
+        session.learn(updates_due(state.step - begin, before - begin, config))
         session.after_step(before)
 
 
@@ -71,16 +79,16 @@ def next_stop(step: int, intervals: tuple[int, ...], total: int) -> int:
 
 
 def run_offline(session: Session) -> None:
-    """Update, look after the run; a step is an update.
+    """Update on recorded data alone, look after the run; a step is an update.
 
     The schedule's factor is set at multiples of `BLOCK` and holds for the block: what is learned
     depends neither on the intervals nor on where the run was stopped.
     """
     state, settings = session.state, session.settings
     intervals = settings.log_interval, settings.eval_interval, settings.checkpoint_interval
-    while not state.should_stop:
+    while not state.should_stop and state.step < settings.online_from:
         before = state.step
         session.schedule_learning_rates(before - before % BLOCK)
-        state.step = next_stop(before, intervals, settings.total_timesteps)
-        session.engine.run(state.step - before)
+        state.step = next_stop(before, intervals, settings.online_from)
+        session.learn(state.step - before)
         session.after_step(before)

@@ -10,7 +10,8 @@ from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter
 
-from rl_training.algorithms.base import Algorithm
+from rl_training.algorithms.base import Algorithm, FlatAdam
+from rl_training.data import MixedSampler
 from rl_training.errors import CheckpointError, TrainingError
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpointing import (
@@ -31,6 +32,11 @@ from rl_training.types import SegmentedStorage
 COMPLETED = "completed"
 SIGNAL = "signal: "
 EARLY_STOPPING = "early_stopping: "
+LATER_FIELDS = frozenset(
+    {"pretraining_updates", "env_steps", "online_updates", "offline_rows", "online_rows"}
+    | {"return_before", "return_lowest"}
+)
+"""Fields of the state that checkpoints of older versions do not have."""
 
 
 @dataclass
@@ -38,7 +44,7 @@ class TrainerState:
     """Counters and flags; saved in every checkpoint and restored from it."""
 
     step: int = 0
-    """Environment steps online, gradient updates offline."""
+    """Environment steps online, gradient updates offline; of both, first updates, then steps."""
     updates: int = 0
     should_stop: bool = False
     stop_reason: str | None = None
@@ -48,6 +54,34 @@ class TrainerState:
     best_step: int | None = None
     evaluation: dict[str, float] = field(default_factory=dict)
     evaluation_step: int | None = None
+    # Of runs from offline to online, what each phase has used so far.
+    pretraining_updates: int = 0
+    env_steps: int = 0
+    online_updates: int = 0
+    offline_rows: int = 0
+    online_rows: int = 0
+    # Of fine-tuning: the evaluation before the first step, and the lowest one after it.
+    return_before: float | None = None
+    return_lowest: float | None = None
+
+    def count_updates(self, updates: int, rows: tuple[int, int], *, pretraining: bool) -> None:
+        """Count updates whose batches have ``rows`` of the dataset and of the replay."""
+        if pretraining:
+            self.pretraining_updates += updates
+        else:
+            self.online_updates += updates
+        self.offline_rows += updates * rows[0]
+        self.online_rows += updates * rows[1]
+
+    def comparison(self) -> dict[str, float | None]:
+        """What fine-tuning did to the return; empty where nothing was fine-tuned."""
+        if self.return_before is None:
+            return {}
+        return {
+            "return_before": self.return_before,
+            "return_lowest": self.return_lowest,
+            "return_after": self.evaluation["eval_return_mean"],
+        }
 
     def request_stop(self, reason: str) -> None:
         """Ask the loop to end after the present step; the first reason stands."""
@@ -90,6 +124,8 @@ class TrainerState:
         """Restore in place."""
         kinds = get_type_hints(TrainerState)
         for item in fields(self):
+            if item.name not in state and item.name in LATER_FIELDS:
+                continue
             value = TypeAdapter(kinds[item.name]).validate_python(state[item.name], strict=True)
             setattr(self, item.name, value)
 
@@ -99,6 +135,7 @@ class LoopSettings:
     """How long a run is and how often it does what."""
 
     total_timesteps: int
+    """The step at which the run ends."""
     log_interval: int
     checkpoint_interval: int
     eval_interval: int
@@ -107,6 +144,12 @@ class LoopSettings:
     """Whether there is anything to evaluate: episodes to play or rows held out."""
     eager_checks: bool = True
     """Look for values that are not finite after each step, not only at logs and saves."""
+    first_step: int = 0
+    """Where the run began; above 0 where it is a fine-tuning."""
+    online_from: int = 0
+    """The step at which collection begins; without one, the end."""
+    compares: bool = False
+    """Evaluate before the first step, to tell afterwards what the training changed."""
 
 
 @dataclass
@@ -136,7 +179,36 @@ class Session:
     def schedule_learning_rates(self, step: int) -> None:
         """Apply the schedule's factor at ``step``."""
         if not self.schedule.is_constant:
-            self.algorithm.scale_learning_rates(self.schedule.factor(step))
+            self.algorithm.scale_learning_rates(self._factor(step))
+
+    def _factor(self, step: int) -> float:
+        return self.schedule.factor(max(0, step - self.settings.first_step))
+
+    def learn(self, updates: int) -> None:
+        """Make updates; where batches are mixed, count them and settle which phase comes next."""
+        self.engine.run(updates)
+        mixed, state = self.engine.sampler, self.state
+        if not isinstance(mixed, MixedSampler):
+            return
+        begin = self.settings.online_from
+        rows = mixed.rows(self.algorithm.config.batch_size)
+        state.count_updates(updates, rows, pretraining=mixed.pretraining)
+        state.env_steps = max(0, state.step - begin)
+        if mixed.pretraining and state.step >= begin:
+            mixed.pretraining = False
+
+    def budgets(self) -> dict[str, float]:
+        """What a run from offline to online has used so far, each kind apart; empty for others."""
+        if not isinstance(self.engine.sampler, MixedSampler):
+            return {}
+        state = self.state
+        return {
+            "env_steps": state.env_steps,
+            "updates/pretraining": state.pretraining_updates,
+            "updates/online": state.online_updates,
+            "rows/offline": state.offline_rows,
+            "rows/online": state.online_rows,
+        }
 
     def after_step(self, before: int) -> None:
         """Callbacks, log, evaluation and checkpoint, each when its interval was crossed."""
@@ -179,12 +251,12 @@ class Session:
     def log(self) -> None:
         """Write the means since the last log."""
         self.check_finite()
-        metrics: dict[str, float] = {"updates": self.state.updates}
+        metrics: dict[str, float] = {"updates": self.state.updates, **self.budgets()}
         if self.collector is not None:
             metrics |= {"episodes": self.collector.episodes, **self.collector.pop_metrics()}
         metrics |= self.engine.pop_metrics()
         if not self.schedule.is_constant:
-            metrics["learning_rate_factor"] = self.schedule.factor(self.state.step)
+            metrics["learning_rate_factor"] = self._factor(self.state.step)
         self.logger.write(self.state.step, metrics)
         for callback in self.callbacks:
             callback.on_log(self, metrics)
@@ -200,11 +272,31 @@ class Session:
             if self.validation is not None:
                 metrics |= self.validation.evaluate(self.algorithm)
         state.evaluation, state.evaluation_step = metrics, state.step
-        self.logger.write(state.step, metrics)
+        steps = {"env_steps": state.env_steps} if self.budgets() else {}
+        self.logger.write(state.step, steps | metrics)
         improved = state.note_best(metrics)
+        if self.settings.compares and state.return_before is None:
+            state.return_before = metrics["eval_return_mean"]
+        elif self.settings.compares:
+            lowest = state.return_lowest
+            value = metrics["eval_return_mean"]
+            state.return_lowest = value if lowest is None else min(value, lowest)
         for callback in self.callbacks:
             callback.on_evaluation(self, metrics)
         return improved
+
+    def evaluate_first(self) -> bool:
+        """Evaluate before the first step where a comparison is wanted; returns whether it was."""
+        return self.evaluate() if self.settings.compares else False
+
+    def adopt(self, checkpoint: Checkpoint) -> None:
+        """Begin with another run's learner as it was; learning rates begin anew as configured."""
+        load_tensors(self.algorithm, checkpoint, MODEL, OPTIMIZERS)
+        for optimizer in self.algorithm.optimizers.values():
+            assert isinstance(optimizer, FlatAdam)
+            optimizer.scale_learning_rate(1.0)
+        self.state.step = checkpoint.step
+        self.engine.updates = self.state.updates = checkpoint.updates()
 
     def save(self, *, best: bool = False) -> None:
         """Write a checkpoint of this instant; never one that holds values that are not finite."""

@@ -67,8 +67,6 @@ def stop_on_signals(state: TrainerState) -> Iterator[None]:
 def run_session(session: Session) -> TrainResult:
     """Train until the budget is spent or a stop is requested; always ends on a checkpoint."""
     with stop_on_signals(session.state):
-        if session.checkpoints.last_step is None:
-            session.save()  # so that a run can be resumed from its first instant on
         run_loop(session)
     state = session.state
     assert session.checkpoint_path is not None
@@ -81,9 +79,11 @@ def run_session(session: Session) -> TrainResult:
             "step": state.step,
             "updates": state.updates,
             **({"episodes": session.collector.episodes} if session.collector else {}),
+            **session.budgets(),
             "best_return": state.best_return,
             "best_loss": state.best_loss,
             "best_step": state.best_step,
             **state.evaluation,
+            **state.comparison(),
         },
     )

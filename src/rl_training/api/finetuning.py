@@ -1,0 +1,142 @@
+"""Fine-tuning: a checkpoint's learner goes on in an environment, in a run of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rl_training.algorithms.finetuning import FinetuningConfig
+from rl_training.algorithms.registry import get_algorithm
+from rl_training.api.training import begin, warn
+from rl_training.data import DataConfig
+from rl_training.data.dataset_loaders import config_for
+from rl_training.errors import CheckpointError, ConfigError
+from rl_training.experiment.build import (
+    build_algorithm,
+    check_same_data,
+    checkpoint_config,
+    saved_spec,
+)
+from rl_training.experiment.config import TrainConfig, apply_override, make_config
+from rl_training.experiment.datasets import load_run_data
+from rl_training.experiment.manager import locate
+from rl_training.experiment.task import Task, check_config
+from rl_training.runtime.callbacks import Callback
+from rl_training.runtime.checkpointing import (
+    MODEL,
+    OPTIMIZERS,
+    Checkpoint,
+    load_tensors,
+    open_checkpoint,
+)
+from rl_training.runtime.workflows import TrainResult
+
+DEFAULT_STEPS = 25_000
+"""Environment steps, where none are given."""
+
+DATASET_KEYS = ("dataset_kind", "dataset_path", "dataset_id", "dataset_download")
+FRESH_KEYS = (
+    *("num_epochs", "validation_fraction", "action_low", "action_high"),
+    *("learning_rate_schedule", "learning_rate_warmup", "learning_rate_final"),
+    *("schedule_horizon", "early_stopping"),
+    *("learning_starts", "random_play", "offline_batch_ratio", "offline_pretrain_updates"),
+)
+"""Keys whose value belongs to the training that is over: they begin with their defaults."""
+
+
+def finetune(
+    path: str | Path,
+    env_id: str | None = None,
+    overrides: Sequence[str] = (),
+    *,
+    dataset: str | None = None,
+    best: bool = False,
+    callbacks: Sequence[Callback] = (),
+    on_warning: Callable[[str], None] = warn,
+) -> TrainResult:
+    """Take a run's or checkpoint's learner on to an environment, in a new run folder.
+
+    Networks, targets, optimizers, temperature and normalisation go on as they were; the metrics
+    begin with those of the source. The data that it was trained on stays in the batches, with a
+    share of `offline_batch_ratio`; ``dataset``, a file or a Minari id, takes its place, and a share
+    of 0 drops it. Without ``env_id`` it is the source's environment.
+    """
+    checkpoint = open_checkpoint(locate(Path(path), best=best))
+    config = finetuning_run(checkpoint, env_id, overrides, dataset).resolved()
+    task = check_config(config)
+    _check_learner(checkpoint, task)
+    return begin(task, callbacks, source=checkpoint, on_warning=on_warning)
+
+
+def finetuning_run(
+    checkpoint: Checkpoint,
+    env_id: str | None,
+    overrides: Sequence[str] = (),
+    dataset: str | None = None,
+) -> TrainConfig:
+    """The config of the run that goes on from ``checkpoint``."""
+    origin = checkpoint.run_dir
+    source = checkpoint_config(checkpoint, str(origin.parent) if origin else "runs")
+    _check_algorithm(source)
+    data = source.to_dict()
+    data["env_id"] = env_id or source.env_id
+    if data["env_id"] is None:
+        raise ConfigError(f"{checkpoint.path} was trained without an environment: give env_id.")
+    data["total_timesteps"] = DEFAULT_STEPS
+    kwargs = {k: v for k, v in data["algo_kwargs"].items() if k not in FRESH_KEYS}
+    kwargs["finetuned_step"] = checkpoint.step
+    kwargs["learning_starts"] = FinetuningConfig.model_fields["learning_starts"].default
+    _fix_return_scale(checkpoint, source, kwargs)
+    data["algo_kwargs"] = kwargs
+    if dataset is not None:
+        _use_dataset(kwargs, dataset)
+    for override in overrides:
+        apply_override(data, override)
+    kwargs.setdefault("offline_batch_ratio", 0.5 if kwargs.get("dataset_kind") else 0.0)
+    used = kwargs["offline_batch_ratio"], kwargs.get("offline_pretrain_updates", 0)
+    if used == (0, 0):
+        kwargs |= {key: DataConfig.model_fields[key].default for key in DATASET_KEYS}
+    return make_config(data)
+
+
+def _check_algorithm(source: TrainConfig) -> None:
+    entry = get_algorithm(source.algo)
+    if entry.actions == "discrete":
+        raise ConfigError(
+            f"{source.algo} chooses among discrete actions: fine-tuning is for continuous ones."
+        )
+    if entry.goals:
+        raise ConfigError(f"{source.algo} relabels goals and cannot be fine-tuned: resume its run.")
+    if source.algo == "bc":
+        raise ConfigError("bc imitates and learns nothing from rewards: fine-tune another learner.")
+
+
+def _use_dataset(kwargs: dict[str, Any], source: str) -> None:
+    """Other recorded data in place of the source's."""
+    found = config_for(source)
+    kwargs |= {key: getattr(found, key) for key in DATASET_KEYS if key != "dataset_download"}
+
+
+def _fix_return_scale(checkpoint: Checkpoint, source: TrainConfig, kwargs: dict[str, Any]) -> None:
+    """The factor that `return_scaling` found in the source's data, as one for all rewards."""
+    if kwargs.get("return_scaling"):
+        spec = saved_spec(checkpoint)
+        data = load_run_data(source, spec if source.env_id else None)
+        check_same_data(checkpoint, Task(source, spec, data))
+        kwargs["return_scaling"] = False
+        kwargs["reward_scale"] = data.train.return_scale * kwargs["reward_scale"]
+
+
+def _check_learner(checkpoint: Checkpoint, task: Task) -> None:
+    """Whether the checkpoint's tensors fit the learner that goes on, and its environment."""
+    spec = saved_spec(checkpoint)
+    if spec != task.spec:
+        raise CheckpointError(
+            f"{checkpoint.path} was trained on another environment than {task.config.env_id}: "
+            f"{spec} then, {task.spec} now"
+        )
+    learner = build_algorithm(task.config, spec, torch.device("cpu"))
+    load_tensors(learner, checkpoint, MODEL, OPTIMIZERS)
