@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from rl_training.algorithms.registry import REGISTRY
-from rl_training.api import managed, managed_offline
+from rl_training.api import managed, managed_mixed, managed_offline
 from rl_training.envs.factory import EnvConfig
 from rl_training.errors import ConfigError
 from rl_training.experiment.config import (
@@ -51,7 +51,8 @@ def test_key_names_are_disjoint(entry: Any) -> None:
 @pytest.mark.parametrize("entry", REGISTRY.values(), ids=lambda entry: entry.name)
 def test_managed_class_knows_every_key(entry: Any) -> None:
     name = f"{entry.class_name.removesuffix('Algorithm')}Options"
-    options = getattr(managed, name, None) or getattr(managed_offline, name)
+    modules = managed, managed_offline, managed_mixed
+    options: Any = next(getattr(module, name) for module in modules if hasattr(module, name))
     expected = set(TrainConfig.model_fields) - {"algo", "env_id", "total_timesteps", "algo_kwargs"}
     for base in getattr(entry, "bases", lambda: [None])():
         for model in kwargs_models(entry.name, {"base_algo": base} if base else None):

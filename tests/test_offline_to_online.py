@@ -240,7 +240,7 @@ def test_what_is_restored_into_the_learner_holds_for_batches() -> None:
     sampler = NormalisedSampler(Ones(), shift, scale)
     shift.fill_(3.0)
     scale.fill_(0.5)
-    batch = sampler.gather(4, torch.Generator())
+    batch: Any = sampler.gather(4, torch.Generator())
     assert batch.obs.unique().tolist() == [-1.0]
     assert batch.next_obs.unique().tolist() == [-0.5]
     assert batch.actions.unique().tolist() == [1.0]

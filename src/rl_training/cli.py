@@ -376,6 +376,10 @@ def _score(mean_return: float | None, loss: float | None) -> str:
     return f"{mean_return:.1f}"
 
 
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f}"
+
+
 def _display(config: dict[str, Any] | None = None) -> Any:
     """The live display; it prints the resolved config once all checks have passed."""
     from contextlib import closing
