@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
@@ -13,6 +14,9 @@ Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object on standard output, nothing else.")
 ]
 
+PLAIN_SECONDS = 10.0
+"""Time between two lines where there is no terminal."""
+
 
 def print_json(data: dict[str, Any]) -> None:
     """One object on standard output."""
@@ -21,18 +25,30 @@ def print_json(data: dict[str, Any]) -> None:
 
 @contextmanager
 def counting(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error, from the first time that it is told (done, total) on."""
+    """Shows (done, total) on standard error: a bar on a terminal, else a line now and then."""
     from rich.console import Console
     from rich.progress import Progress
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    bar = Progress(console=console, transient=True)
+    next_line = time.monotonic() + PLAIN_SECONDS
 
-        def tell(done: int, total: int) -> None:
+    def tell(done: int, total: int) -> None:
+        nonlocal next_line
+        if console.is_terminal:
             if not bar.task_ids:
                 bar.add_task(what)
+                bar.start()
             bar.update(bar.task_ids[0], completed=done, total=total)
+        elif time.monotonic() >= next_line:
+            next_line = time.monotonic() + PLAIN_SECONDS
+            console.print(f"{what} {done:,}/{total:,}", highlight=False)
 
+    try:
         yield tell
+    finally:
+        if bar.task_ids:  # a bar that never began would leave an empty line
+            bar.stop()
 
 
 def print_table(heads: list[str], rows: list[list[str]]) -> None:
