@@ -213,11 +213,12 @@ class Look(Callback):
         self.rows = torch.cat([recorded.rows, replay])
 
 
-def test_both_sources_are_normalised_alike(prior: Config) -> None:
+def test_both_sources_are_normalised_alike(prior: Config, recorded: Path) -> None:
     look = Look()
     result = train(prior(algo_kwargs={"normalize_states": True}), callbacks=[look])
     shift, scale = look.learner.obs_shift, look.learner.obs_scale
     assert not torch.equal(scale, torch.ones(3))
+    assert look.rows[:450, :3].numpy() == pytest.approx(np.load(recorded)["observations"])
     raw = torch.cat([look.rows[:, :3], look.rows[:, 5:8]], dim=1)
     width = torch.cat([shift, shift]), torch.cat([scale, scale])
     normalised = (raw - width[0]) * width[1]
