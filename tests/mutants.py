@@ -164,7 +164,7 @@ MUTANTS = [
     Mutant(
         "random actions after learning has started",
         "runtime/loops.py",
-        "random=state.step < config.learning_starts",
+        "random=state.step - begin < random_until",
         "random=True",
         "tests/test_conformance.py -k explores",
     ),
@@ -443,7 +443,7 @@ MUTANTS = [
     Mutant(
         "epsilon falls by updates",
         "runtime/loops.py",
-        "explore_at(state.step)",
+        "explore_at(state.step - begin)",
         "explore_at(session.engine.updates)",
         "tests/test_discrete.py -k epsilon",
     ),
@@ -1138,7 +1138,7 @@ MUTANTS = [
     Mutant(
         "a checkpoint inside a block has the state after its draws",
         "runtime/engine.py",
-        "self._before_block if self._block else self._sources()",
+        "self._before_block if self._block and self.sampler.is_fixed else self._sources()",
         "self._sources()",
         OFFLINE,
     ),
@@ -1159,8 +1159,8 @@ MUTANTS = [
     Mutant(
         "held-out rows are not normalised",
         "experiment/datasets.py",
-        "for part in parts:\n            part.normalise_observations",
-        "for part in parts[:1]:\n            part.normalise_observations",
+        'if config.mode == "offline_to_online" else parts:',
+        'if config.mode == "offline_to_online" else parts[:1]:',
         OFFLINE,
     ),
     Mutant(

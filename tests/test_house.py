@@ -12,6 +12,7 @@ import pytest
 
 import rl_training
 from rl_training import api
+from tests.mutants import MUTANTS, Mutant
 
 ROOT = Path(__file__).parents[1]
 CORE = {
@@ -107,3 +108,11 @@ def test_every_export_exists(module: object) -> None:
         assert getattr(module, name) is not None
     with pytest.raises(AttributeError, match="no attribute"):
         _ = module.no_such_name  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.trap)
+def test_mutants_fit_the_sources(mutant: Mutant) -> None:
+    """What a mutant changes is still there, and its tests are."""
+    text = (ROOT / "src" / "rl_training" / mutant.file).read_text()
+    assert mutant.old in text
+    assert (ROOT / mutant.tests.split()[0]).is_file()
