@@ -180,6 +180,18 @@ def tanh_mean_actor(bounds: tuple[float, float] = (-5.0, 2.0)) -> TanhMeanGaussi
     return TanhMeanGaussianActor(*sizes, log_std_bounds=bounds, generator=generator).double()
 
 
+@pytest.mark.parametrize(
+    ("bounds", "start"), [((-5.0, 2.0), 0.0), ((-6.0, 0.0), -3.0), ((-4.0, -2.0), -3.0)]
+)
+def test_a_tanh_mean_gaussian_starts_between_its_bounds(
+    bounds: tuple[float, float], start: float
+) -> None:
+    actor = TanhMeanGaussianActor(4, 3, (8,), log_std_bounds=bounds)
+    _, log_std = actor.distribution(torch.zeros(1, 4))
+    assert log_std.tolist() == [[start] * 3]
+    assert torch.autograd.grad(log_std.sum(), actor.flat)[0].sum() == 3  # free to go either way
+
+
 def test_the_tanh_mean_gaussian_is_torchs_normal() -> None:
     actor = tanh_mean_actor()
     set_log_std(actor, -1.0, 0.0, 0.5)
@@ -216,7 +228,8 @@ def test_a_log_std_out_of_bounds_is_clamped_and_gets_no_gradient() -> None:
 def test_the_flat_gradient_is_that_of_single_operations() -> None:
     """With hand-written nodes or without, the mean's layers and log σ share one vector."""
     actor = tanh_mean_actor()
-    obs, actions = torch.randn(16, 4).double(), torch.randn(16, 3).double()
+    generator = torch.Generator().manual_seed(0)
+    obs, actions = (torch.randn(64, n, generator=generator).double() for n in (4, 3))
     gradients = []
     for one_node in (True, False):
         actor.one_node = one_node

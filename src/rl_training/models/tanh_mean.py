@@ -14,8 +14,9 @@ class TanhMeanGaussianActor(GaussianActor):
     """N(tanh(f(s)), σ) with a log σ that is a parameter of its own, the same in every state.
 
     Its density is finite at ±1, where a squashed Gaussian's is not: a saturated dataset action is
-    no trouble. log σ stands behind the network's layers in the flat vector, starts at 0 and is
-    clamped to ``log_std_bounds``.
+    no trouble. log σ stands behind the network's layers in the flat vector and is clamped to
+    ``log_std_bounds``. It starts at 0, or amid the bounds where 0 is not between them: at a bound a
+    clamp would have no gradient, or one way only.
     """
 
     def __init__(
@@ -30,7 +31,10 @@ class TanhMeanGaussianActor(GaussianActor):
         super().__init__(obs_dim, hidden_sizes, action_dim, generator=generator)
         self.log_std_bounds = log_std_bounds
         self.parts = [self.flat.shape[-1], action_dim]
-        self.flat = nn.Parameter(torch.cat((self.flat.detach(), torch.zeros(action_dim))))
+        low, high = log_std_bounds
+        start = 0.0 if low < 0.0 < high else (low + high) / 2
+        log_std = torch.full((action_dim,), start)
+        self.flat = nn.Parameter(torch.cat((self.flat.detach(), log_std)))
 
     def views(self, flat: Tensor) -> list[Tensor]:
         """The layers' tensors, in the whole vector or in its part that holds the layers."""
