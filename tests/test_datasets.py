@@ -511,3 +511,12 @@ def test_an_online_algorithm_refuses_a_dataset() -> None:
     )
     with pytest.raises(ConfigError, match="takes no dataset_kind"):
         check_config(config)
+
+
+def test_a_dataset_is_written_into_a_new_folder(tmp_path: Path) -> None:
+    arrays = record_random("Pendulum-v1", {}, 20, 0)
+    written = write_arrays(arrays, tmp_path / "new" / "deep" / "mine.npz")
+    assert len(np.load(written)["rewards"]) == 20
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="is a file, not a folder"):
+        write_arrays(arrays, tmp_path / "file" / "mine.npz")

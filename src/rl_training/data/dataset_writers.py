@@ -37,16 +37,18 @@ def check_destination(path: Path) -> str:
         raise ConfigError(f"{str(path)!r}: the name must end in {', '.join(SUFFIXES)}.")
     if path.exists():
         raise ConfigError(f"{str(path)!r} exists already: choose another name.")
-    if not path.parent.is_dir():
-        raise ConfigError(f"{str(path)!r}: there is no folder {str(path.parent)!r}.")
+    above = next(folder for folder in path.absolute().parents if folder.exists())
+    if not above.is_dir():
+        raise ConfigError(f"{str(path)!r}: {str(above)!r} is a file, not a folder.")
     return kind
 
 
 def write_arrays(arrays: Arrays, path: Path) -> Path:
-    """Write a file that appears whole or not at all."""
+    """Write a file that appears whole or not at all; its folder is made where there is none."""
     kind = check_destination(path)
     temporary = path.with_name(f".tmp-{path.name}")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         if kind == "npz":
             with temporary.open("wb") as stream:
                 np.savez(stream, **arrays)  # type: ignore[arg-type]
