@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -128,5 +129,10 @@ class GraphedExplorer(Explorer):
 
         try:
             return capture(act, self.generator)
-        except torch.OutOfMemoryError:  # the same work, started kernel by kernel
+        except torch.OutOfMemoryError:
+            warnings.warn(
+                "there is not enough GPU memory to record the acting policy as a graph: "
+                "it runs kernel by kernel.",
+                stacklevel=2,
+            )
             return act
