@@ -1,7 +1,8 @@
 """Updates per second of every algorithm as CUDA graphs, and what an ensemble costs.
 
 Batch 256, networks 2×256 unless said, HalfCheetah's sizes (DQN: CartPole's), sampling inside, TF32.
-All are prepared at the same time, then measured one after another.
+All are prepared at the same time, then measured one after another. HER's batches are drawn and
+relabelled on the host, by the rewards of PointGoal; it is measured compiled too.
 
     python -m benchmarks.family_gpu --out result.json
 """
@@ -11,13 +12,17 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.describe import describe, spread
 from rl_training.types import EnvSpec
+
+if TYPE_CHECKING:
+    from rl_training.data import HindsightReplay
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "sac": ("sac", {}),
@@ -34,8 +39,29 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "awac, batch 1024, actor 4×256": ("awac", {}),
     "cql, 3×256": ("cql", {"hidden_sizes": (256, 256, 256)}),
     "edac, 10 critics 3×256": ("edac", {"hidden_sizes": (256, 256, 256)}),
+    "her, over sac": ("her", {}),
+    "her, over sac, compiled": ("her", {}),
 }
 CARTPOLE = EnvSpec(4, 2, discrete=True)
+GOAL_DIM = 2
+ENVS, EPISODE = 100, 50
+
+
+def goal_episodes(spec: EnvSpec, rows: int = 100_000, device: str = "cuda") -> "HindsightReplay":
+    """Finished episodes of noise, whose goals are PointGoal's: what HER samples."""
+    from rl_training.data import HindsightReplay
+    from rl_training.envs import POINT_GOAL, EnvConfig, read_goal_task
+
+    task = read_goal_task(POINT_GOAL, EnvConfig())
+    sizes = rows, spec.obs_dim, spec.action_dim
+    replay = HindsightReplay(*sizes, goal_dim=GOAL_DIM, num_envs=ENVS, task=task, device=device)
+    rng = np.random.default_rng(0)
+    for step in range(1, rows // ENVS + 1):
+        obs, next_obs = rng.uniform(-1, 1, (2, ENVS, spec.obs_dim + GOAL_DIM))
+        actions, rewards = rng.uniform(-1, 1, (ENVS, spec.action_dim)), np.full(ENVS, -1.0)
+        ends = np.full(ENVS, step % EPISODE == 0)
+        replay.add(obs, actions, rewards, next_obs, np.zeros(ENVS, bool), ends)
+    return replay
 
 
 def measure(name: str) -> None:
@@ -47,7 +73,9 @@ def measure(name: str) -> None:
     algo, settings = CASES[name]
     torch.set_float32_matmul_precision("high")
     spec = CARTPOLE if algo == "dqn" else SPEC
-    engine = make_engine(algo, "cuda_graph", filled_buffer(spec=spec), spec, **settings)
+    replay = goal_episodes(spec) if algo == "her" else filled_buffer(spec=spec)
+    mode = "compiled" if name.endswith("compiled") else "cuda_graph"
+    engine = make_engine(algo, mode, replay, spec, **settings)
     print("ready", flush=True)
     sys.stdin.readline()
     found = [speed(engine, 4_000) for _ in range(3)]
@@ -77,7 +105,7 @@ def main() -> None:
         assert process.stdout is not None
         process.stdout.readline()
     results: dict[str, Any] = {}
-    table = Table(title="CUDA graphs, one GPU")
+    table = Table(title="One GPU, CUDA graphs unless said")
     for heading in ("", "updates/s", "preparation, s (all at once)"):
         table.add_column(heading, justify="right" if heading else "left")
     for name, process in running.items():
