@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,17 @@ from rl_training import Callback, evaluate_checkpoint, resume, train
 from rl_training.algorithms.base import draw_noise
 from rl_training.algorithms.sac import SACAlgorithm, SACConfig
 from rl_training.data import EpochSampler, ReplayBuffer, TransitionDataset
+from rl_training.data.dataset_writers import write_arrays
 from rl_training.errors import ConfigError
+from rl_training.runtime import fqe
 from rl_training.runtime.checkpointing import open_checkpoint
 from rl_training.runtime.engine import Engine
+from rl_training.runtime.recording import record_random
 from rl_training.runtime.trainer import Session
 from rl_training.types import Batch, EnvSpec
 from tests.comparing import CrashAt, CrashError, assert_same_run
 from tests.test_engine import LEARNERS, assert_close, drift, make_engine, run_scheduled
+from tests.test_fqe import GAMMA, LENGTH, LinearPolicy, exact_value, walk
 
 pytestmark = [
     pytest.mark.gpu,
@@ -247,3 +252,49 @@ def test_recorded_data_in_pieces_gives_the_updates_of_whole_blocks(sampling: str
         assert torch.equal(generator, ends[0][1])
         for name, tensor in ends[0][0].items():
             torch.testing.assert_close(state[name], tensor, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["eager", "compiled", "cuda_graph"])
+def test_fitted_q_evaluation_finds_a_known_value(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The value that `test_fqe.py` asks for on the host, by the updates of every mode."""
+    engines: list[Engine] = []
+
+    def make(*args: Any, **kwargs: Any) -> Engine:
+        engines.append(Engine(*args, **kwargs | {"mode": mode}))
+        return engines[0]
+
+    monkeypatch.setattr(fqe, "Engine", make)
+    policy = LinearPolicy(EnvSpec(LENGTH, 1, (-1.0,), (1.0,))).to("cuda")
+    sizes: Any = {"hidden_sizes": (32, 32), "batch_size": 64, "learning_rate": 2e-3}
+    config = fqe.FQEConfig(gamma=GAMMA, tau=0.05, **sizes)
+    result = fqe.fitted_q_evaluation(policy, walk(60), config=config, updates=1_500, seed=1)
+    assert engines[0].mode == mode
+    assert {value.device.type for value in engines[0].algorithm.state_dict().values()} == {"cuda"}
+    assert result["fqe_value"] == pytest.approx(exact_value(), abs=0.03)
+    assert result["fqe_critic_spread"] < 0.05
+    assert result["fqe_loss"] < 1e-3
+
+
+@pytest.mark.parametrize("algo", ["bc", "cql", "dqn"])
+def test_a_checkpoint_is_evaluated_by_fqe(
+    algo: str, small_config: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    """On the GPU as on the host: the same data, and estimates near each other."""
+    config = small_config(algo=algo, total_timesteps=40)
+    dataset = None
+    if algo == "dqn":  # discrete actions; an online run is told its dataset
+        dataset = str(tmp_path / "cartpole.npz")
+        write_arrays(record_random("CartPole-v1", {}, 300, 0), Path(dataset))
+    else:
+        config["algo_kwargs"]["normalize_states"] = True
+    run = train(config).run_dir
+    host, gpu = (
+        evaluate_checkpoint(run, fqe=True, fqe_updates=40, dataset=dataset, device=device)
+        for device in ("cpu", "cuda")
+    )
+    for key in ("fqe_return_mean_data", "fqe_episodes", "fqe_updates"):
+        assert gpu[key] == pytest.approx(host[key])
+    assert gpu["fqe_value"] == pytest.approx(host["fqe_value"], rel=0.1)
+    assert np.isfinite(gpu["fqe_loss"])
