@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from rl_training.data.fields import ArrayColumn, Column, Fields, find_fields
+from rl_training.data.fields import CHUNK_ROWS, ArrayColumn, Column, Fields, find_fields
 from rl_training.data.rows import RowLayout
 from rl_training.errors import ConfigError
 from rl_training.rewards import RewardTransformConfig
@@ -148,10 +148,10 @@ class TransitionDataset(Sampler):
     def statistics(self) -> DatasetStatistics:
         """Moments of the observations, returns and lengths of the episodes."""
         bounds = self.episode_bounds()
-        obs = self.column("observations")
+        mean, std = _moments(self.column("observations"))
         return DatasetStatistics(
-            obs_mean=obs.mean(axis=0, dtype=np.float64),
-            obs_std=obs.std(axis=0, dtype=np.float64),
+            obs_mean=mean,
+            obs_std=std,
             returns=np.add.reduceat(self.column("rewards").astype(np.float64), bounds[:-1]),
             lengths=np.diff(bounds),
         )
@@ -222,6 +222,18 @@ class TransitionDataset(Sampler):
         scale = torch.from_numpy(1.0 / std).float().to(device)
         for name in ("observations", "next_observations"):
             self.rows[:, self.layout.slices[name]].sub_(shift).mul_(scale)
+
+
+def _moments(
+    values: npt.NDArray[np.float32],
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Mean and deviation of each column, in pieces: NumPy's would hold all deviations at once."""
+    mean = values.mean(axis=0, dtype=np.float64)
+    squares = np.zeros_like(mean)
+    for start in range(0, len(values), CHUNK_ROWS):
+        deviations = values[start : start + CHUNK_ROWS] - mean
+        squares += np.einsum("ij,ij->j", deviations, deviations)
+    return mean, np.sqrt(squares / len(values))
 
 
 def _as_array(value: Any) -> Any:
