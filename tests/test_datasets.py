@@ -204,6 +204,52 @@ def test_return_scaling_and_normalisation() -> None:
     np.testing.assert_allclose(obs.std(axis=0), 1, atol=5e-3)
 
 
+@pytest.mark.parametrize(
+    ("lengths", "ends", "limit", "whole"),
+    [
+        ([4, 4, 2], "timeouts", None, False),  # the others tell the limit
+        ([4, 4, 4], "timeouts", None, True),
+        ([3, 3, 3], "timeouts", 4, True),  # a recorder that leaves out each episode's last row
+        ([4, 4, 2], "terminals", None, True),
+        ([2], "timeouts", 4, True),  # there is no other
+    ],
+)
+def test_a_last_episode_that_the_recording_cut_does_not_scale_returns(
+    lengths: list[int], ends: str, limit: int | None, whole: bool
+) -> None:
+    """Its return is far from the others, so that it would decide the range."""
+    data = make_data(lengths, ends=ends)
+    data["rewards"][-lengths[-1] :] = 100.0
+    statistics = TransitionDataset.from_dict(data).statistics(limit)
+    assert statistics.whole.tolist() == [True] * (len(lengths) - 1) + [whole]
+    returns = statistics.returns if whole else statistics.returns[:-1]
+    assert statistics.return_range == pytest.approx(np.ptp(returns))
+
+
+@pytest.mark.parametrize(("limit", "whole"), [(None, False), (4, False), (2, True)])
+def test_the_time_limit_decides_where_no_other_episode_was_cut(
+    limit: int | None, whole: bool
+) -> None:
+    data = make_data([4, 3, 2], ends="terminals")
+    data["terminals"][-1], data["timeouts"][-1] = False, True
+    assert TransitionDataset.from_dict(data).statistics(limit).whole[-1] == whole
+    data["rewards"][-1] = 100.0
+    scaled = load_transition_dataset(
+        DataConfig(dataset_kind="random", return_scaling=True),
+        collect_random=lambda *_: data,
+        time_limit=limit,
+    )
+    returns = TransitionDataset.from_dict(data).statistics().returns[: 3 if whole else 2]
+    assert scaled.return_scale == pytest.approx(1000 / np.ptp(returns))
+
+
+def test_what_collect_records_last_is_known_as_a_stump() -> None:
+    """It marks the last row of an episode that goes on as cut."""
+    dataset = TransitionDataset.from_dict(record_random("Pendulum-v1", {}, 450, 0))
+    assert dataset.column("truncations")[-1] == 1
+    assert dataset.statistics(200).whole.tolist() == [True, True, False]
+
+
 # --- Sampling ---------------------------------------------------------------------
 
 

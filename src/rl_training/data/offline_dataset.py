@@ -30,11 +30,14 @@ class DatasetStatistics:
     obs_std: npt.NDArray[np.float64]
     returns: npt.NDArray[np.float64]
     lengths: npt.NDArray[np.int64]
+    whole: npt.NDArray[np.bool_]
+    """All episodes but a last one that the recording's end cut off; an only one counts as whole."""
 
     @property
     def return_range(self) -> float:
-        """Greatest episode return minus the least."""
-        return float(self.returns.max() - self.returns.min())
+        """Greatest return of a whole episode minus the least."""
+        returns = self.returns[self.whole]
+        return float(returns.max() - returns.min())
 
 
 class TransitionDataset(Sampler):
@@ -145,8 +148,11 @@ class TransitionDataset(Sampler):
         bounds = np.concatenate([[0], ends, [len(self)]])
         return np.unique(bounds).astype(np.int64)
 
-    def statistics(self) -> DatasetStatistics:
-        """Moments of the observations, returns and lengths of the episodes."""
+    def statistics(self, time_limit: int | None = None) -> DatasetStatistics:
+        """Moments of the observations, returns and lengths of the episodes.
+
+        ``time_limit`` helps to tell whether the last episode is whole.
+        """
         bounds = self.episode_bounds()
         mean, std = _moments(self.column("observations"))
         return DatasetStatistics(
@@ -154,7 +160,26 @@ class TransitionDataset(Sampler):
             obs_std=std,
             returns=np.add.reduceat(self.column("rewards").astype(np.float64), bounds[:-1]),
             lengths=np.diff(bounds),
+            whole=self._whole_episodes(bounds, time_limit),
         )
+
+    def _whole_episodes(
+        self, bounds: npt.NDArray[np.int64], time_limit: int | None
+    ) -> npt.NDArray[np.bool_]:
+        """Whether each episode goes to its end.
+
+        A recorder marks its last row as cut, wherever it is: that is a time limit only if the
+        episode is as long as the longest of the others that were cut or, where none was, as
+        ``time_limit``.
+        """
+        lengths = np.diff(bounds)
+        whole = np.ones(len(lengths), dtype=bool)
+        ended = self.column("terminations")[bounds[1:] - 1] > 0
+        if len(lengths) > 1 and not ended[-1]:
+            cut = lengths[:-1][~ended[:-1]]
+            limit = cut.max() if len(cut) else time_limit
+            whole[-1] = limit is not None and lengths[-1] >= limit
+        return whole
 
     def fingerprint(self) -> str:
         """SHA-256 of the rows as they are now."""
