@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import os
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,8 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rl_training import EarlyStoppingCallback, EarlyStoppingConfig, TrainerState
+from rl_training import EarlyStoppingCallback, EarlyStoppingConfig, TrainerState, train
 from rl_training.algorithms.sac import SACConfig
+from rl_training.api.progress import ProgressCallback
+from rl_training.experiment.machine import MAX_THREADS, choose_threads
 from rl_training.runtime import plain
 from rl_training.runtime.controls import ControlsConfig, build_control_callbacks
 from rl_training.runtime.evaluation import bootstrap_interval
@@ -158,3 +163,46 @@ def test_bootstrap_interval_covers_the_mean() -> None:
         hits += low <= 3.0 <= high
     assert 85 <= hits <= 100
     assert bootstrap_interval((2.0, 2.0)) == (2.0, 2.0)
+
+
+# --- Threads ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("variable", "requested", "expected"),
+    [("3", None, 3), ("64", None, 64), ("2,4", None, 2), (" 5 ", None, 5), ("3", 2, 2)],
+)
+def test_threads_follow_the_environment_unless_they_are_asked_for(
+    variable: str, requested: int | None, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", variable)
+    assert choose_threads(requested) == expected
+
+
+@pytest.mark.parametrize("variable", [None, "", "0", "-2", "many"])
+def test_threads_are_the_cores_where_the_environment_gives_no_number(
+    variable: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(3)), raising=False)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", variable)
+    assert choose_threads(None) == 3
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)), raising=False)
+    assert choose_threads(None) == MAX_THREADS
+
+
+@pytest.mark.parametrize(
+    ("num_threads", "line"), [(None, "2 threads (OMP_NUM_THREADS),"), (1, "1 threads,")]
+)
+def test_a_run_says_that_the_environment_chose_its_threads(
+    num_threads: int | None,
+    line: str,
+    small_config: Callable[..., dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    said = io.StringIO()
+    config = small_config(total_timesteps=20, algo_kwargs={"num_threads": num_threads})
+    train(config, callbacks=[ProgressCallback(said)])
+    assert line in said.getvalue()

@@ -11,6 +11,7 @@ import yaml
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from rl_training.experiment.machine import threads_of_environment
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.trainer import Session
 
@@ -44,7 +45,7 @@ class ProgressCallback(Callback):
         where = manifest["config"]["env_id"] or manifest["dataset"]["source"]
         self.console.print(
             f"{manifest['algorithm']} on {where}: {manifest['device']}, "
-            f"{manifest['num_threads']} threads, {session.engine.mode} updates, "
+            f"{_threads(manifest)}, {session.engine.mode} updates, "
             f"in {session.checkpoints.run_dir}",
             highlight=False,
             soft_wrap=True,
@@ -154,6 +155,13 @@ class Place:
         if self.phase:
             return f"{self.phase}{self.done:,}/{self.total:,} {self.unit}"
         return f"{self.unit[:-1]} {self.done:,}/{self.total:,}"
+
+
+def _threads(manifest: Mapping[str, Any]) -> str:
+    """How many, and who says so if that is the environment."""
+    chosen = manifest["config"]["algo_kwargs"].get("num_threads")
+    given = chosen is None and threads_of_environment() is not None
+    return f"{manifest['num_threads']} threads{' (OMP_NUM_THREADS)' if given else ''}"
 
 
 def _result(session: Session) -> str:

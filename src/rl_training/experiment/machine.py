@@ -33,11 +33,21 @@ def choose_device(name: str) -> torch.device:
 
 
 def choose_threads(requested: int | None) -> int:
-    """Threads for products on the CPU: as asked, or the cores this process may use, to a limit."""
-    if requested is not None:
-        return requested
+    """Threads for products on the CPU: as asked, as `OMP_NUM_THREADS` says, or by the cores.
+
+    The cores are those that this process may use, to a limit.
+    """
+    given = requested or threads_of_environment()
+    if given is not None:
+        return given
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return min(MAX_THREADS, cores or 1)
+
+
+def threads_of_environment() -> int | None:
+    """The first number of `OMP_NUM_THREADS`; None where it is not set, or no number above 0."""
+    first = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return int(first) if first.isdecimal() and int(first) > 0 else None
 
 
 def keep_freed_memory() -> None:

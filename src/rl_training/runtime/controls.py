@@ -40,7 +40,9 @@ class ControlsConfig(BaseModel):
     )
     tensorboard: bool = Field(True, description="Write TensorBoard files beside metrics.jsonl.")
     num_threads: int | None = Field(
-        None, gt=0, description="Threads for products on the CPU; chosen by the machine if null."
+        None,
+        gt=0,
+        description="Threads for products on the CPU; null: OMP_NUM_THREADS, or by the machine.",
     )
     engine: EngineChoice = Field(
         "auto", description="How updates run: eager, compiled, cuda_graph, or auto by the run."
