@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from rl_training import CheckpointError, ConfigError, evaluate_checkpoint, train
+from rl_training import ConfigError, evaluate_checkpoint, train
 from rl_training.algorithms.base import Algorithm
 from rl_training.algorithms.config import AlgorithmConfig
 from rl_training.algorithms.dqn import DQNAlgorithm, DQNConfig
@@ -248,5 +248,5 @@ def test_what_cannot_be_evaluated_is_refused(
         evaluate_checkpoint(run, dataset=str(recorded))
     file.unlink()
     write_arrays(record_random("Pendulum-v1", {}, 450, 1), file)
-    with pytest.raises(CheckpointError, match="not the data that"):
+    with pytest.raises(ConfigError, match="not the data that"):
         evaluate_checkpoint(run, fqe=True, fqe_updates=1)

@@ -12,7 +12,6 @@ import torch
 
 from rl_training import (
     BC,
-    CheckpointError,
     ConfigError,
     evaluate_checkpoint,
     predict_checkpoint,
@@ -21,6 +20,7 @@ from rl_training import (
 )
 from rl_training.algorithms.base import Algorithm, draw_noise
 from rl_training.algorithms.registry import REGISTRY, AlgorithmEntry
+from rl_training.cli import app
 from rl_training.data import EpochSampler, TransitionDataset
 from rl_training.experiment.build import build_algorithm
 from rl_training.experiment.config import make_config
@@ -180,8 +180,12 @@ def test_changed_data_is_refused(small_config: Config, tmp_path: Path, recorded:
     assert (record["source"], record["rows"]) == (str(copy), 450)
     data["rewards"][3] += 1
     np.savez(copy, **data)
-    with pytest.raises(CheckpointError, match=r"copy\.npz is not the data that .* trained on"):
+    with pytest.raises(ConfigError, match=r"copy\.npz is not the data that .* trained on") as found:
         resume(result.run_dir, ["total_timesteps=160"])
+    assert found.value.exit_code == 2  # bad input, as any other
+    with pytest.raises(SystemExit) as left:
+        app(["resume", str(result.run_dir), "total_timesteps=160"])
+    assert left.value.code == 2
     moved = resume(result.run_dir, ["total_timesteps=160", f"dataset_path={recorded}"])
     assert moved.metrics["step"] == 160
 

@@ -291,11 +291,15 @@ def check_same_data(checkpoint: Checkpoint, task: Task) -> None:
     saved = checkpoint.manifest.get("dataset")
     if task.data is None:
         return
-    if not isinstance(saved, dict) or saved.get("sha256") != task.data.record["sha256"]:
-        rows = saved.get("rows") if isinstance(saved, dict) else None
+    if not isinstance(saved, dict) or not isinstance(saved.get("sha256"), str):
         raise CheckpointError(
+            f"{checkpoint.path / MANIFEST} does not say what data it was trained on"
+        )
+    if saved["sha256"] != task.data.record["sha256"]:
+        raise ConfigError(
             f"{task.data.record['source']} is not the data that {checkpoint.path} was trained on: "
-            f"{rows} rows then, {task.data.record['rows']} now, or other values in them"
+            f"{saved.get('rows')} rows then, {task.data.record['rows']} now, or other values in "
+            "them: give that data with dataset_path=FILE, or start a new run."
         )
 
 
