@@ -30,7 +30,7 @@ def stop_step(config: EarlyStoppingConfig, values: list[float]) -> int | None:
     callback, state = EarlyStoppingCallback(config), TrainerState()
     for index, value in enumerate(values, start=1):
         state.step = 100 * index
-        session: Any = SimpleNamespace(state=state)
+        session: Any = SimpleNamespace(state=state, own_steps=state.step)
         callback.on_evaluation(session, {config.metric: value})
         if state.should_stop:
             return index
@@ -61,7 +61,7 @@ def test_early_stopping(
 def test_early_stopping_continues_from_its_state() -> None:
     config = EarlyStoppingConfig(patience=3)
     first, second = EarlyStoppingCallback(config), EarlyStoppingCallback(config)
-    session: Any = SimpleNamespace(state=TrainerState())
+    session: Any = SimpleNamespace(state=TrainerState(), own_steps=0)
     for value in (5.0, 4.0, 4.0):
         first.on_evaluation(session, {"eval_return_mean": value})
     second.load_state_dict(plain.loads(plain.dumps(first.state_dict())))

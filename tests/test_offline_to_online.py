@@ -421,6 +421,20 @@ def test_the_report_shows_before_lowest_and_after(
     assert json.loads(json.dumps(result.to_json()))["metrics"]["return_lowest"] == -7.0
 
 
+@pytest.mark.parametrize(("pretraining", "last"), [(0, 100), (11, 100), (30, 120)])
+def test_early_stopping_counts_environment_steps_of_this_run(
+    pretraining: int, last: int, small_config: Config
+) -> None:
+    """The source made 47 steps; `min_steps` is in the unit of `total_timesteps`."""
+    source = source_run(small_config, "iql")
+    keys = ("early_stopping.target_value=-1e9", "early_stopping.min_steps=40", "eval_interval=20")
+    more = (f"offline_pretrain_updates={pretraining}", "eval_episodes=1")
+    result = finetune(source.run_dir, "Pendulum-v1", (*GO_ON, *keys, *more))
+    assert result.stop_reason.startswith("early_stopping")
+    assert result.metrics["step"] == last  # the first evaluation from 40 environment steps on
+    assert 40 <= result.metrics["env_steps"] < 60
+
+
 def test_the_policy_itself_explores(small_config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     source = source_run(small_config, "iql")
     learner = REGISTRY["iql"].learner_class()

@@ -63,7 +63,9 @@ class EarlyStoppingConfig(BaseModel):
         None, gt=0, description="Evaluations without improvement after which to stop."
     )
     min_delta: float = Field(0.0, ge=0, description="The least change that counts as improvement.")
-    min_steps: int = Field(0, ge=0, description="Never stop before this step.")
+    min_steps: int = Field(
+        0, ge=0, description="Never stop before so many of this run's own steps."
+    )
     target_value: float | None = Field(None, description="Stop once the metric is this good.")
 
     @model_validator(mode="after")
@@ -98,7 +100,7 @@ class EarlyStoppingCallback(Callback):
             self.evaluations_without_improvement = 0
         else:
             self.evaluations_without_improvement += 1
-        if session.state.step < config.min_steps:
+        if session.own_steps < config.min_steps:
             return
         target = config.target_value
         if target is not None and sign * (value - target) >= 0:

@@ -197,6 +197,15 @@ class Session:
         if mixed.pretraining and state.step >= begin:
             mixed.pretraining = False
 
+    @property
+    def own_steps(self) -> int:
+        """Steps as `total_timesteps` counts them: of environments, or updates where there are none.
+
+        Neither those of a fine-tuning's source nor updates before collection are among them.
+        """
+        begin = self.settings.online_from if self.collector is not None else 0
+        return max(0, self.state.step - begin)
+
     def budgets(self) -> dict[str, float]:
         """What a run from offline to online has used so far, each kind apart; empty for others."""
         if not isinstance(self.engine.sampler, MixedSampler):
