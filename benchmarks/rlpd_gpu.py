@@ -9,14 +9,16 @@ Three pieces, the first alone on the device, the seeds of the others side by sid
 - ``finetune``: `iql/halfcheetah` trained on the dataset, then fine-tuned; the return before, the
   lowest evaluation on the way, the last.
 
-Everything that ends is written at once to ``--out``, and is not run again with the same file. With
-``--runs`` a training that was cut goes on from its last checkpoint.
+Everything that ends is written at once to ``--out``, and is not run again with the same file. After
+``--limit`` seconds, or when told to end, trainings save and stop; with ``--runs`` the next call
+goes on with them.
 
     python -m benchmarks.rlpd_gpu --dataset data/halfcheetah-medium.npz --runs runs --out out.json
 """
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 import tempfile
@@ -24,7 +26,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import fmean
-from threading import Lock
+from threading import Event, Lock, Timer
 from typing import Any
 
 from rich.console import Console
@@ -147,6 +149,16 @@ def work(args: argparse.Namespace, folder: Path) -> None:
 
 # --- All jobs -------------------------------------------------------------------
 
+OVER = Event()
+RUNNING: set["subprocess.Popen[str]"] = set()
+
+
+def stop_all(*_: Any) -> None:
+    """Let every training save and end; begin no other."""
+    OVER.set()
+    for process in list(RUNNING):
+        process.terminate()
+
 
 def start(name: str, folder: Path, say: Callable[[str], None]) -> Result | None:
     """Run one job by this program's own command, passing its lines on; None where it failed."""
@@ -156,14 +168,16 @@ def start(name: str, folder: Path, say: Callable[[str], None]) -> Result | None:
     last = ""
     with tempfile.TemporaryFile("w+") as errors:
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process:
+            RUNNING.add(process)
             assert process.stdout is not None
             for last in process.stdout:
                 say(last.strip() if last[:1] != "{" else f"{name}: {last.strip()[:120]}")
+        RUNNING.discard(process)
         if process.returncode == 0:
             result: Result = json.loads(last)
             return result
         errors.seek(0)
-        say(f"{name} failed:\n{errors.read()[-2000:]}")
+        say(f"{name} did not end well:\n{errors.read()[-2000:]}")
     return None
 
 
@@ -178,7 +192,7 @@ def run_all(args: argparse.Namespace, report: Result, console: Console) -> None:
             console.print(text, markup=False, highlight=False)
 
     def take(name: str) -> None:
-        if name in report["results"]:
+        if name in report["results"] or OVER.is_set():
             return
         found = start(name, args.runs, say)
         with lock:
@@ -236,6 +250,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--at-once", type=int, default=9, help="processes")
     parser.add_argument("--set", nargs="*", default=[], help="settings of all, key=value")
     parser.add_argument("--set-online", nargs="*", default=[], help="of the fine-tuning alone")
+    parser.add_argument("--limit", type=float, default=1e6, help="seconds until all is stopped")
     parser.add_argument("--runs", type=Path, help="where to keep the runs, to go on with them")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE.json")
     for name, kind in (("--job", str), ("--name", str), ("--seed", int)):
@@ -254,6 +269,10 @@ def main() -> None:
         report = json.loads(args.out.read_text())
     report |= describe()
     console = Console(width=130)
+    signal.signal(signal.SIGTERM, stop_all)
+    timer = Timer(args.limit, stop_all)
+    timer.daemon = True
+    timer.start()
     with tempfile.TemporaryDirectory() as folder:
         args.runs = args.runs or Path(folder)
         run_all(args, report, console)
