@@ -112,11 +112,11 @@ def measure_finetuning(args: argparse.Namespace, folder: Path) -> Result:
     offline = completed(
         folder / "offline", args.name, lambda watch: train(config, callbacks=[watch])
     )
-    keys = f"total_timesteps={args.finetuning_steps}", f"eval_interval={args.eval_interval}"
-    keys = *keys, f"output_dir={folder / 'online'}", "checkpoint_interval=2500", *args.set_online
+    changes = [f"total_timesteps={args.finetuning_steps}", f"eval_interval={args.eval_interval}"]
+    changes += [f"output_dir={folder / 'online'}", "checkpoint_interval=2500", *args.set_online]
 
     def begin(watch: Progress) -> TrainResult:
-        return finetune(offline, overrides=keys, callbacks=[watch])
+        return finetune(offline, overrides=changes, callbacks=[watch])
 
     online = completed(folder / "online", f"{args.name}, fine-tuned", begin)
     curve = [row for row in read(online)[1] if "env_steps" in row]
