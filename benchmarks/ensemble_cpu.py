@@ -1,19 +1,22 @@
 """What an ensemble of critics costs on the CPU, against its arithmetic.
 
 Updates alone (sampling inside) of SAC with 2 critics and of REDQ with 2, 5 and 10, HalfCheetah's
-sizes, every update moving critics and actor, in one process at one thread, in rounds of rotated
-order; beside them the matrix products that each needs. The figure is
+sizes, every update moving critics and actor; and of RLPD as it is: an environment step's 20 updates
+of 10 critics and one of the actor, on batches of two sources. In one process at one thread, in
+rounds of rotated order; beside them the matrix products that each needs. The figure is
 
     (time / SAC's time) / (FLOP / SAC's FLOP)
 
 with FLOP counted in those products: 1 grows as the arithmetic does; the aim is 1.3 or less.
 
     python -m benchmarks.ensemble_cpu --rounds 3 --out benchmarks/results/ensemble_cpu.json
+    python -m benchmarks.ensemble_cpu --cases "sac 2" "rlpd 10" --out rlpd_cpu.json
 """
 
 import argparse
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from rich.console import Console
@@ -22,46 +25,75 @@ from rich.table import Table
 from benchmarks.describe import describe, spread
 from benchmarks.engine_gpu import SPEC, filled_buffer
 from benchmarks.peering import Result, cell, take_turns, write
-from benchmarks.peers.products import flops, prepare, rate, update_products
+from benchmarks.peers.products import Product, flops, prepare, rate, update_products
 from rl_training.algorithms.registry import REGISTRY
-from rl_training.data import ReplayBuffer
+from rl_training.data import MixedSampler, TransitionDataset
 from rl_training.experiment.machine import keep_freed_memory
 from rl_training.runtime.engine import Engine
 from rl_training.runtime.engine_choice import EngineMode
+from rl_training.types import Sampler
 
-CASES = {"sac 2": ("sac", 2), "redq 2": ("redq", 2), "redq 5": ("redq", 5), "redq 10": ("redq", 10)}
+
+class Case(NamedTuple):
+    """A learner; its figure is of an environment step's ``updates``, the last with the actor."""
+
+    algo: str
+    critics: int
+    updates: int = 1
+
+    def products(self) -> list[Product]:
+        """The matrix products of a step."""
+        return update_products(self.critics, self.updates)
+
+
+CASES = {
+    "sac 2": Case("sac", 2),
+    "redq 2": Case("redq", 2),
+    "redq 5": Case("redq", 5),
+    "redq 10": Case("redq", 10),
+    "rlpd 10": Case("rlpd", 10, updates=20),
+}
 BASE = "sac 2"
 MODES: tuple[EngineMode, ...] = ("eager", "compiled")
 BLOCK = 20
 
 
-def make_engine(case: str, mode: EngineMode, buffer: ReplayBuffer) -> Engine:
+def make_sampler(algo: str) -> Sampler:
+    """A replay of noise; for RLPD as many recorded rows beside it."""
+    replay = filled_buffer(device="cpu")
+    if algo != "rlpd":
+        return replay
+    return MixedSampler(TransitionDataset(replay.rows.clone(), replay.layout), replay, 0.5)
+
+
+def make_engine(case: str, mode: EngineMode) -> Engine:
     """An engine that has made its first updates, prepared if it is to be."""
-    algo, critics = CASES[case]
+    algo, critics, updates = CASES[case]
     learner = REGISTRY[algo].learner_class()
-    settings = {"num_critics": critics, "gradient_updates_per_step": 1} if algo == "redq" else {}
+    ensemble = {"num_critics": critics, "gradient_updates_per_step": updates}
+    settings = {} if algo == "sac" else ensemble
     algorithm = learner.build(SPEC, learner.config_class(**settings))
-    engine = Engine(algorithm, buffer, seed=0, mode=mode)
+    engine = Engine(algorithm, make_sampler(algo), seed=0, mode=mode)
     engine.run(2 * BLOCK)
     if engine.mode != mode:
         raise SystemExit(f"{case}: the {mode} engine fell back to {engine.mode} updates")
     return engine
 
 
-def speed(engine: Engine, seconds: float) -> Result:
-    """Updates a second, in whole blocks."""
+def speed(engine: Engine, seconds: float, updates_each: int) -> Result:
+    """Steps a second, in whole blocks."""
     engine.run(BLOCK)  # its weights and buffers into the caches
     began, updates = time.perf_counter(), 0
     while time.perf_counter() - began < seconds:
         engine.run(BLOCK)
         updates += BLOCK
     engine.check_finite()
-    return {"speed": updates / (time.perf_counter() - began)}
+    return {"speed": updates / updates_each / (time.perf_counter() - began)}
 
 
 def products_speed(case: str, seconds: float) -> Result:
-    """The products of one update alone, a second."""
-    calls = [prepare(product) for product in update_products(CASES[case][1])]
+    """The products of one step alone, a second."""
+    calls = [prepare(product) for product in CASES[case].products()]
     passes = max(1, round(seconds / 5 * rate(calls, 2, 1)))
     return {"speed": rate(calls, passes, 4)}
 
@@ -69,10 +101,10 @@ def products_speed(case: str, seconds: float) -> Result:
 def summarise(rounds: list[dict[str, Result]]) -> Result:
     """Speeds, and how cost grows beside the arithmetic, round by round."""
     summary: Result = {}
-    base = flops(update_products(CASES[BASE][1]))
+    base = flops(CASES[BASE].products())
     for name in rounds[0]:
         case, _, kind = name.partition(", ")
-        arithmetic = flops(update_products(CASES[case][1])) / base
+        arithmetic = flops(CASES[case].products()) / base
         times = [r[f"{BASE}, {kind}"]["speed"] / r[name]["speed"] for r in rounds]
         summary[name] = {
             "speed": spread([r[name]["speed"] for r in rounds]),
@@ -86,7 +118,7 @@ def summarise(rounds: list[dict[str, Result]]) -> Result:
 def show(report: Result, console: Console) -> None:
     """Print the table."""
     table = Table(title="Updates on the CPU, one thread: median (least - greatest)")
-    heads = ("", "updates / s", "FLOP / SAC's", "time / SAC's", "the one over the other")
+    heads = ("", "steps / s", "FLOP / SAC's", "time / SAC's", "the one over the other")
     for heading in heads:
         table.add_column(heading, justify="right" if heading else "left")
     for name, entry in report["summary"].items():
@@ -106,22 +138,21 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--cases", nargs="*", choices=CASES, default=list(CASES))
     parser.add_argument("--out", type=Path, metavar="FILE.json", help="where to write the result")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     keep_freed_memory()
     console = Console()
-    buffer = filled_buffer(device="cpu")
-    engines = {
-        f"{case}, {mode}": make_engine(case, mode, buffer) for mode in MODES for case in CASES
-    }
+    engines = {f"{case}, {mode}": make_engine(case, mode) for mode in MODES for case in args.cases}
 
     def measure(name: str) -> Result:
+        case = name.partition(", ")[0]
         if name in engines:
-            return speed(engines[name], args.seconds)
-        return products_speed(name.partition(", ")[0], args.seconds)
+            return speed(engines[name], args.seconds, CASES[case].updates)
+        return products_speed(case, args.seconds)
 
-    names = [*engines, *(f"{case}, products" for case in CASES)]
+    names = [*engines, *(f"{case}, products" for case in args.cases)]
     for rounds in take_turns(names, args.rounds, measure, console):
         report = {**describe(), "threads": args.threads, "summary": summarise(rounds)}
         report["preparation_seconds"] = {k: e.preparation_seconds for k, e in engines.items()}

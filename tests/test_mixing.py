@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from rl_training.algorithms.rlpd import RLPDAlgorithm, RLPDConfig
 from rl_training.data import EpochSampler, MixedSampler, ReplayBuffer, TransitionDataset
 from rl_training.data.mixing import offline_share
+from rl_training.data.normalising import NormalisedSampler
 from rl_training.errors import ConfigError
 from rl_training.runtime import compilation, engine
 from rl_training.runtime.engine import Engine
 from rl_training.runtime.engine_choice import EngineMode
-from rl_training.types import EnvSpec
+from rl_training.types import EnvSpec, Sampler
 
 OFFLINE, ONLINE = 1.0, -1.0
 """Rewards that say where a row came from."""
@@ -112,6 +113,21 @@ def test_pretraining_uses_the_dataset_alone() -> None:
     mixed.online = replay()
     assert (rewards(mixed, 8, 2) == ONLINE).sum(1).tolist() == [4, 4]
     assert (mixed.offline_rows, mixed.online_rows) == (26, 8)
+
+
+@pytest.mark.parametrize("normalised", [False, True])
+def test_batches_have_one_layout_in_both_phases(normalised: bool) -> None:
+    """A compiled update takes its inputs by the strides of the first batch, whatever comes."""
+    sources: tuple[Sampler, Sampler] = dataset(), replay()
+    if normalised:
+        offline, online = (NormalisedSampler(x, torch.ones(3), torch.ones(3)) for x in sources)
+        sources = offline, online
+    mixed = MixedSampler(*sources, 0.5, pretraining=True)
+    generator = torch.Generator().manual_seed(0)
+    first = mixed.gather(8, generator, 2)
+    mixed.pretraining = False
+    second = mixed.gather(8, generator, 2)
+    assert [x.stride() for x in first] == [x.stride() for x in second]
 
 
 @pytest.mark.parametrize(

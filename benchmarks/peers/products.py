@@ -20,6 +20,8 @@ import torch
 
 Call = Callable[[], None]
 OBS, ACT, BATCH, HIDDEN = 17, 6, 256, 256
+ACTOR = [OBS, HIDDEN, HIDDEN, 2 * ACT]
+CRITIC = [OBS + ACT, HIDDEN, HIDDEN, 1]
 
 
 class Product(NamedTuple):
@@ -47,27 +49,34 @@ def input_gradients(copies: int, sizes: list[int]) -> list[Product]:
     return [Product(copies, BATCH, n, k, "nt") for k, n in pairwise(sizes)]
 
 
-def update_products(critics: int = 2, target_critics: int = 2) -> list[Product]:
-    """Every product of one update: target, critic loss, actor loss.
+def critic_products(critics: int = 2, target_critics: int = 2) -> list[Product]:
+    """Every product of one update of the critics: target, loss, gradient.
 
     REDQ's target needs but the critics of its subset, two of them.
     """
-    actor = [OBS, HIDDEN, HIDDEN, 2 * ACT]
-    critic = [OBS + ACT, HIDDEN, HIDDEN, 1]
-    target = forward(1, actor) + forward(target_critics, critic)
-    critic_loss = (
-        forward(critics, critic)
-        + weight_gradients(critics, critic)
-        + input_gradients(critics, critic[1:])
+    target = forward(1, ACTOR) + forward(target_critics, CRITIC)
+    return (
+        target
+        + forward(critics, CRITIC)
+        + weight_gradients(critics, CRITIC)
+        + input_gradients(critics, CRITIC[1:])
     )
-    actor_loss = (
-        forward(1, actor)
-        + forward(critics, critic)
+
+
+def actor_products(critics: int = 2) -> list[Product]:
+    """Every product of one update of the actor, by all critics."""
+    return (
+        forward(1, ACTOR)
+        + forward(critics, CRITIC)
         + input_gradients(critics, [ACT, HIDDEN, HIDDEN, 1])
-        + weight_gradients(1, actor)
-        + input_gradients(1, actor[1:])
+        + weight_gradients(1, ACTOR)
+        + input_gradients(1, ACTOR[1:])
     )
-    return target + critic_loss + actor_loss
+
+
+def update_products(critics: int = 2, critic_updates: int = 1) -> list[Product]:
+    """Every product of one update; where there are several of the critics, the actor has one."""
+    return critic_products(critics) * critic_updates + actor_products(critics)
 
 
 def flops(products: list[Product]) -> int:

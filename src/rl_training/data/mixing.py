@@ -82,12 +82,15 @@ class MixedSampler(Sampler):
         self.online_rows += from_replay * updates
 
     def gather(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> Batch:
-        """The batches in their order, each with its own share of both sources."""
+        """The batches in their order, each with its own share of both sources.
+
+        Fields are contiguous in both phases: a compiled update is for one layout alone.
+        """
         parts = [
             source.gather(rows, generator, updates) for source, rows in self._sources(batch_size)
         ]
         if len(parts) == 1:
-            return parts[0]
+            return Batch(*(field.contiguous() for field in parts[0]))
         fields = zip(*parts, strict=True)
         return Batch(
             *(

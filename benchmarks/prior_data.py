@@ -1,0 +1,166 @@
+"""What recorded data is worth on Pendulum-v1: environment steps to a return of -200.
+
+RLPD with 10,000 recorded transitions, SAC from scratch with every setting that the two share, and
+`sac/pendulum` as it is. Every ``--every`` steps the policy plays 20 episodes from starts that are
+the same for all learners, seeds and steps. "Reached" is the first of these evaluations at or above
+-200, "stays" the first after which none is below; the bar is half of SAC's steps.
+
+    python -m benchmarks.prior_data --dataset data/pendulum.npz --out result.json
+"""
+
+import argparse
+import json
+import secrets
+import tempfile
+import time
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.describe import describe
+from benchmarks.peering import Result, write
+from rl_training import TrainConfig, train
+from rl_training.algorithms.sac import SACConfig
+from rl_training.data import DataConfig
+from rl_training.envs import make_env
+from rl_training.runtime.callbacks import Callback
+from rl_training.runtime.evaluation import Policy
+from rl_training.runtime.trainer import Session
+
+TARGET = -200.0
+EVALUATION_SEED = 10_000
+EPISODES = 20
+CASES = ("rlpd", "sac, same settings", "sac/pendulum")
+
+
+class FixedStarts(Callback):
+    """Plays all episodes side by side every so many steps, from the same starts each time."""
+
+    def __init__(self, every: int) -> None:
+        self.every = every
+        self.curve: list[tuple[int, float]] = []
+        self._envs = [make_env("Pendulum-v1", {}) for _ in range(EPISODES)]
+
+    def on_step(self, session: Session) -> None:
+        """Evaluate where a multiple of the interval is reached."""
+        step = session.state.step - session.settings.online_from
+        if step >= 0 and step % self.every == 0:
+            self.curve.append((step, self.play(session.policy)))
+
+    def play(self, policy: Policy) -> float:
+        """The mean return; Pendulum's episodes all have the same length."""
+        starts = [env.reset(seed=EVALUATION_SEED + i)[0] for i, env in enumerate(self._envs)]
+        obs, total, ended = np.stack(starts), 0.0, False
+        while not ended:
+            steps = [env.step(a) for env, a in zip(self._envs, policy(obs), strict=True)]
+            obs = np.stack([step[0] for step in steps])
+            total += sum(float(step[1]) for step in steps)
+            ended = any(step[3] for step in steps)
+        return total / EPISODES
+
+
+def shared_settings(rlpd: TrainConfig) -> list[str]:
+    """RLPD's settings under the names that SAC has too, as overrides of a SAC config."""
+    kwargs = rlpd.resolved().algo_kwargs
+    shared = {
+        key: kwargs[key] for key in SACConfig.model_fields if key not in DataConfig.model_fields
+    }
+    if shared["target_entropy"] == "auto":
+        shared["target_entropy"] = -0.5  # of one action dimension; SAC's own `auto` is -1
+    return [f"{key}={json.dumps(value)}" for key, value in shared.items()]
+
+
+def make_config(case: str, args: argparse.Namespace, seed: int, folder: str) -> TrainConfig:
+    """The config of one run."""
+    common = [f"seed={seed}", f"total_timesteps={args.steps}", f"output_dir={folder}"]
+    common += ["eval_episodes=0", "eval_interval=0", "checkpoint_interval=0", "num_threads=1"]
+    common += [f"engine={args.engine}", "device=cpu"]
+    rlpd = [*common, f"dataset_path={args.dataset}", *args.set]
+    if case == "rlpd":
+        return TrainConfig.load("rlpd/pendulum", rlpd)
+    same = shared_settings(TrainConfig.load("rlpd/pendulum", rlpd)) if "same" in case else []
+    return TrainConfig.load("sac/pendulum", [*common, *same])
+
+
+def reached(curve: list[tuple[int, float]]) -> int | None:
+    """The first step whose evaluation is at or above the target."""
+    return next((step for step, value in curve if value >= TARGET), None)
+
+
+def stays(curve: list[tuple[int, float]]) -> int | None:
+    """The first step from which on no evaluation is below the target."""
+    below = [index for index, (_, value) in enumerate(curve) if value < TARGET]
+    first = below[-1] + 1 if below else 0
+    return curve[first][0] if first < len(curve) else None
+
+
+def measure(case: str, args: argparse.Namespace, seed: int) -> Result:
+    """Train once, with the curve of its evaluations."""
+    watch = FixedStarts(args.every)
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        train(make_config(case, args, seed, folder), callbacks=[watch])
+    return {
+        "seed": seed,
+        "reached": reached(watch.curve),
+        "stays": stays(watch.curve),
+        "curve": watch.curve,
+        "seconds": time.perf_counter() - began,
+    }
+
+
+def mean(runs: list[Result], key: str) -> float | None:
+    """The mean over seeds; None where one never got there."""
+    values = [run[key] for run in runs]
+    return None if None in values else fmean(values)
+
+
+def show(runs: dict[str, list[Result]], console: Console) -> None:
+    """The table; each seed in its order."""
+    table = Table(title=f"Pendulum-v1: environment steps to {TARGET:.0f}, mean (each seed)")
+    for heading in ("", "reached", "stays", "rlpd's over it: reached, stays"):
+        table.add_column(heading)
+    for case, found in runs.items():
+        cells, ratios = [], []
+        for key in ("reached", "stays"):
+            average, least = mean(found, key), mean(runs["rlpd"], key) if "rlpd" in runs else None
+            each = ", ".join(str(run[key]) for run in found)
+            cells.append(f"{'-' if average is None else f'{average:,.0f}'} ({each})")
+            ratios.append(f"{least / average:.2f}" if average and least else "-")
+        table.add_row(case, *cells, ", ".join(ratios))
+    console.print(table)
+
+
+def main() -> None:
+    """Run every learner on every seed, print and write."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--dataset", type=Path, required=True, help="a file of Pendulum-v1")
+    parser.add_argument("--cases", nargs="*", choices=CASES, default=list(CASES))
+    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
+    parser.add_argument("--drawn", type=int, default=1, help="seeds drawn at run time")
+    parser.add_argument("--steps", type=int, default=5_000)
+    parser.add_argument("--every", type=int, default=100, help="steps between evaluations")
+    parser.add_argument("--engine", default="auto")
+    parser.add_argument("--set", nargs="*", default=[], help="settings of RLPD, key=value")
+    parser.add_argument("--out", type=Path, metavar="FILE.json")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    console = Console(width=130)
+    runs: dict[str, list[Result]] = {}
+    report: dict[str, Any] = {**describe(), "target": TARGET, "episodes": EPISODES, "runs": runs}
+    for seed in args.seeds + [3 + secrets.randbelow(10**6) for _ in range(args.drawn)]:
+        for case in args.cases:
+            found = measure(case, args, seed)
+            runs.setdefault(case, []).append(found)
+            console.print(f"{case}, seed {seed}: {found['reached']}, {found['stays']} steps")
+            write(report, args.out)
+    show(runs, console)
+
+
+if __name__ == "__main__":
+    main()
