@@ -1166,9 +1166,30 @@ MUTANTS = [
     Mutant(
         "changed data is taken for the run's own",
         "experiment/build.py",
-        'saved.get("sha256") != task.data.record["sha256"]',
-        'saved.get("rows") != task.data.record["rows"]',
+        'saved["sha256"] != task.data.record["sha256"]',
+        'saved["rows"] != task.data.record["rows"]',
         OFFLINE,
+    ),
+    Mutant(
+        "a last episode that the recording cut decides the range of returns",
+        "data/offline_dataset.py",
+        "len(lengths) > 2 and not ended[-1]",
+        "len(lengths) > 999",
+        "tests/test_datasets.py",
+    ),
+    Mutant(
+        "early stopping of a fine-tuning counts the source's steps",
+        "runtime/callbacks.py",
+        "session.own_steps < config.min_steps",
+        "session.state.step < config.min_steps",
+        "tests/test_offline_to_online.py",
+    ),
+    Mutant(
+        "a second copy of the data is kept",
+        "experiment/datasets.py",
+        "part.rows = part.rows.to(device)",
+        "part.rows, part.spare = part.rows.to(device), part.rows.clone()",
+        "tests/test_memory.py",
     ),
     Mutant(
         "the best is the largest held-out loss",

@@ -211,7 +211,8 @@ def test_return_scaling_and_normalisation() -> None:
         ([4, 4, 4], "timeouts", None, True),
         ([3, 3, 3], "timeouts", 4, True),  # a recorder that leaves out each episode's last row
         ([4, 4, 2], "terminals", None, True),
-        ([2], "timeouts", 4, True),  # there is no other
+        ([4, 2], "timeouts", 4, True),  # one alone would have no range
+        ([2], "timeouts", 4, True),
     ],
 )
 def test_a_last_episode_that_the_recording_cut_does_not_scale_returns(

