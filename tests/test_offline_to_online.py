@@ -345,6 +345,8 @@ def test_finetuning_goes_on_with_every_tensor(small_config: Config, algo: str) -
             assert torch.equal(start.tensors[name], tensor), name
     assert start.updates == source.metrics["updates"]
     moved = tensors(result.checkpoint_path)
+    rate = "optimizers.actor.learning_rate"  # the schedule ran once more, to its end
+    assert moved[rate] < 0.1 * start.tensors[rate]
     assert not all(torch.equal(moved[name], saved[name]) for name in saved)
     if offline:
         assert torch.equal(moved["obs_scale"], saved["obs_scale"])

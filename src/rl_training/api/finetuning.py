@@ -40,8 +40,7 @@ DEFAULT_STEPS = 25_000
 DATASET_KEYS = ("dataset_kind", "dataset_path", "dataset_id", "dataset_download")
 FRESH_KEYS = (
     *("num_epochs", "validation_fraction", "action_low", "action_high"),
-    *("learning_rate_schedule", "learning_rate_warmup", "learning_rate_final"),
-    *("schedule_horizon", "early_stopping"),
+    *("learning_rate_warmup", "schedule_horizon", "early_stopping"),
     *("learning_starts", "random_play", "offline_batch_ratio", "offline_pretrain_updates"),
 )
 """Keys whose value belongs to the training that is over: they begin with their defaults."""
