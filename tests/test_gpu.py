@@ -12,6 +12,7 @@ import torch
 
 from rl_training import Callback, evaluate_checkpoint, resume, train
 from rl_training.algorithms.base import draw_noise
+from rl_training.algorithms.cql import CQLAlgorithm, CQLConfig
 from rl_training.algorithms.sac import SACAlgorithm, SACConfig
 from rl_training.data import EpochSampler, ReplayBuffer, TransitionDataset
 from rl_training.data.dataset_writers import write_arrays
@@ -23,7 +24,15 @@ from rl_training.runtime.recording import record_random
 from rl_training.runtime.trainer import Session
 from rl_training.types import Batch, EnvSpec
 from tests.comparing import CrashAt, CrashError, assert_same_run
-from tests.test_engine import LEARNERS, assert_close, drift, make_engine, run_scheduled
+from tests.test_engine import (
+    LEARNERS,
+    Cast,
+    assert_close,
+    drift,
+    make_engine,
+    replay,
+    run_scheduled,
+)
 from tests.test_fqe import GAMMA, LENGTH, LinearPolicy, exact_value, walk
 
 pytestmark = [
@@ -298,3 +307,18 @@ def test_a_checkpoint_is_evaluated_by_fqe(
         assert gpu[key] == pytest.approx(host[key])
     assert gpu["fqe_value"] == pytest.approx(host["fqe_value"], rel=0.1)
     assert np.isfinite(gpu["fqe_loss"])
+
+
+@pytest.mark.parametrize("mode", ["compiled", "cuda_graph"])
+def test_many_rows_of_a_stack_learn_as_few_do(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    """CQL at its own sizes, whose gradients are summed in pieces, beside one product a layer."""
+
+    def learned(mode: Any, many_rows: int) -> Any:
+        monkeypatch.setattr("rl_training.models.mlp_kernel.MANY_ROWS", many_rows)
+        algorithm = CQLAlgorithm.build(SPEC, CQLConfig(hidden_sizes=(32, 32))).double().to("cuda")
+        source = Cast(replay("cuda"), torch.float64)
+        Engine(algorithm, source, seed=0, device="cuda", mode=mode).run(20)
+        return algorithm.model.critic.flat.detach()
+
+    plain = learned("eager", 1_000_000)
+    torch.testing.assert_close(learned(mode, 4_096), plain, rtol=1e-9, atol=1e-9)

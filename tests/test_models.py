@@ -18,6 +18,8 @@ from rl_training.models import (
     TanhMeanGaussianActor,
 )
 from rl_training.models.actors import SquashedSample, squashed_sample
+from rl_training.models.mlp_kernel import ManyRowsProduct
+from rl_training.models.tracing import tracing
 from tests.golden import set_log_std
 
 
@@ -250,3 +252,40 @@ def test_the_model_has_the_policy_that_it_is_asked_for() -> None:
     assert tanh_mean.action_logprobs(torch.zeros(2, 4), corner).isfinite().all()
     other = MLPSACModel(*sizes, critic_hidden_sizes=(5,))
     assert other.critic.shapes[0] == (2, 7, 5)
+
+
+@pytest.mark.parametrize("count", [1, 3, 5])
+@pytest.mark.parametrize("traced", [False, True])
+def test_sampled_values_are_the_values_of_each_action(
+    monkeypatch: pytest.MonkeyPatch, count: int, traced: bool
+) -> None:
+    """In pieces of two samples, as nodes and as a compiler sees it; with its gradient."""
+    monkeypatch.setattr("rl_training.models.critics.CACHED_ROWS", 14)
+    torch.manual_seed(0)
+    critic = MLPREDQModel(4, 2, (8, 8), 3).double().critic
+    obs, actions = torch.randn(7, 4).double(), torch.rand(count, 7, 2).double()
+    if traced:
+        with tracing():
+            sampled = critic.sampled_q_values(obs, actions)
+    else:
+        sampled = critic.sampled_q_values(obs, actions)
+    each = torch.stack([critic.q_values(obs, some) for some in actions], dim=1)
+    torch.testing.assert_close(sampled, each, rtol=1e-12, atol=1e-12)
+    weights = torch.randn_like(each)
+    found, expected = (
+        torch.autograd.grad((values * weights).sum(), critic.flat)[0] for values in (sampled, each)
+    )
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("of_x", [False, True])
+def test_a_gradient_in_pieces_is_the_gradient(of_x: bool) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, 1024, 5, dtype=torch.float64, requires_grad=of_x)
+    weight = torch.randn(2, 5, 3, dtype=torch.float64, requires_grad=True)
+    weights = torch.randn(2, 1024, 3, dtype=torch.float64)
+    inputs = (x, weight) if of_x else (weight,)
+    products = ManyRowsProduct.apply(x, weight), torch.bmm(x, weight)  # type: ignore[no-untyped-call]
+    found, expected = (torch.autograd.grad((p * weights).sum(), inputs) for p in products)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)

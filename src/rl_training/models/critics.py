@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rl_training.models.action_gradients import ActionGradients, action_gradients
 from rl_training.models.mlp import MLP
-from rl_training.models.mlp_kernel import linear
+from rl_training.models.mlp_kernel import linear, stacked_product
 
 CACHED_ROWS = 512
 """Rows of one piece of a large evaluation on the CPU: the fastest of 128 to 2,048 at 256 units."""
@@ -70,20 +70,25 @@ class EnsembleCritic(MLP):
         An observation's part of the first layer is the same for all its actions and made once.
         """
         count, size, width = actions.shape
-        flat_actions = actions.flatten(0, 1)
+        # On the CPU in pieces whose activations stay in its cache from layer to layer.
+        together = max(1, CACHED_ROWS // size) if obs.device.type == "cpu" else count
         if self.may_use_nodes(obs):
-            # In pieces whose activations stay in the processor's cache from layer to layer.
-            repeated = obs.expand(count, size, -1).flatten(0, 1)
-            rows = torch.split(repeated, CACHED_ROWS), torch.split(flat_actions, CACHED_ROWS)
+            repeated = obs.expand(count, size, -1)
+            rows = [torch.split(x.flatten(0, 1), together * size) for x in (repeated, actions)]
             pieces = [self.q_values(*piece) for piece in zip(*rows, strict=True)]
             return torch.cat(pieces, dim=-1).view(-1, count, size)
         params = self.views(self.flat)
         widths = [obs.shape[-1], width]
         of_obs, of_actions = torch.split_with_sizes(params[0], widths, dim=-2)
-        base = linear(obs, of_obs, params[1])  # [N, B, H]
-        change = torch.matmul(flat_actions, of_actions)  # [N, S·B, H]
-        first = base.unsqueeze(-3) + change.view(len(base), count, size, -1)
-        return self.evaluate_above(first.flatten(-3, -2), params).view(-1, count, size)
+        base = linear(obs, of_obs, params[1]).unsqueeze(-3)  # [N, 1, B, H]
+        values = []
+        for some in torch.split(actions, together):
+            rows_of_all = some.flatten(0, 1).expand(len(base), -1, -1)
+            change = stacked_product(rows_of_all, of_actions)  # [N, S·B, H]
+            first = base + change.view(len(base), len(some), size, -1)
+            above = self.evaluate_above(first.flatten(-3, -2), params)
+            values.append(above.view(-1, len(some), size))
+        return torch.cat(values, dim=-2)
 
     def action_gradients(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
         """Q_i(s, a) ``[num_critics, B]`` and ∂Q_i/∂a ``[num_critics, B, A]``, from one forward.
