@@ -37,6 +37,7 @@ class DQNConfig(OffPolicyConfig):
     double: bool = Field(
         False, description="Let the online network choose the target's action (Double DQN)."
     )
+    layer_norm: bool = Field(False, description="Normalise the hidden layers.")
     target_update_interval: int = Field(
         50, gt=0, description="Gradient updates between updates of the target network."
     )
@@ -107,7 +108,7 @@ class DQNAlgorithm(Algorithm):
         super().__init__(spec, config, generator)
         self.period = config.target_update_interval
         sizes = spec.obs_dim, spec.action_dim, config.hidden_sizes
-        self.model = QNetwork(*sizes, generator=generator)
+        self.model = QNetwork(*sizes, layer_norm=config.layer_norm, generator=generator)
         self.register_buffer("epsilon", torch.tensor(config.epsilon_start))
         self.add_optimizer("q", self.model.flat)
 

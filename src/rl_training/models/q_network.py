@@ -21,9 +21,12 @@ class QNetwork(MLP):
         num_actions: int,
         hidden_sizes: Sequence[int],
         *,
+        layer_norm: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__(obs_dim, hidden_sizes, num_actions, generator=generator)
+        super().__init__(
+            *(obs_dim, hidden_sizes, num_actions), layer_norm=layer_norm, generator=generator
+        )
         self.register_buffer("target", self.flat.detach().clone())
 
     def q_values(self, obs: Tensor) -> Tensor:
