@@ -30,6 +30,8 @@ CONFIGS = {
     "tqc": "tqc/halfcheetah",
     "dqn": "dqn/cartpole",
 }
+SAME = {"dqn": ["layer_norm=false"]}
+"""Settings that the peer has not, as it has them."""
 STARTS, WARMUP = 100, 200
 """Steps of random play, and steps before the clock starts, of all."""
 STEPS = 10_000_000
@@ -70,7 +72,8 @@ def measure(name: str, python: str, seconds: float) -> Result:
         return measure_peer(python, algo, seconds, 1 if "1" in kind else None)
     command = [sys.executable, "-m", "benchmarks.timed_run", "--config", CONFIGS[algo]]
     command += ["--warmup", str(WARMUP), "--seconds", str(seconds)]
-    return run_json([*command, f"engine={kind}", f"learning_starts={STARTS}"])
+    settings = [f"engine={kind}", f"learning_starts={STARTS}", *SAME.get(algo, [])]
+    return run_json([*command, *settings])
 
 
 def main() -> None:
