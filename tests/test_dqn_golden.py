@@ -51,11 +51,16 @@ def reference_batch(batch: Batch) -> Any:
 
 
 @pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("layer_norm", [False, True])
 @pytest.mark.parametrize(("interval", "tau"), [(3, 1.0), (1, 0.1), (2, 0.3), (1, 1.0)])
-def test_updates_equal_the_reference(double: bool, interval: int, tau: float) -> None:
+def test_updates_equal_the_reference(
+    double: bool, layer_norm: bool, interval: int, tau: float
+) -> None:
     """Eight updates: hard copies are crossed, soft ones made every time or every other."""
-    learner = make_learner(double=double, target_update_interval=interval, tau=tau, gamma=0.9)
+    settings = {"double": double, "layer_norm": layer_norm}
+    learner = make_learner(**settings, target_update_interval=interval, tau=tau, gamma=0.9)
     model = learner.model
+    assert ("scales" in layers(model)) == layer_norm
     with torch.no_grad():
         model.target.mul_(0.7).add_(0.05)  # a target that differs from the first update on
     state = reference.initial_state(layers(model), layers(model, model.target))
