@@ -23,6 +23,7 @@ from rl_training import (
     train,
 )
 from rl_training.algorithms.registry import REGISTRY
+from rl_training.api.finetuning import finetuning_run
 from rl_training.api.progress import ProgressCallback
 from rl_training.data import MixedSampler, NormalisedSampler
 from rl_training.data.dataset_writers import write_arrays
@@ -629,5 +630,18 @@ def test_a_config_of_a_finetuning_has_the_learners_keys_and_its_own() -> None:
     assert (config.mode, config.online_from, config.last_step) == ("offline_to_online", 9, 18)
     kwargs = config.resolved().algo_kwargs
     assert kwargs["hidden_sizes"] == [256] * 4  # AWAC's default, not everybody's
-    assert (kwargs["learning_starts"], kwargs["random_play"]) == (1_000, False)
+    assert (kwargs["learning_starts"], kwargs["random_play"]) == (5_000, False)
     assert kwargs["schedule_horizon"] == 13
+
+
+@pytest.mark.parametrize(("steps", "expected"), [(None, 5_000), (60, 12), (40_000, 5_000)])
+def test_a_finetuning_waits_for_some_experience(
+    small_config: Config, steps: int | None, expected: int
+) -> None:
+    source = source_run(small_config, "awac")
+    checkpoint = open_checkpoint(source.checkpoint_path)
+    asked = [] if steps is None else [f"total_timesteps={steps}"]
+    config = finetuning_run(checkpoint, None, asked)
+    assert config.algo_kwargs["learning_starts"] == expected
+    config = finetuning_run(checkpoint, None, [*asked, "learning_starts=7"])
+    assert config.algo_kwargs["learning_starts"] == 7

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from rl_training.algorithms.finetuning import FinetuningConfig
 from rl_training.algorithms.registry import get_algorithm
 from rl_training.api.training import begin, warn
 from rl_training.data import DataConfig
@@ -36,6 +35,12 @@ from rl_training.runtime.workflows import TrainResult
 
 DEFAULT_STEPS = 25_000
 """Environment steps, where none are given."""
+
+MOST_STARTS, PART = 5_000, 5
+"""Steps before the first update, where none are given: so many, or a fifth of a shorter run.
+
+With half of every batch from a replay of one episode or two, a policy that had come to rest falls.
+"""
 
 DATASET_KEYS = ("dataset_kind", "dataset_path", "dataset_id", "dataset_download")
 FRESH_KEYS = (
@@ -87,18 +92,22 @@ def finetuning_run(
     data["total_timesteps"] = DEFAULT_STEPS
     kwargs = {k: v for k, v in data["algo_kwargs"].items() if k not in FRESH_KEYS}
     kwargs["finetuned_step"] = checkpoint.step
-    kwargs["learning_starts"] = FinetuningConfig.model_fields["learning_starts"].default
     _fix_return_scale(checkpoint, source, kwargs)
     data["algo_kwargs"] = kwargs
     if dataset is not None:
         _use_dataset(kwargs, dataset)
     for override in overrides:
         apply_override(data, override)
+    kwargs.setdefault("learning_starts", _first_update(data["total_timesteps"]))
     kwargs.setdefault("offline_batch_ratio", 0.5 if kwargs.get("dataset_kind") else 0.0)
     used = kwargs["offline_batch_ratio"], kwargs.get("offline_pretrain_updates", 0)
     if used == (0, 0):
         kwargs |= {key: DataConfig.model_fields[key].default for key in DATASET_KEYS}
     return make_config(data)
+
+
+def _first_update(total: object) -> int:
+    return min(MOST_STARTS, total // PART) if isinstance(total, int) else MOST_STARTS
 
 
 def _check_algorithm(source: TrainConfig) -> None:

@@ -134,6 +134,7 @@ class DQNOptions(OffPolicyOptions, total=False):
     """DQN's hyper-parameters."""
 
     double: bool
+    layer_norm: bool
     target_update_interval: int
     max_grad_norm: float | None
     epsilon_start: float
