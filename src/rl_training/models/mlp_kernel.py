@@ -58,7 +58,7 @@ class ManyRowsProduct(torch.autograd.Function):
     """A stack's product whose weight gradient is a sum over pieces of the rows.
 
     As one product it has thousands of terms to each of its few results, which keeps most of a GPU
-    idle: a third of CQL's update. In pieces they are summed side by side.
+    idle: a fifth of CQL's update and more. In pieces they are summed side by side.
     """
 
     @staticmethod
