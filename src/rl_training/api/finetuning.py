@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from rl_training.algorithms.finetuning import FinetuningConfig
 from rl_training.algorithms.registry import get_algorithm
 from rl_training.api.training import begin, warn
 from rl_training.data import DataConfig
@@ -36,8 +37,8 @@ from rl_training.runtime.workflows import TrainResult
 DEFAULT_STEPS = 25_000
 """Environment steps, where none are given."""
 
-MOST_STARTS, PART = 5_000, 5
-"""Steps before the first update, where none are given: so many, or a fifth of a shorter run.
+PART = 5
+"""The first update comes after the config's default of steps, or after a fifth of a shorter run.
 
 With half of every batch from a replay of one episode or two, a policy that had come to rest falls.
 """
@@ -107,7 +108,8 @@ def finetuning_run(
 
 
 def _first_update(total: object) -> int:
-    return min(MOST_STARTS, total // PART) if isinstance(total, int) else MOST_STARTS
+    most: int = FinetuningConfig.model_fields["learning_starts"].default
+    return min(most, total // PART) if isinstance(total, int) else most
 
 
 def _check_algorithm(source: TrainConfig) -> None:
