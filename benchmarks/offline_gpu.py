@@ -3,7 +3,7 @@
 The datasets are those of `collect_medium.py`. Every learner has its packaged config, but for seed,
 dataset and the number of updates; its last checkpoint plays 10 episodes from the same starts. A
 process takes the seeds of one learner on one dataset in turn; pieces with the same ``--out`` come
-together in one record, so that a run may be cut and continued.
+together in one record, each run with its commit, so that all of it may be cut and continued.
 
     python -m benchmarks.offline_gpu --data data --updates 100000 --out result.json
 """
@@ -125,7 +125,8 @@ def main() -> None:
             assert process.stderr is not None
             for line in process.stdout:
                 with lock:
-                    report["runs"].setdefault(name, []).append(json.loads(line))
+                    found = json.loads(line) | {"commit": report["commit"]}
+                    report["runs"].setdefault(name, []).append(found)
                     console.print(f"{name}: {line.strip()}")
                     write(report, args.out)
             said = process.stderr.read()

@@ -75,10 +75,13 @@ def compiled(program: fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
     """A program for inputs of these shapes, strides and devices, checked at no call.
 
     On the CPU the calls between its loops are compiled too: there the interpreter's share shows.
+    Loops are joined with what they feed alone: joined side by side, the pieces of a large batch
+    would go through each layer together and leave the cache between two.
     """
     if BACKEND != "inductor":
         return torch.compile(program, fullgraph=True, dynamic=False, backend=BACKEND)
-    options = {"cpp_wrapper": inputs[0].device.type == "cpu"}
+    on_cpu = inputs[0].device.type == "cpu"
+    options = {"cpp_wrapper": True, "cpp.max_horizontal_fusion_size": 1} if on_cpu else {}
     with torch.no_grad():
         return cast("Callable[..., Any]", torch._inductor.compile(program, inputs, options))
 
