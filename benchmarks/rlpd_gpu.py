@@ -113,7 +113,8 @@ def measure_finetuning(args: argparse.Namespace, folder: Path) -> Result:
         folder / "offline", args.name, lambda watch: train(config, callbacks=[watch])
     )
     changes = [f"total_timesteps={args.finetuning_steps}", f"eval_interval={args.eval_interval}"]
-    changes += [f"output_dir={folder / 'online'}", "checkpoint_interval=2500", *args.set_online]
+    changes += [f"output_dir={folder / 'online'}", "checkpoint_interval=2500"]
+    changes += [f"eval_episodes={args.eval_episodes}", *args.set_online]
 
     def begin(watch: Progress) -> TrainResult:
         return finetune(offline, overrides=changes, callbacks=[watch])
@@ -245,6 +246,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--updates", type=int, default=100_000, help="of IQL, offline")
     parser.add_argument("--finetuning-steps", type=int, default=25_000)
     parser.add_argument("--eval-interval", type=int, default=2_500, help="of the fine-tuning")
+    parser.add_argument("--eval-episodes", type=int, default=50, help="of each of its evaluations")
     parser.add_argument("--episodes", type=int, default=10, help="of the last checkpoints")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--at-once", type=int, default=9, help="processes")
