@@ -120,7 +120,7 @@ def test_lists(run: Path) -> None:
 def test_resume_of_a_finished_run_needs_more_steps(run: Path) -> None:
     done = cli("resume", str(run), cwd=run)
     assert done.returncode == 2
-    assert "larger total_timesteps" in done.stderr
+    assert "total_timesteps=N larger than" in done.stderr
 
 
 def test_resume_from_an_older_checkpoint_branches(run: Path) -> None:
@@ -243,6 +243,7 @@ def test_data_commands(run: Path, tmp_path: Path) -> None:
         ("convert", "one.npz", "three.csv"): "must end in",
         ("collect", str(run), "--steps", "9"): "either --out",
         ("collect", "nowhere", "--steps", "9", "--out", "x.npz"): "no run or checkpoint",
+        ("collect", str(run), "--steps", "9", "--seed", "-1", "--out", "x.npz"): "seed = -1",
     }.items():
         done = cli("data", *bad, cwd=tmp_path)
         assert (done.returncode, sentence in done.stderr) == (2, True), (bad, done.stderr)
@@ -273,6 +274,16 @@ def test_a_run_without_an_environment(recorded: Path, tmp_path: Path) -> None:
     assert re.match(r"Step 1, 20 updates on .*pendulum.npz: value -\d+\.\d\d ± ", told)
     assert "discount 0.99" in told
     assert f"{only_json(*arguments, cwd=tmp_path)['fqe_value']:.2f} ±" in told
+    for extra, sentence in {
+        ("--video", "x.mp4"): "without an environment to film",
+        ("--seed", "-1"): "seed = -1 at least 0",
+    }.items():
+        done = cli("evaluate", "runs/bc_data_seed0", *extra, cwd=tmp_path)
+        assert (done.returncode, sentence in done.stderr) == (2, True), done.stderr
+    stopping = "early_stopping={metric: eval_loss, mode: min, target_value: 1.0e+9}"
+    longer = "eval_interval=1", "num_epochs=3"
+    told = ok("train", "-c", "alone.yaml", stopping, *longer, cwd=tmp_path)
+    assert "rl-training resume runs/bc_data_seed0_2 early_stopping=null" in told
 
 
 def test_environments_of_ones_own_are_imported_only_when_told(tmp_path: Path) -> None:

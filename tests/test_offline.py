@@ -206,6 +206,7 @@ def test_changed_data_is_refused(small_config: Config, tmp_path: Path, recorded:
         ({"env_id": None}, {"action_low": -1, "action_high": 1}, "outside its bounds"),
         ({"env_kwargs": {"wrappers": {"reward": {"scale": 2.0}}}}, {}, "use the reward_"),
         ({}, {"validation_fraction": 1.0}, "validation_fraction = 1.0"),
+        ({}, {"batch_size": 2_000, "sampling": "epochs"}, "rows to learn from"),
         (
             {},
             {"early_stopping": {"metric": "eval_loss", "mode": "min", "patience": 1}},

@@ -471,6 +471,23 @@ def test_data_may_be_dropped_or_replaced(small_config: Config, tmp_path: Path) -
     assert all((normalised == row).all(1).any() for row in look.batch.obs)
 
 
+@pytest.mark.parametrize("scaled", [False, True])
+def test_data_that_changed_is_refused_unless_it_is_given_again(
+    small_config: Config, tmp_path: Path, scaled: bool
+) -> None:
+    file = tmp_path / "mine.npz"
+    write_arrays(record_random("Pendulum-v1", {}, 450, 7), file)
+    source = source_run(small_config, "iql", dataset_path=str(file), return_scaling=scaled)
+    file.unlink()
+    write_arrays(record_random("Pendulum-v1", {}, 450, 8), file)
+    there = set(source.run_dir.parent.glob("*"))
+    with pytest.raises(ConfigError, match="is not the data that"):
+        finetune(source.run_dir, None, GO_ON)
+    assert set(source.run_dir.parent.glob("*")) == there
+    if not scaled:
+        assert finetune(source.run_dir, None, GO_ON, dataset=str(file)).stop_reason == "completed"
+
+
 def test_return_scaling_becomes_one_factor_for_both(small_config: Config) -> None:
     source = source_run(small_config, "iql", return_scaling=True)
     look = Look()
@@ -570,8 +587,10 @@ def test_what_does_not_fit_the_checkpoint(small_config: Config, tmp_path: Path) 
         finetune(source.run_dir, "MountainCarContinuous-v0", ("offline_batch_ratio=0",))
     with pytest.raises(ConfigError, match="it is of another environment"):
         finetune(source.run_dir, "Pendulum-v1", dataset=str(file))
-    with pytest.raises(CheckpointError, match="does not fit this learner"):
+    with pytest.raises(ConfigError, match=r"does not fit this learner: .* another hidden_sizes"):
         finetune(source.run_dir, "Pendulum-v1", ("hidden_sizes=[8, 8]",))
+    with pytest.raises(ConfigError, match="finetuned_step is the source's, 47"):
+        finetune(source.run_dir, "Pendulum-v1", ("finetuned_step=3",))
     with pytest.raises(ConfigError, match=r"offline_batch_ratio = 0.5 needs a dataset"):
         finetune(
             source.run_dir,

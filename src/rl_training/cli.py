@@ -401,6 +401,7 @@ def _finish(result: TrainResult, as_json: bool) -> None:
 
 def _print_result(result: TrainResult) -> None:
     from rl_training.experiment.manager import read_config_file
+    from rl_training.runtime.trainer import EARLY_STOPPING
 
     metrics = result.metrics
     if result.interrupted_by is not None:
@@ -425,13 +426,15 @@ def _print_result(result: TrainResult) -> None:
             f"Held-out loss: {metrics['eval_loss']:.6g}; best {metrics['best_loss']:.6g} "
             f"at step {metrics['best_step']:,}"
         )
-    steps = metrics.get("env_steps", metrics["step"])
+    more = f"total_timesteps={2 * metrics.get('env_steps', metrics['step'])}"
+    if result.stop_reason.startswith(EARLY_STOPPING):
+        more = "early_stopping=null"
     _print(f"Run folder: {result.run_dir}")
     _print("Next:")
     plays = read_config_file(result.run_dir).env_id is not None
     for line in (
         f"evaluate {result.run_dir} {'--episodes 20' if plays else '--fqe'}",
-        f"resume {result.run_dir} total_timesteps={2 * steps}",
+        f"resume {result.run_dir} {more}",
         f"runs {result.run_dir.parent}",
     ):
         _print(f"  rl-training {line}")

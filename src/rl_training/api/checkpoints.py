@@ -45,14 +45,16 @@ def evaluate_checkpoint(
     ``dataset``, by fitted Q evaluation (docs/evaluation.md); ``progress`` is told how many
     of its updates are done.
     """
-    if episodes < 1:
-        raise ConfigError(f"episodes = {episodes}: at least 1 is needed.")
+    if episodes < 1 or seed < 0:
+        raise ConfigError(f"episodes = {episodes} must be at least 1, seed = {seed} at least 0.")
     if fqe and video is not None:
         raise ConfigError("fqe plays no episodes, so there is no video to record.")
     if not fqe and (fqe_updates is not None or dataset is not None):
         raise ConfigError("fqe_updates and dataset are for fitted Q evaluation: ask for fqe too.")
     checkpoint = open_checkpoint(locate(Path(path), best=best))
     config = checkpoint_config(checkpoint)
+    if config.env_id is None and video is not None:
+        raise ConfigError(f"{checkpoint.path} was trained without an environment to film.")
     policy = load_policy(checkpoint, device)
     if fqe:
         from rl_training.api.fqe import estimate
@@ -88,7 +90,7 @@ def _evaluate_held_out(checkpoint: Checkpoint, policy: Policy) -> dict[str, Any]
     config = checkpoint_config(checkpoint)
     data = load_run_data(config, None)
     task = Task(config, policy.spec, data)
-    check_same_data(checkpoint, task)
+    check_same_data(checkpoint, task, advice="estimate its value on other data with --fqe")
     if data.held_out is None:
         raise ConfigError(
             f"{checkpoint.path} was trained without an environment, and no rows were held out: "

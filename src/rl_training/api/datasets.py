@@ -97,8 +97,10 @@ def collect_data(
     """Record a checkpoint's policy; the same seed gives the same file."""
     if (out is None) == (minari_id is None):
         raise ConfigError("Give either --out FILE or --minari ID.")
-    if steps < 1 or noise < 0:
-        raise ConfigError(f"steps = {steps} must be at least 1, noise = {noise} at least 0.")
+    if steps < 1 or noise < 0 or seed < 0:
+        raise ConfigError(
+            f"steps = {steps} must be at least 1, noise = {noise} and seed = {seed} at least 0."
+        )
     if out is not None:
         check_destination(Path(out))
     opened = open_checkpoint(locate(Path(checkpoint), best=best))

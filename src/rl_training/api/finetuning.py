@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,7 @@ With half of every batch from a replay of one episode or two, a policy that had 
 """
 
 DATASET_KEYS = ("dataset_kind", "dataset_path", "dataset_id", "dataset_download")
+REWARD_KEYS = ("reward_scale", "reward_shift", "reward_clip_min", "reward_clip_max")
 FRESH_KEYS = (
     *("num_epochs", "validation_fraction", "action_low", "action_high"),
     *("learning_rate_warmup", "schedule_horizon", "early_stopping"),
@@ -72,6 +73,8 @@ def finetune(
     checkpoint = open_checkpoint(locate(Path(path), best=best))
     config = finetuning_run(checkpoint, env_id, overrides, dataset).resolved()
     task = check_config(config)
+    if dataset is None:
+        _check_data(checkpoint, task)
     _check_learner(checkpoint, task)
     return begin(task, callbacks, source=checkpoint, on_warning=on_warning)
 
@@ -99,6 +102,8 @@ def finetuning_run(
         _use_dataset(kwargs, dataset)
     for override in overrides:
         apply_override(data, override)
+    if kwargs["finetuned_step"] != checkpoint.step:
+        raise ConfigError(f"finetuned_step is the source's, {checkpoint.step}: leave it out.")
     kwargs.setdefault("learning_starts", _first_update(data["total_timesteps"]))
     kwargs.setdefault("offline_batch_ratio", 0.5 if kwargs.get("dataset_kind") else 0.0)
     used = kwargs["offline_batch_ratio"], kwargs.get("offline_pretrain_updates", 0)
@@ -140,6 +145,20 @@ def _fix_return_scale(checkpoint: Checkpoint, source: TrainConfig, kwargs: dict[
         kwargs["reward_scale"] = data.train.return_scale * kwargs["reward_scale"]
 
 
+def _check_data(checkpoint: Checkpoint, task: Task) -> None:
+    """Refuse a file that has changed since the source learned from it."""
+    if not _changed(checkpoint, task, (*DATASET_KEYS, *REWARD_KEYS)):
+        check_same_data(
+            checkpoint, task, advice="give that data, or other data on purpose, with --dataset FILE"
+        )
+
+
+def _changed(checkpoint: Checkpoint, task: Task, keys: Iterable[str]) -> list[str]:
+    """Those of the keys that have another value than in the source's config."""
+    old, new = checkpoint_config(checkpoint).algo_kwargs, task.config.algo_kwargs
+    return sorted(k for k in keys if k in old and k in new and old[k] != new[k])
+
+
 def _check_learner(checkpoint: Checkpoint, task: Task) -> None:
     """Whether the checkpoint's tensors fit the learner that goes on, and its environment."""
     spec = saved_spec(checkpoint)
@@ -149,4 +168,11 @@ def _check_learner(checkpoint: Checkpoint, task: Task) -> None:
             f"{spec} then, {task.spec} now"
         )
     learner = build_algorithm(task.config, spec, torch.device("cpu"))
-    load_tensors(learner, checkpoint, MODEL, OPTIMIZERS)
+    try:
+        load_tensors(learner, checkpoint, MODEL, OPTIMIZERS)
+    except CheckpointError as error:
+        kept = task.config.algo_kwargs.keys() - {*FRESH_KEYS, *DATASET_KEYS, *REWARD_KEYS}
+        changed = _changed(checkpoint, task, kept)
+        if not changed:
+            raise
+        raise ConfigError(f"{error}: it has another {' or '.join(changed)}.") from None

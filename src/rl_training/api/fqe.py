@@ -71,7 +71,8 @@ def _own_data(checkpoint: Checkpoint, policy: Policy) -> TransitionDataset:
             f"{checkpoint.path} was trained online and has no dataset: give one with --dataset "
             "(dataset=PATH)."
         )
-    check_same_data(checkpoint, Task(config, policy.spec, load_run_data(config, policy.spec)))
+    task = Task(config, policy.spec, load_run_data(config, policy.spec))
+    check_same_data(checkpoint, task, advice="give that or other data with --dataset (dataset=)")
     return load_dataset(untransformed(config), policy.spec)
 
 

@@ -239,8 +239,8 @@ def _why_over(checkpoint: Checkpoint, config: TrainConfig) -> str | None:
         )
     if checkpoint.step >= config.last_step:
         return (
-            f"This run is finished at step {checkpoint.step}: to go on, give a larger "
-            "total_timesteps=N."
+            f"This run is finished at step {checkpoint.step}: to go on, give a total_timesteps=N "
+            f"larger than {config.budget}."
         )
     return None
 

@@ -68,7 +68,10 @@ class DataConfig(BaseModel):
         if kind == "minari" and not self.dataset_id:
             raise ValueError("dataset_kind 'minari' needs dataset_id")
         if kind is None and (self.dataset_path or self.dataset_id):
-            raise ValueError("dataset_path or dataset_id needs dataset_kind")
+            raise ValueError(
+                "dataset_path or dataset_id needs dataset_kind, and an algorithm that learns from "
+                "data"
+            )
         for name in ("num_epochs", "validation_fraction", "action_low", "action_high"):
             if kind is None and getattr(self, name) is not None:
                 raise ValueError(f"{name} needs dataset_kind")

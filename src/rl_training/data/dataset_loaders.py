@@ -63,7 +63,10 @@ def load_transition_dataset(
     if settings.return_scaling:
         spread = dataset.statistics(time_limit).return_range
         if spread <= 0:
-            raise ConfigError(f"{source}: all returns are equal, so return_scaling has no range.")
+            raise ConfigError(
+                f"{source} has no two whole episodes of different return: return_scaling has no "
+                "range."
+            )
         dataset.return_scale = 1000.0 / spread
         dataset.transform_rewards(RewardTransformConfig(scale=dataset.return_scale))
         dataset.notes += (f"rewards are scaled by 1000 over the return range, {spread:.6g}",)
@@ -109,8 +112,9 @@ def open_fields(
         path = Path(str(config.dataset_path))
         if not path.is_file():
             raise ConfigError(
-                f"There is no dataset file {str(path)!r}: give one that is there, or record one "
-                "with rl-training data collect."
+                f"There is no dataset file {str(path)!r}: give one that is there (dataset_path; "
+                "--dataset with finetune and evaluate), or record one with rl-training data "
+                "collect."
             )
         opener = {"npz": _open_npz, "pt": _open_pt, "hdf5": _open_hdf5}[str(kind)]
         with opener(path) as found:

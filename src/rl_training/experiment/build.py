@@ -286,8 +286,12 @@ def saved_spec(checkpoint: Checkpoint) -> EnvSpec:
     return spec
 
 
-def check_same_data(checkpoint: Checkpoint, task: Task) -> None:
-    """Refuse recorded data that is not what the checkpoint was trained on."""
+def check_same_data(
+    checkpoint: Checkpoint,
+    task: Task,
+    advice: str = "give that data with dataset_path=FILE, or start a new run",
+) -> None:
+    """Refuse recorded data that is not what the checkpoint was trained on, with a way out."""
     saved = checkpoint.manifest.get("dataset")
     if task.data is None:
         return
@@ -299,7 +303,7 @@ def check_same_data(checkpoint: Checkpoint, task: Task) -> None:
         raise ConfigError(
             f"{task.data.record['source']} is not the data that {checkpoint.path} was trained on: "
             f"{saved.get('rows')} rows then, {task.data.record['rows']} now, or other values in "
-            "them: give that data with dataset_path=FILE, or start a new run."
+            f"them: {advice}."
         )
 
 

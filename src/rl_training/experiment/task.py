@@ -110,9 +110,10 @@ def _check_mixing(data: DataConfig, settings: MixingConfig) -> None:
 
 
 def _check_rows(config: TrainConfig, data: RunData | None) -> None:
-    """Whether a dataset that is mixed into batches has the rows of one."""
-    settings = split(config).algorithm
-    if not isinstance(settings, MixingConfig) or data is None:
+    """Whether a dataset that is read in order or mixed into batches has the rows of one."""
+    parts = split(config)
+    settings, in_order = parts.algorithm, parts.data.sampling == "epochs"
+    if data is None or not (in_order or isinstance(settings, MixingConfig)):
         return
     if len(data.train) < settings.batch_size:
         raise ConfigError(
