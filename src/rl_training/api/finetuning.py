@@ -21,7 +21,7 @@ from rl_training.experiment.build import (
     saved_spec,
 )
 from rl_training.experiment.config import TrainConfig, apply_override, make_config
-from rl_training.experiment.datasets import load_run_data
+from rl_training.experiment.datasets import REWARD_KEYS, load_run_data
 from rl_training.experiment.manager import locate
 from rl_training.experiment.task import Task, check_config
 from rl_training.runtime.callbacks import Callback
@@ -44,7 +44,6 @@ With half of every batch from a replay of one episode or two, a policy that had 
 """
 
 DATASET_KEYS = ("dataset_kind", "dataset_path", "dataset_id", "dataset_download")
-REWARD_KEYS = ("reward_scale", "reward_shift", "reward_clip_min", "reward_clip_max")
 FRESH_KEYS = (
     *("num_epochs", "validation_fraction", "action_low", "action_high"),
     *("learning_rate_warmup", "schedule_horizon", "early_stopping"),

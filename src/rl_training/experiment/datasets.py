@@ -25,6 +25,9 @@ from rl_training.types import EnvSpec, Sampler
 STD_FLOOR = 1e-3
 """Added to the deviation of an observation's entry, which may be constant."""
 
+REWARD_KEYS = ("reward_scale", "reward_shift", "reward_clip_min", "reward_clip_max")
+"""The keys of one arithmetic for recorded and new rewards."""
+
 HELD_OUT_WITHOUT_ENV = 0.05
 """Share of the rows that is held out where nothing else could tell how good a policy is."""
 
@@ -58,7 +61,7 @@ def load_dataset(config: TrainConfig, spec: EnvSpec | None) -> TransitionDataset
 
 def untransformed(config: TrainConfig) -> TrainConfig:
     """The same config with rewards as they were recorded."""
-    keys = ("reward_scale", "reward_shift", "reward_clip_min", "reward_clip_max", "return_scaling")
+    keys = {*REWARD_KEYS, "return_scaling"}
     kept = {key: value for key, value in config.algo_kwargs.items() if key not in keys}
     return config.model_copy(update={"algo_kwargs": kept})
 
