@@ -242,8 +242,9 @@ def test_what_cannot_be_evaluated_is_refused(
     run = train(config).run_dir
     with pytest.raises(ConfigError, match="fqe_updates = 0: at least 1"):
         evaluate_checkpoint(run, fqe=True, fqe_updates=0)
-    with pytest.raises(ConfigError, match="no video"):
-        evaluate_checkpoint(run, fqe=True, video="film.mp4")
+    for played in ({"video": "film.mp4"}, {"episodes": 10}):
+        with pytest.raises(ConfigError, match="fqe plays nothing: leave out episodes and video"):
+            evaluate_checkpoint(run, fqe=True, **played)
     with pytest.raises(ConfigError, match="ask for fqe too"):
         evaluate_checkpoint(run, dataset=str(recorded))
     file.unlink()

@@ -45,6 +45,11 @@ def test_no_module_uses_anothers_private_names() -> None:
                 assert not [a.name for a in node.names if re.match(r"_[a-z]", a.name)], file
 
 
+def test_dir_names_what_is_not_yet_imported() -> None:
+    for module in (rl_training, api):
+        assert set(module.__all__) <= set(dir(module))
+
+
 def test_files_stay_small_enough_to_read() -> None:
     for file in (ROOT / "src").rglob("*.py"):
         assert len(file.read_text().splitlines()) <= 450, file

@@ -41,6 +41,18 @@ def test_learn_evaluate_predict_save_load_learn_on(tmp_path: Path) -> None:
     assert agent.result.metrics["step"] == 120
 
 
+def test_steps_that_make_no_update_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options: Any = SMALL | {"output_dir": str(tmp_path), "learning_starts": 20}
+    agent = SAC("Pendulum-v1", **options).learn(20)
+    assert "learning_starts = 20: 20 steps end before the first update" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match=r"learn\(0\)"):
+        agent.learn(0)
+    SAC("Pendulum-v1", **options).learn(21)
+    assert "Warning" not in capsys.readouterr().err
+
+
 def test_a_saved_copy_continues_as_the_original_would(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

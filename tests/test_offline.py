@@ -22,6 +22,7 @@ from rl_training.algorithms.base import Algorithm, draw_noise
 from rl_training.algorithms.registry import REGISTRY, AlgorithmEntry
 from rl_training.cli import app
 from rl_training.data import EpochSampler, TransitionDataset
+from rl_training.data.dataset_writers import write_arrays
 from rl_training.experiment.build import build_algorithm
 from rl_training.experiment.config import make_config
 from rl_training.experiment.datasets import STD_FLOOR, prepare_sampler
@@ -32,6 +33,7 @@ from rl_training.runtime.checkpointing import MODEL, open_checkpoint
 from rl_training.runtime.engine import BLOCK, Engine
 from rl_training.runtime.logging import read_metrics
 from rl_training.runtime.loops import next_stop
+from rl_training.runtime.recording import record_random
 from tests.comparing import CrashAt, CrashError, assert_same_run
 from tests.conftest import TINY
 
@@ -353,6 +355,17 @@ def test_a_run_without_an_environment(entry: AlgorithmEntry, small_config: Confi
     assert_same_run(result, crash_and_resume(config, 50, 95))
 
 
+def test_integers_are_no_continuous_actions(small_config: Config, tmp_path: Path) -> None:
+    data = record_random("CartPole-v1", {}, 200, 0)
+    assert data["actions"].dtype.kind == "i"
+    write_arrays(data, tmp_path / "cartpole.npz")
+    config = small_config(algo="bc", env_id=None)
+    config["algo_kwargs"] |= {"action_low": 0, "action_high": 1}
+    config["algo_kwargs"] |= {"dataset_path": str(tmp_path / "cartpole.npz")}
+    with pytest.raises(ConfigError, match="holds actions as int64: without env_id"):
+        train(config)
+
+
 def test_the_held_out_loss_stops_a_run(small_config: Config) -> None:
     config = small_config(algo="bc", env_id=None, total_timesteps=500)
     config["algo_kwargs"] |= {"action_low": -2.0, "action_high": 2.0, "eval_interval": 20}
@@ -383,7 +396,7 @@ def test_the_managed_class(tmp_path: Path, recorded: Path) -> None:
     agent = BC(output_dir=str(tmp_path), action_low=-2, action_high=2, **options).learn()
     assert agent.result is not None
     assert agent.result.metrics["step"] == 16  # 250 rows: an episode of 200 is held out
-    with pytest.raises(ConfigError, match="needs the number of further steps"):
+    with pytest.raises(ConfigError, match="say how many more steps"):
         agent.learn()
     assert agent.learn(20).result is not None
     assert "eval_loss" in BC.load(agent.save(tmp_path / "copy")).evaluate()

@@ -177,7 +177,7 @@ __all__ = [
     "train_tqc",
 ]
 
-__getattr__ = lazy_exports(
+__getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "AWAC": "api.managed_offline",

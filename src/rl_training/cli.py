@@ -155,7 +155,7 @@ def finetune(
 def evaluate(
     run: RunPath,
     best: Best = False,
-    episodes: Annotated[int, typer.Option(help="Episodes to play.")] = 10,
+    episodes: Annotated[int | None, typer.Option(help="Episodes to play (10).")] = None,
     seed: Annotated[int, typer.Option(help="Episode i starts from seed + i.")] = 0,
     video: Annotated[
         Path | None, typer.Option(help="Record the episodes to a .mp4 or .gif file.")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
 
-def lazy_exports(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """A module's ``__getattr__``: ``homes`` maps each name to ``module`` or ``module:name``."""
+def lazy_exports(
+    package: str, homes: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """A module's ``__getattr__`` and ``__dir__``: ``homes`` maps a name to ``module[:name]``."""
 
     def load(name: str) -> Any:
         if name not in homes:
@@ -16,4 +19,7 @@ def lazy_exports(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]
         module, _, attribute = homes[name].partition(":")
         return getattr(import_module(f"{package}.{module}"), attribute or name)
 
-    return load
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *homes})
+
+    return load, names

@@ -109,7 +109,7 @@ __all__ = [
 ]
 
 
-__getattr__ = lazy_exports(
+__getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "AWAC": "awac:AWACAlgorithm",

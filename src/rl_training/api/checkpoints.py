@@ -24,11 +24,14 @@ from rl_training.runtime.checkpointing import Checkpoint, open_checkpoint
 from rl_training.runtime.evaluation import Evaluator, Policy
 from rl_training.types import ActionArray, EnvSpec, FloatArray
 
+EPISODES = 10
+"""Episodes of an evaluation, unless told."""
+
 
 def evaluate_checkpoint(
     path: str | Path,
     *,
-    episodes: int = 10,
+    episodes: int | None = None,
     seed: int = 0,
     best: bool = False,
     device: str = "cpu",
@@ -38,17 +41,18 @@ def evaluate_checkpoint(
     dataset: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """Play seeded episodes with a run's or checkpoint's policy, without exploration.
+    """Play seeded episodes, ten unless told, with a run's or checkpoint's policy, not exploring.
 
     A run without an environment is evaluated by its losses on the rows that were held out. With
     ``fqe`` nothing is played: the policy's value is estimated from the run's dataset, or from
     ``dataset``, by fitted Q evaluation (docs/evaluation.md); ``progress`` is told how many
     of its updates are done.
     """
+    if fqe and (episodes is not None or video is not None):
+        raise ConfigError("fqe plays nothing: leave out episodes and video.")
+    episodes = EPISODES if episodes is None else episodes
     if episodes < 1 or seed < 0:
         raise ConfigError(f"episodes = {episodes} must be at least 1, seed = {seed} at least 0.")
-    if fqe and video is not None:
-        raise ConfigError("fqe plays no episodes, so there is no video to record.")
     if not fqe and (fqe_updates is not None or dataset is not None):
         raise ConfigError("fqe_updates and dataset are for fitted Q evaluation: ask for fqe too.")
     checkpoint = open_checkpoint(locate(Path(path), best=best))

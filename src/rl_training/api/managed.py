@@ -193,8 +193,10 @@ class ManagedAlgorithm:
                 for override in overrides:
                     apply_override(data, override)
                 self.result = train(data, callbacks=[*display, *callbacks])
-            elif total_timesteps is None:
-                raise ConfigError("learn() needs the number of further steps to go on with a run.")
+            elif total_timesteps is None or total_timesteps < 1:
+                raise ConfigError(
+                    f"learn({total_timesteps}): to go on with a run, say how many more steps."
+                )
             else:
                 stands = open_checkpoint(self._checkpoint)
                 begin = checkpoint_config(stands).online_from

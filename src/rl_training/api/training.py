@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from rl_training.algorithms.config import CollectionConfig
 from rl_training.algorithms.registry import is_finetuned
 from rl_training.errors import CheckpointError, ConfigError, TrainingError
 from rl_training.experiment.build import (
@@ -38,6 +39,7 @@ from rl_training.experiment.task import Task, check_config
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpointing import Checkpoint, list_steps, open_checkpoint
 from rl_training.runtime.logging import cut_metrics
+from rl_training.runtime.loops import updates_due
 from rl_training.runtime.trainer import COMPLETED, EARLY_STOPPING, SIGNAL, Session
 from rl_training.runtime.workflows import TrainResult, run_session
 
@@ -85,6 +87,12 @@ def begin(
     on_warning: Callable[[str], None] = warn,
 ) -> TrainResult:
     """Make a run folder and train in it, with new weights or with those of ``source``."""
+    settings, steps = split(task.config).algorithm, task.config.budget
+    if isinstance(settings, CollectionConfig) and updates_due(steps, 0, settings) == 0:
+        on_warning(
+            f"learning_starts = {settings.learning_starts}: {steps} steps end before the first "
+            "update on what they collect."
+        )
     run_dir = create_run(task.config)
     with lock_run(run_dir):
         if source is not None:

@@ -80,6 +80,11 @@ def spec_of(fields: Fields, settings: DataConfig) -> EnvSpec:
     def width(name: str) -> int:
         return int(np.prod(fields.columns[name].shape[1:], dtype=np.int64))
 
+    if fields.columns["actions"].dtype.kind in "biu":
+        raise ConfigError(
+            f"{settings.source} holds actions as {fields.columns['actions'].dtype}: without env_id "
+            "actions are continuous. Name the environment, or store them as floats if they are."
+        )
     size = width("actions")
     return EnvSpec(width("observations"), size, *settings.action_bounds(size))
 
@@ -282,7 +287,7 @@ def _minari_episode(episode: Any, dataset_id: str) -> dict[str, np.ndarray[Any, 
     return {
         "observations": obs[:-1].reshape(len(obs) - 1, -1).astype(np.float32),
         "next_observations": obs[1:].reshape(len(obs) - 1, -1).astype(np.float32),
-        "actions": episode.actions.astype(np.float32),
+        "actions": episode.actions,
         "rewards": np.asarray(episode.rewards, dtype=np.float32),
         "terminations": terminations,
         "truncations": truncations,

@@ -20,7 +20,7 @@ __all__ = [
     "locate",
 ]
 
-__getattr__ = lazy_exports(
+__getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "TrainConfig": "config",

@@ -39,7 +39,7 @@ __all__ = [
     "run_session",
 ]
 
-__getattr__ = lazy_exports(
+__getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "Callback": "callbacks",
