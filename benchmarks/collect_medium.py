@@ -26,10 +26,15 @@ from benchmarks.describe import describe
 from benchmarks.peering import Result, write
 from rl_training import TrainConfig, train
 from rl_training.algorithms.base import draw_noise
-from rl_training.data import ReplayBuffer
-from rl_training.data.dataset_writers import Arrays, check_destination, write_arrays
+from rl_training.api.datasets import read_replay
+from rl_training.data.dataset_writers import (
+    Arrays,
+    check_destination,
+    dataset_arrays,
+    write_arrays,
+)
 from rl_training.envs import ActionScaler, make_env
-from rl_training.experiment.build import checkpoint_config, load_policy, saved_spec
+from rl_training.experiment.build import checkpoint_config, load_policy
 from rl_training.experiment.config import split
 from rl_training.experiment.manager import locate
 from rl_training.runtime.checkpointing import Checkpoint, open_checkpoint
@@ -81,28 +86,6 @@ def medium(checkpoint: Checkpoint, steps: int, seed: int) -> Arrays:
         env.close()
 
 
-def medium_replay(checkpoint: Checkpoint) -> Arrays:
-    """The checkpoint's replay in order, actions in the environment's units."""
-    config, spec = checkpoint_config(checkpoint), saved_spec(checkpoint)
-    counters = checkpoint.state()["storage"]
-    if config.num_envs != 1 or counters["total"] > counters["capacity"]:
-        raise SystemExit("the replay is in order for one environment and an unwrapped buffer alone")
-    buffer = ReplayBuffer(int(counters["capacity"]), spec.obs_dim, spec.action_dim)
-    checkpoint.restore_storage(buffer, counters)
-    rows = buffer.rows[: len(buffer)].numpy()
-    columns = {name: rows[:, place] for name, place in buffer.layout.slices.items()}
-    ended, cut = columns["terminations"][:, 0] > 0, columns["truncations"][:, 0] > 0
-    cut[-1] |= not ended[-1]  # the episode that was running goes on unseen
-    return {
-        "observations": columns["observations"].copy(),
-        "actions": ActionScaler(spec).to_env(columns["actions"]),
-        "rewards": columns["rewards"][:, 0].copy(),
-        "next_observations": columns["next_observations"].copy(),
-        "terminals": ended,
-        "timeouts": cut,
-    }
-
-
 def facts(arrays: Arrays) -> Result:
     """Rows, episodes and returns of a dataset; the last episode may be cut short."""
     ends = np.flatnonzero(arrays["terminals"] | arrays["timeouts"]) + 1
@@ -140,7 +123,7 @@ def main() -> None:
     checkpoint = open_checkpoint(locate(run_dir), replay=True)
     arrays = {
         "medium": medium(checkpoint, args.steps, args.seed),
-        "medium-replay": medium_replay(checkpoint),
+        "medium-replay": dataset_arrays(read_replay(checkpoint)),
     }
     report = {**describe(), "env_id": args.env, "seed": args.seed, "target": target}
     report |= {"config": config_name, "training_steps": checkpoint.step}

@@ -235,9 +235,14 @@ def test_data_commands(run: Path, tmp_path: Path) -> None:
     wrong = cli("data", "validate", "one.npz", "--env-id", "MountainCarContinuous-v0", cwd=tmp_path)
     assert wrong.returncode == 1
     assert "Problem: sizes" in wrong.stdout
+    assert only_json("data", "inspect", str(run), cwd=tmp_path)["rows"] == 120
+    ok("data", "convert", str(run), "replay.npz", cwd=tmp_path)
+    assert len(np.load(tmp_path / "replay.npz")["rewards"]) == 120
+    (tmp_path / "one.csv").touch()
     for bad, sentence in {
         ("inspect", "none.npz"): "no dataset file",
-        ("inspect", str(run)): "must end in",
+        ("inspect", "one.csv"): "must end in",
+        ("inspect", str(tmp_path)): "neither a run nor a checkpoint",
         ("validate", "one.npz"): "give --env-id",
         ("convert", "one.npz", "two.npz"): "exists already",
         ("convert", "one.npz", "three.csv"): "must end in",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import pickle
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rl_training import train
 from rl_training.api.datasets import convert_data, inspect_data, read_raw, validate_data
 from rl_training.data import DataConfig, EpochSampler, TransitionDataset, load_transition_dataset
 from rl_training.data.dataset_writers import dataset_arrays, write_arrays
@@ -451,6 +453,71 @@ def test_minari_round_trip(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     assert torch.equal(loaded.rows, read_raw(str(tmp_path / "p.npz")).rows)
     report, problems = validate_data("tests/pendulum-v0")
     assert (report.rows, report.episodes, problems) == (450, 3, [])
+
+
+# --- What a run has collected -------------------------------------------------------
+
+
+@pytest.mark.parametrize(("num_envs", "capacity", "rows"), [(1, 5_000, 270), (3, 200, 200)])
+def test_a_replay_becomes_a_dataset(
+    small_config: Callable[..., Any], tmp_path: Path, num_envs: int, capacity: int, rows: int
+) -> None:
+    """In order, also where a ring has wrapped and environments take turns; in Pendulum's units."""
+    config = small_config(total_timesteps=270 * num_envs, num_envs=num_envs)
+    config["algo_kwargs"] |= {"learning_starts": 10_000, "buffer_capacity": capacity}
+    run = str(train(config).run_dir)
+    file = convert_data(run, str(tmp_path / "replay.npz"))
+    with np.load(file) as data:
+        columns = dict(data)
+    obs, following = columns["observations"], columns["next_observations"]
+    ended = columns["terminals"] | columns["timeouts"]
+    assert len(obs) == rows
+    assert not columns["terminals"].any()
+    np.testing.assert_array_equal(following[:-1][~ended[:-1]], obs[1:][~ended[:-1]])
+    ends = np.flatnonzero(ended) + 1
+    if num_envs == 1:
+        assert ends.tolist() == [200, 270]
+    else:  # the newest 200 of 810 rows: steps 204 to 269 of environment 0, from 203 on of others
+        assert ends.tolist() == [66, 133, 200]
+    angle = np.arctan2(obs[:, 1], obs[:, 0])
+    torque = columns["actions"][:, 0]
+    assert np.abs(torque).max() > 1.5
+    cost = angle**2 + 0.1 * obs[:, 2] ** 2 + 0.001 * torque**2
+    np.testing.assert_allclose(columns["rewards"], -cost, rtol=1e-4, atol=1e-5)
+    report, problems = validate_data(run)
+    assert (report.rows, report.discontinuities, problems) == (rows, 0, [])
+
+
+def test_a_replay_of_indices_begins_where_the_space_does(
+    small_config: Callable[..., Any], tmp_path: Path
+) -> None:
+    run = str(train(small_config(algo="dqn")).run_dir)
+    with np.load(convert_data(run, str(tmp_path / "replay.npz"))) as data:
+        assert set(np.unique(data["actions"])) == {0.0, 1.0}
+    assert validate_data(run)[1] == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "kwargs", "sentence"),
+    [
+        ({"algo": "bc"}, {}, "learned from recorded data: it has no replay"),
+        ({"algo": "her"}, {}, "a replay of goals"),
+        ({}, {"reward_scale": 0.1}, "a replay of changed rewards"),
+    ],
+)
+def test_a_replay_that_is_no_dataset_is_refused(
+    small_config: Callable[..., Any],
+    tmp_path: Path,
+    changes: dict[str, Any],
+    kwargs: dict[str, Any],
+    sentence: str,
+) -> None:
+    config = small_config(**changes)
+    config["algo_kwargs"] |= kwargs
+    run = train(config).run_dir
+    with pytest.raises(ConfigError, match=sentence):
+        convert_data(str(run), str(tmp_path / "replay.npz"))
+    assert not (tmp_path / "replay.npz").exists()
 
 
 # --- Checking ---------------------------------------------------------------------

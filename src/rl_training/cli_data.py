@@ -17,7 +17,10 @@ data_app = typer.Typer(
 )
 
 Source = Annotated[
-    str, typer.Argument(metavar="PATH_OR_ID", help="A .npz, .pt or .hdf5 file, or a Minari id.")
+    str,
+    typer.Argument(
+        metavar="PATH_OR_ID", help="A .npz, .pt or .hdf5 file, a Minari id, or a run: its replay."
+    ),
 ]
 EnvId = Annotated[str | None, typer.Option(help="The environment that the data is of.")]
 
@@ -96,7 +99,7 @@ def collect(
         typer.echo(f"Wrote {steps:,} transitions to {written}")
 
 
-@data_app.command(epilog="Example: rl-training data convert old.hdf5 new.npz")
+@data_app.command(epilog="Example: rl-training data convert runs/sac_Pendulum-v1_seed0 replay.npz")
 def convert(
     source: Source,
     destination: Annotated[
@@ -105,7 +108,7 @@ def convert(
     env_id: EnvId = None,
     as_json: Json = False,
 ) -> None:
-    """Write a dataset in another format."""
+    """Write a dataset, or what a run has collected, in a format of your choice."""
     from rl_training.api.datasets import convert_data
 
     written = convert_data(source, destination, env_id=env_id)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from rl_training.data.dataset_loaders import config_for, open_fields, open_minari
 from rl_training.data.dataset_writers import (
@@ -22,20 +23,57 @@ from rl_training.data.inspection import (
     inspect_dataset,
 )
 from rl_training.data.offline_dataset import TransitionDataset
-from rl_training.envs import find_spec, make_env, read_env_spec
+from rl_training.envs import ActionScaler, find_spec, make_env, read_env_spec
 from rl_training.errors import ConfigError
-from rl_training.experiment.build import checkpoint_config, load_policy
+from rl_training.experiment.build import (
+    build_replay,
+    checkpoint_config,
+    load_policy,
+    saved_spec,
+)
 from rl_training.experiment.config import split
 from rl_training.experiment.manager import locate
-from rl_training.runtime.checkpointing import open_checkpoint
+from rl_training.experiment.task import training_envs
+from rl_training.runtime.checkpointing import Checkpoint, open_checkpoint
 from rl_training.runtime.recording import noisy_policy, record
 
 
 def read_raw(source: str) -> TransitionDataset:
-    """A dataset as it is: actions in their own units, values that are not finite let through."""
+    """A dataset as it is: actions in their own units, values that are not finite let through.
+
+    A folder is a run or a checkpoint, and means its replay.
+    """
+    if Path(source).is_dir():
+        return read_replay(open_checkpoint(locate(Path(source)), replay=True))
     config = config_for(source)
     with open_fields(config) as fields:
         return TransitionDataset.from_fields(fields, spec=None, source=config.source, finite=False)
+
+
+def read_replay(checkpoint: Checkpoint) -> TransitionDataset:
+    """What a run has collected and still holds, one environment's rows after the other's."""
+    config, spec = checkpoint_config(checkpoint), saved_spec(checkpoint)
+    if config.mode == "offline":
+        raise ConfigError(f"{checkpoint.path} learned from recorded data: it has no replay.")
+    if spec.goal_dim:
+        raise ConfigError(f"{checkpoint.path} has a replay of goals, which no dataset holds.")
+    if not training_envs(config).wrappers.reward.is_identity:
+        raise ConfigError(
+            f"{checkpoint.path} has a replay of changed rewards (reward_scale and the like), from "
+            "which the environment's own cannot be had: record its policy with data collect."
+        )
+    buffer = build_replay(config, spec, torch.device("cpu"))
+    checkpoint.restore_storage(buffer, checkpoint.state()["storage"])
+    if len(buffer) == 0:
+        raise ConfigError(f"{checkpoint.path} has collected nothing yet.")
+    order = torch.arange(buffer.total - len(buffer), buffer.total)
+    env, by_env = torch.sort(order % config.num_envs, stable=True)
+    rows, names = buffer.rows[order[by_env] % buffer.capacity], buffer.layout.slices
+    actions = ActionScaler(spec).to_env(rows[:, names["actions"]].numpy())
+    rows[:, names["actions"]] = torch.from_numpy(actions.reshape(len(rows), -1)).float()
+    last = torch.cat((env.diff() > 0, torch.tensor([True])))  # of each environment
+    rows[last, names["truncations"]] = 1.0 - rows[last, names["terminations"]]
+    return TransitionDataset(rows, buffer.layout)
 
 
 def inspect_data(source: str, plot: str | Path | None = None) -> DatasetReport:
@@ -65,11 +103,20 @@ def _expect_env(env_id: str) -> Expectation:
 
 
 def _expect_record(source: str) -> Expectation:
+    if Path(source).is_dir():
+        return _expect_env(_env_of_run(source))
     config = config_for(source)
     if config.dataset_kind != "minari":
         raise ConfigError(f"{source} does not say what it is of: give --env-id.")
     dataset = open_minari(source)
     return _expectation(dataset.spec, None, f"the record of {source}")
+
+
+def _env_of_run(source: str) -> str:
+    """The environment of a run that has a replay."""
+    env_id = checkpoint_config(open_checkpoint(locate(Path(source)))).env_id
+    assert env_id is not None
+    return env_id
 
 
 def _expectation(spaces: Any, time_limit: int | None, name: str) -> Expectation:
@@ -120,9 +167,12 @@ def collect_data(
 
 
 def convert_data(source: str, destination: str, *, env_id: str | None = None) -> str:
-    """Write a dataset in another format: by the ending, or to Minari with ``minari:ID``."""
-    if destination.startswith("minari:"):
-        arrays = dataset_arrays(read_raw(source))
-        return write_minari(arrays, destination.removeprefix("minari:"), env_id)
-    check_destination(Path(destination))
-    return str(write_arrays(dataset_arrays(read_raw(source)), Path(destination)))
+    """Write a dataset, or a run's replay, in another format: by the ending, or ``minari:ID``."""
+    minari_id = destination.removeprefix("minari:")
+    if minari_id == destination:
+        check_destination(Path(destination))
+        return str(write_arrays(dataset_arrays(read_raw(source)), Path(destination)))
+    arrays = dataset_arrays(read_raw(source))
+    if env_id is None and Path(source).is_dir():
+        env_id = _env_of_run(source)
+    return write_minari(arrays, minari_id, env_id)
