@@ -54,6 +54,7 @@ TD3_BC_GOLDEN = "tests/test_td3_bc_golden.py"
 HINDSIGHT = "tests/test_her.py"
 OFFLINE = "tests/test_offline.py"
 FQE = "runtime/fqe.py"
+REPLAY = "tests/test_datasets.py -k replay"
 KNOWN_VALUE = "tests/test_fqe.py::test_a_known_value_is_found"
 
 
@@ -1253,6 +1254,34 @@ MUTANTS = [
         "load_dataset(untransformed(config)",
         "load_dataset((config)",
         "tests/test_fqe.py",
+    ),
+    Mutant(
+        "rows of several environments mixed in the dataset of a replay",
+        "api/datasets.py",
+        "order % config.num_envs",
+        "order * 0",
+        REPLAY,
+    ),
+    Mutant(
+        "a ring that has wrapped read from its first place",
+        "api/datasets.py",
+        "buffer.rows[order[by_env] % buffer.capacity]",
+        "buffer.rows[: len(buffer)][by_env]",
+        REPLAY,
+    ),
+    Mutant(
+        "actions of a replay in the units of the model",
+        "api/datasets.py",
+        'ActionScaler(spec).to_env(rows[:, names["actions"]].numpy())',
+        'rows[:, names["actions"]].numpy().copy()',
+        REPLAY,
+    ),
+    Mutant(
+        "the last episode of a replay left open",
+        "api/datasets.py",
+        'rows[last, names["truncations"]] = ',
+        "_ = ",
+        REPLAY,
     ),
 ]
 
