@@ -1283,6 +1283,34 @@ MUTANTS = [
         "_ = ",
         REPLAY,
     ),
+    Mutant(
+        "the first moments become denormal",
+        BASE,
+        "flush_tiny(self.moment1, 1e-30)",
+        "pass",
+        "tests/test_adam.py",
+    ),
+    Mutant(
+        "the second moments become denormal",
+        BASE,
+        "flush_tiny(self.moment2, 1e-30)",
+        "pass",
+        "tests/test_adam.py",
+    ),
+    Mutant(
+        "weights decay until they are denormal",
+        BASE,
+        "flush_tiny(parameter, 1e-20)",
+        "pass",
+        "tests/test_adam.py",
+    ),
+    Mutant(
+        "NaN is flushed too",
+        BASE,
+        "torch.hardshrink(values, limit, out=values)",
+        "values.nan_to_num_(); torch.hardshrink(values, limit, out=values)",
+        "tests/test_adam.py",
+    ),
 ]
 
 

@@ -20,6 +20,15 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+def flush_tiny(values: Tensor, limit: float) -> None:
+    """Zero in place of what is within ``limit`` of it; NaN stays.
+
+    Where a unit is dead, its gradient is 0 and Adam's moments shrink until they are denormal, and
+    stay so. Many CPUs take a hundred times longer for a product with such a number.
+    """
+    torch.hardshrink(values, limit, out=values)
+
+
 class FlatAdam(nn.Module):
     """Adam (arXiv 1412.6980) over one flat vector.
 
@@ -51,7 +60,15 @@ class FlatAdam(nn.Module):
         self.steps.add_(1)
         if is_tracing() or parameter.is_cuda:
             self._plain_step(parameter, gradient)
-            return
+        else:
+            self._fused_step(parameter, gradient)
+        if not parameter.is_cuda:
+            flush_tiny(self.moment1, 1e-30)
+            flush_tiny(self.moment2, 1e-30)
+            if self.weight_decay:  # which shrinks the weights of dead units, too
+                flush_tiny(parameter, 1e-20)
+
+    def _fused_step(self, parameter: Tensor, gradient: Tensor) -> None:
         torch._fused_adam_(
             [parameter],
             [gradient],

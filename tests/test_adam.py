@@ -1,0 +1,52 @@
+"""The optimizer's numbers: what is next to nothing becomes nothing, what is no number stays none.
+
+That its steps are Adam's is in every golden test.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from rl_training.algorithms import base
+from rl_training.algorithms.base import FlatAdam
+
+SMALLEST = torch.finfo(torch.float32).smallest_normal
+
+
+def denormal(values: torch.Tensor) -> bool:
+    return bool(((values != 0) & (values.abs() < SMALLEST)).any())
+
+
+@pytest.fixture(params=["fused", "plain"])
+def formula(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eager steps by PyTorch's kernel, or by the operations that are compiled."""
+    if request.param == "plain":
+        monkeypatch.setattr(base, "is_tracing", lambda: True)
+
+
+@pytest.mark.usefixtures("formula")
+@pytest.mark.parametrize("weight_decay", [0.0, 1e-4])
+def test_units_that_die_leave_no_denormal_numbers(weight_decay: float) -> None:
+    """Half never live, half for a hundred steps; a denormal number slows many a CPU down."""
+    torch.manual_seed(0)
+    weights = torch.randn(64) / 8
+    adam = FlatAdam(weights, 3e-4, weight_decay)
+    adam.moment2[48:] = 1e-35  # as 80,000 steps after the last gradient
+    for step in range(8_000):
+        gradient = torch.zeros(64)
+        gradient[:32] = torch.randn(32) if step < 100 else 0.0
+        adam.step(weights, gradient)
+        assert not any(denormal(each) for each in (weights, adam.moment1, adam.moment2)), step
+    dead = weights[32:], adam.moment1[32:]
+    assert [bool(each.any()) for each in dead] == [weight_decay == 0, False]
+
+
+@pytest.mark.usefixtures("formula")
+def test_what_is_not_a_number_stays_so() -> None:
+    weights = torch.ones(3)
+    adam = FlatAdam(weights, 3e-4, 1e-4)
+    adam.step(weights, torch.tensor([1.0, float("nan"), float("inf")]))
+    assert weights[0] < 1
+    for each in (weights, adam.moment1, adam.moment2):
+        assert each.isfinite().tolist() == [True, False, False]
