@@ -3,7 +3,7 @@
 Every seed trains on the dataset for the same number of updates (`offline_cases.py`: 10,000; CQL
 3,000); its last checkpoint plays 20 episodes from starts that are the same for all. The interval is
 a bootstrap over seeds and, within each, over episodes. Pieces that are run one after another
-with `--only` and the same `--out` come together in one record.
+with the same `--out`, by algorithms, sides or seeds, come together in one record.
 
     python -m benchmarks.offline_learning --dataset pendulum-medium-sac-rllib.npz \
         --only iql --out benchmarks/results/offline_learning.json
@@ -131,8 +131,10 @@ def main() -> None:
         for side in args.sides:
             with ThreadPoolExecutor(args.at_once) as pool:
                 futures = [pool.submit(works[side], args, algo, seed) for seed in args.seeds]
-            runs = [future.result() for future in futures]
-            entry[side] = describe() | score(runs)
+            described, old = describe(), entry.get(side, {}).get("runs", [])
+            runs = [future.result() | {"commit": described["commit"]} for future in futures]
+            runs += [run for run in old if run["seed"] not in args.seeds]
+            entry[side] = described | score(sorted(runs, key=lambda run: run["seed"]))
             console.print(f"{algo}, {side}: {entry[side]['mean']:.1f} {entry[side]['seed_means']}")
             write(record, args.out)
     show(record, console)
