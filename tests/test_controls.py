@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from rl_training import EarlyStoppingCallback, EarlyStoppingConfig, TrainerState, train
 from rl_training.algorithms.sac import SACConfig
+from rl_training.api import progress
 from rl_training.api.progress import ProgressCallback
 from rl_training.experiment.machine import MAX_THREADS, choose_threads
 from rl_training.runtime import plain
@@ -206,3 +207,24 @@ def test_a_run_says_that_the_environment_chose_its_threads(
     config = small_config(total_timesteps=20, algo_kwargs={"num_threads": num_threads})
     train(config, callbacks=[ProgressCallback(said)])
     assert line in said.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("load", "num_threads", "times"), [(3.0, None, 1), (2.9, None, 0), (9.0, 2, 0), (9.0, 1, 0)]
+)
+def test_a_run_notices_once_that_it_shares_its_cores(
+    load: float,
+    num_threads: int | None,
+    times: int,
+    small_config: Callable[..., dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two cores: a load of three is one more than they can do at once."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
+    monkeypatch.setattr(progress, "PLAIN_SECONDS", 0.0)
+    said = io.StringIO()
+    config = small_config(total_timesteps=20, algo_kwargs={"num_threads": num_threads})
+    train(config, callbacks=[ProgressCallback(said)])
+    assert said.getvalue().count("with num_threads=1 runs that share") == times

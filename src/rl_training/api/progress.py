@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import yaml
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from rl_training.experiment.machine import threads_of_environment
+from rl_training.experiment.machine import threads_of_environment, usable_cores
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.trainer import Session
 
@@ -33,6 +34,7 @@ class ProgressCallback(Callback):
         self._began = 0.0
         self._first_step = 0
         self._phase: str | None = None
+        self._hinted = False
 
     def on_start(self, session: Session) -> None:
         """Open the display."""
@@ -81,6 +83,13 @@ class ProgressCallback(Callback):
             return
         self._next = now + (REFRESH_SECONDS if self._bar else PLAIN_SECONDS)
         self._show(session)
+        if not self._hinted and _is_crowded(session.manifest):
+            self._hinted = True
+            self.on_message(
+                session,
+                "More is running here than there are cores: with num_threads=1 runs that share a "
+                "machine are often several times faster.",
+            )
 
     def on_evaluation(self, session: Session, metrics: Mapping[str, float]) -> None:
         """Show an evaluation as soon as it is there."""
@@ -162,6 +171,14 @@ def _threads(manifest: Mapping[str, Any]) -> str:
     chosen = manifest["config"]["algo_kwargs"].get("num_threads")
     given = chosen is None and threads_of_environment() is not None
     return f"{manifest['num_threads']} threads{' (OMP_NUM_THREADS)' if given else ''}"
+
+
+def _is_crowded(manifest: Mapping[str, Any]) -> bool:
+    """Whether threads that nobody chose wait for each other, since others use the cores too."""
+    chosen = manifest["config"]["algo_kwargs"].get("num_threads") or threads_of_environment()
+    if chosen is not None or manifest["num_threads"] == 1 or manifest["device"] != "cpu":
+        return False
+    return os.getloadavg()[0] >= usable_cores() + 1
 
 
 def _result(session: Session) -> str:

@@ -35,13 +35,18 @@ def choose_device(name: str) -> torch.device:
 def choose_threads(requested: int | None) -> int:
     """Threads for products on the CPU: as asked, as `OMP_NUM_THREADS` says, or by the cores.
 
-    The cores are those that this process may use, to a limit.
+    The cores count to a limit.
     """
     given = requested or threads_of_environment()
     if given is not None:
         return given
+    return min(MAX_THREADS, usable_cores())
+
+
+def usable_cores() -> int:
+    """Cores that this process may use."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return min(MAX_THREADS, cores or 1)
+    return cores or 1
 
 
 def threads_of_environment() -> int | None:
