@@ -168,14 +168,18 @@ class Place:
 
 def _threads(manifest: Mapping[str, Any]) -> str:
     """How many, and who says so if that is the environment."""
-    chosen = manifest["config"]["algo_kwargs"].get("num_threads")
-    given = chosen is None and threads_of_environment() is not None
+    given = _chosen_threads(manifest) is None and threads_of_environment() is not None
     return f"{manifest['num_threads']} threads{' (OMP_NUM_THREADS)' if given else ''}"
+
+
+def _chosen_threads(manifest: Mapping[str, Any]) -> int | None:
+    chosen: int | None = manifest["config"]["algo_kwargs"].get("num_threads")
+    return chosen
 
 
 def _is_crowded(manifest: Mapping[str, Any]) -> bool:
     """Whether threads that nobody chose wait for each other, since others use the cores too."""
-    chosen = manifest["config"]["algo_kwargs"].get("num_threads") or threads_of_environment()
+    chosen = _chosen_threads(manifest) or threads_of_environment()
     if chosen is not None or manifest["num_threads"] == 1 or manifest["device"] != "cpu":
         return False
     return os.getloadavg()[0] >= usable_cores() + 1
