@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from rl_training.data.inspection import (
     inspect_dataset,
 )
 from rl_training.data.offline_dataset import TransitionDataset
-from rl_training.envs import ActionScaler, find_spec, make_env, read_env_spec
+from rl_training.envs import ActionScaler, make_env, read_env_spec, time_limit
 from rl_training.errors import ConfigError
 from rl_training.experiment.build import (
     build_replay,
@@ -31,7 +31,7 @@ from rl_training.experiment.build import (
     load_policy,
     saved_spec,
 )
-from rl_training.experiment.config import split
+from rl_training.experiment.config import TrainConfig, split
 from rl_training.experiment.manager import locate
 from rl_training.experiment.task import training_envs
 from rl_training.runtime.checkpointing import Checkpoint, open_checkpoint
@@ -73,7 +73,9 @@ def read_replay(checkpoint: Checkpoint) -> TransitionDataset:
     rows[:, names["actions"]] = torch.from_numpy(actions.reshape(len(rows), -1)).float()
     last = torch.cat((env.diff() > 0, torch.tensor([True])))  # of each environment
     rows[last, names["truncations"]] = 1.0 - rows[last, names["terminations"]]
-    return TransitionDataset(rows, buffer.layout)
+    dataset = TransitionDataset(rows, buffer.layout)
+    dataset.integer_actions = spec.discrete
+    return dataset
 
 
 def inspect_data(source: str, plot: str | Path | None = None) -> DatasetReport:
@@ -94,17 +96,18 @@ def validate_data(source: str, env_id: str | None = None) -> tuple[DatasetReport
     return inspect_dataset(dataset), find_problems(dataset, expected)
 
 
-def _expect_env(env_id: str) -> Expectation:
-    env = make_env(env_id)
+def _expect_env(env_id: str, kwargs: Mapping[str, Any] | None = None) -> Expectation:
+    env = make_env(env_id, kwargs)
     try:
-        return _expectation(env, find_spec(env_id).max_episode_steps, env_id)
+        return _expectation(env, time_limit(env_id, kwargs or {}), env_id)
     finally:
         env.close()
 
 
 def _expect_record(source: str) -> Expectation:
     if Path(source).is_dir():
-        return _expect_env(_env_of_run(source))
+        env_id, run = _env_of_run(source)
+        return _expect_env(env_id, split(run).env.make_kwargs)
     config = config_for(source)
     if config.dataset_kind != "minari":
         raise ConfigError(f"{source} does not say what it is of: give --env-id.")
@@ -112,20 +115,20 @@ def _expect_record(source: str) -> Expectation:
     return _expectation(dataset.spec, None, f"the record of {source}")
 
 
-def _env_of_run(source: str) -> str:
-    """The environment of a run that has a replay."""
-    env_id = checkpoint_config(open_checkpoint(locate(Path(source)))).env_id
-    assert env_id is not None
-    return env_id
+def _env_of_run(source: str) -> tuple[str, TrainConfig]:
+    """The environment of a run that has a replay, and its config."""
+    config = checkpoint_config(open_checkpoint(locate(Path(source))))
+    assert config.env_id is not None
+    return config.env_id, config
 
 
-def _expectation(spaces: Any, time_limit: int | None, name: str) -> Expectation:
+def _expectation(spaces: Any, limit: int | None, name: str) -> Expectation:
     space = spaces.observation_space
     return Expectation(
         spec=read_env_spec(spaces, name),
         obs_low=np.asarray(space.low, dtype=np.float64),
         obs_high=np.asarray(space.high, dtype=np.float64),
-        time_limit=time_limit,
+        time_limit=limit,
         name=name,
     )
 
@@ -174,5 +177,5 @@ def convert_data(source: str, destination: str, *, env_id: str | None = None) ->
         return str(write_arrays(dataset_arrays(read_raw(source)), Path(destination)))
     arrays = dataset_arrays(read_raw(source))
     if env_id is None and Path(source).is_dir():
-        env_id = _env_of_run(source)
+        env_id, _ = _env_of_run(source)
     return write_minari(arrays, minari_id, env_id)

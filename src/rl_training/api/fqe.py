@@ -9,10 +9,10 @@ import torch
 
 from rl_training.data import TransitionDataset, load_transition_dataset
 from rl_training.data.dataset_loaders import config_for
-from rl_training.envs import find_spec
+from rl_training.envs import time_limit
 from rl_training.errors import ConfigError
 from rl_training.experiment.build import check_same_data, checkpoint_config
-from rl_training.experiment.config import split
+from rl_training.experiment.config import TrainConfig, split
 from rl_training.experiment.datasets import load_dataset, load_run_data, untransformed
 from rl_training.experiment.machine import choose_threads, keep_freed_memory
 from rl_training.experiment.task import Task
@@ -41,7 +41,7 @@ def estimate(
     if dataset is None:
         data, source = _own_data(checkpoint, policy), parts.data.source
     else:
-        data, source = _other_data(dataset, config.env_id, policy), dataset
+        data, source = _other_data(dataset, config, policy), dataset
     torch.set_num_threads(choose_threads(parts.controls.num_threads))
     keep_freed_memory()
     gamma = float(getattr(parts.algorithm, "gamma", DEFAULT_GAMMA))
@@ -76,6 +76,7 @@ def _own_data(checkpoint: Checkpoint, policy: Policy) -> TransitionDataset:
     return load_dataset(untransformed(config), policy.spec)
 
 
-def _other_data(source: str, env_id: str | None, policy: Policy) -> TransitionDataset:
-    limit = None if env_id is None else find_spec(env_id).max_episode_steps
+def _other_data(source: str, config: TrainConfig, policy: Policy) -> TransitionDataset:
+    env_id, kwargs = config.env_id, split(config).env.make_kwargs
+    limit = None if env_id is None else time_limit(env_id, kwargs)
     return load_transition_dataset(config_for(source), spec=policy.spec, time_limit=limit)

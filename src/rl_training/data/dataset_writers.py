@@ -19,10 +19,14 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 
 
 def dataset_arrays(dataset: TransitionDataset) -> Arrays:
-    """The columns under the names that D4RL uses."""
+    """The columns under the names that D4RL uses; choices are integers, ``[N]`` if one a row."""
+    actions: np.ndarray[Any, Any] = dataset.column("actions")
+    if dataset.integer_actions:
+        actions = actions.astype(np.int64)
+        actions = actions[:, 0] if actions.shape[1] == 1 else actions
     return {
         "observations": dataset.column("observations"),
-        "actions": dataset.column("actions"),
+        "actions": actions,
         "rewards": dataset.column("rewards"),
         "next_observations": dataset.column("next_observations"),
         "terminals": dataset.column("terminations") > 0,

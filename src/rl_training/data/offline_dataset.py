@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,6 +67,8 @@ class TransitionDataset(Sampler):
         """What was assumed in reading the data, in words."""
         self.return_scale = 1.0
         """The factor on all rewards that `return_scaling` found."""
+        self.integer_actions = False
+        """Whether actions were recorded as integers: a choice, not a quantity."""
 
     @classmethod
     def from_dict(
@@ -115,7 +118,9 @@ class TransitionDataset(Sampler):
             rows, note = _derive_next(rows, layout)
             notes.append(note)
         _map_actions(rows[:, layout.slices["actions"]], spec, source)
-        return cls(torch.from_numpy(rows).to(device), layout, spec=spec, notes=tuple(notes))
+        dataset = cls(torch.from_numpy(rows).to(device), layout, spec=spec, notes=tuple(notes))
+        dataset.integer_actions = fields.columns["actions"].dtype.kind in "biu"
+        return dataset
 
     def __len__(self) -> int:
         return int(self.rows.shape[0])
@@ -189,9 +194,8 @@ class TransitionDataset(Sampler):
 
     def with_reward_transform(self, config: RewardTransformConfig) -> TransitionDataset:
         """The same transitions with transformed rewards; this one stays as it is."""
-        changed = TransitionDataset(
-            self.rows.clone(), self.layout, spec=self.spec, notes=self.notes
-        )
+        changed = copy(self)
+        changed.rows = self.rows.clone()
         changed.transform_rewards(config)
         return changed
 
@@ -217,7 +221,9 @@ class TransitionDataset(Sampler):
             self.rows[kept : kept + len(part)] = part
             kept += len(part)
         self.rows = self.rows[:kept]
-        return TransitionDataset(taken, self.layout, spec=self.spec, notes=self.notes)
+        other = copy(self)
+        other.rows = taken
+        return other
 
     def _choose_episodes(self, fraction: float, seed: int) -> torch.Tensor:
         """Which rows to hold out, as a mask."""

@@ -12,6 +12,7 @@ from rl_training.envs.factory import (
     make_training_envs,
     read_env_spec,
     read_goal_task,
+    time_limit,
 )
 from rl_training.envs.goals import GOAL_KEYS, GoalTask
 from rl_training.envs.point_goal import POINT_GOAL, PointGoalEnv
@@ -22,6 +23,7 @@ from rl_training.envs.rewards import (
     apply_reward_wrappers,
 )
 from rl_training.envs.state import CapturableEnv, CaptureError, capture_env, restore_env
+from rl_training.rewards import RewardTransformConfig
 
 point_goal.register()
 
@@ -37,6 +39,7 @@ __all__ = [
     "RewardClipWrapper",
     "RewardScaleWrapper",
     "RewardShiftWrapper",
+    "RewardTransformConfig",
     "TrainingEnvs",
     "WrappersConfig",
     "apply_reward_wrappers",
@@ -48,4 +51,5 @@ __all__ = [
     "read_env_spec",
     "read_goal_task",
     "restore_env",
+    "time_limit",
 ]

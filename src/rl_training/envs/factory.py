@@ -81,6 +81,13 @@ def find_spec(env_id: str) -> gym.envs.registration.EnvSpec:
         raise ConfigError(f"env_id {env_id!r} cannot be used: {_one_line(error)}") from None
 
 
+def time_limit(env_id: str, kwargs: Mapping[str, Any]) -> int | None:
+    """Steps after which an episode is cut: the registered ones, or `max_episode_steps`."""
+    asked = kwargs.get("max_episode_steps")
+    limit = find_spec(env_id).max_episode_steps if asked is None else asked
+    return limit if limit is not None and limit > 0 else None  # -1: Gymnasium's "none"
+
+
 def _register_robotics(env_id: str) -> None:
     try:
         gym.register_envs(import_module("gymnasium_robotics"))

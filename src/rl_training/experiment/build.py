@@ -160,7 +160,8 @@ def build_collector(
     config = task.config
     assert config.env_id is not None
     seed = derive_seed(config.seed, Stream.EXPLORATION)
-    generator = torch.Generator(buffer.rows.device).manual_seed(seed)
+    # The learner's device: a replay with goals stays in the host's memory.
+    generator = torch.Generator(algorithm.obs_shift.device).manual_seed(seed)
     explorer = GraphedExplorer if mode == "cuda_graph" else Explorer
     collector = Collector(
         make_training_envs(config.env_id, training_envs(config), config.num_envs),

@@ -16,8 +16,10 @@ from rl_training.data import (
     TransitionDataset,
     load_transition_dataset,
 )
-from rl_training.envs import find_spec
+from rl_training.envs import time_limit
+from rl_training.errors import ConfigError
 from rl_training.experiment.config import TrainConfig, split
+from rl_training.rewards import RewardTransformConfig
 from rl_training.runtime.recording import record_random
 from rl_training.runtime.seeding import Stream, derive_seed
 from rl_training.types import EnvSpec, Sampler
@@ -42,19 +44,37 @@ class RunData:
     """Source, number of rows and SHA-256 of all rows: what a checkpoint says of its data."""
 
 
+def reward_transform(config: TrainConfig) -> RewardTransformConfig:
+    """What is done to every reward, recorded or new.
+
+    `env_kwargs.wrappers.reward` and the `reward_*` keys say the same thing; both may be given where
+    they agree.
+    """
+    parts = split(config)
+    wrapped, keyed = parts.env.wrappers.reward, parts.data.rewards()
+    if not wrapped.is_identity and not keyed.is_identity and wrapped != keyed:
+        raise ConfigError(
+            f"env_kwargs.wrappers.reward ({wrapped}) and the reward_* keys ({keyed}) differ: "
+            "give one of them."
+        )
+    return keyed if wrapped.is_identity else wrapped
+
+
 def load_dataset(config: TrainConfig, spec: EnvSpec | None) -> TransitionDataset:
     """The dataset that `algo_kwargs` names, checked and with its rewards transformed."""
     parts, env_id = split(config), config.env_id
     if env_id is None:
         return load_transition_dataset(parts.data)
+    rewards = reward_transform(config).model_dump()
+    settings = parts.data.model_copy(update={f"reward_{k}": v for k, v in rewards.items()})
 
     def collect(size: int, seed: int) -> dict[str, Any]:
         return record_random(env_id, parts.env.make_kwargs, size, seed)
 
     return load_transition_dataset(
-        parts.data,
+        settings,
         spec=spec,
-        time_limit=find_spec(env_id).max_episode_steps,
+        time_limit=time_limit(env_id, parts.env.make_kwargs),
         collect_random=collect,
     )
 
@@ -63,7 +83,8 @@ def untransformed(config: TrainConfig) -> TrainConfig:
     """The same config with rewards as they were recorded."""
     keys = {*REWARD_KEYS, "return_scaling"}
     kept = {key: value for key, value in config.algo_kwargs.items() if key not in keys}
-    return config.model_copy(update={"algo_kwargs": kept})
+    env_kwargs = {key: value for key, value in config.env_kwargs.items() if key != "wrappers"}
+    return config.model_copy(update={"algo_kwargs": kept, "env_kwargs": env_kwargs})
 
 
 def load_run_data(config: TrainConfig, spec: EnvSpec | None) -> RunData:

@@ -12,7 +12,7 @@ from rl_training.data import DataConfig
 from rl_training.envs import EnvConfig, WrappersConfig, describe_env, read_goal_task
 from rl_training.errors import ConfigError
 from rl_training.experiment.config import TrainConfig, split
-from rl_training.experiment.datasets import RunData, load_run_data
+from rl_training.experiment.datasets import RunData, load_run_data, reward_transform
 from rl_training.experiment.machine import choose_device
 from rl_training.types import EnvSpec
 
@@ -181,17 +181,6 @@ def _wrong_observations(config: TrainConfig, spec: EnvSpec) -> str:
 
 
 def training_envs(config: TrainConfig) -> EnvConfig:
-    """The training environments' settings, with the rewards that the learner shall see.
-
-    `env_kwargs.wrappers.reward` and the `reward_*` keys say the same thing; both may be given where
-    they agree.
-    """
-    parts = split(config)
-    wrapped, keyed = parts.env.wrappers.reward, parts.data.rewards()
-    if not wrapped.is_identity and not keyed.is_identity and wrapped != keyed:
-        raise ConfigError(
-            f"env_kwargs.wrappers.reward ({wrapped}) and the reward_* keys ({keyed}) differ: "
-            "give one of them."
-        )
-    reward = keyed if wrapped.is_identity else wrapped
-    return parts.env.model_copy(update={"wrappers": WrappersConfig(reward=reward)})
+    """The training environments' settings, with the rewards that the learner shall see."""
+    wrappers = WrappersConfig(reward=reward_transform(config))
+    return split(config).env.model_copy(update={"wrappers": wrappers})

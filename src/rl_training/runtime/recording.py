@@ -11,6 +11,7 @@ import numpy as np
 from rl_training.envs import ActionScaler, make_env, read_env_spec
 from rl_training.errors import ConfigError
 from rl_training.runtime.evaluation import Policy
+from rl_training.runtime.seeding import Stream, derive_seed
 from rl_training.types import ActionArray, EnvSpec, FloatArray
 
 Progress = Callable[[int], None]
@@ -34,10 +35,10 @@ def record(
     for step in range(steps):
         action = choose(obs)
         next_obs, reward, terminated, truncated, _ = env.step(action)
-        observations.append(obs)
-        actions.append(action)
+        observations.append(np.array(obs))  # environments may write the next one there
+        actions.append(np.array(action))
         rewards.append(float(reward))
-        following.append(next_obs)
+        following.append(np.array(next_obs))
         ended.append(terminated)
         cut.append(truncated or (step == steps - 1 and not terminated))
         obs = next_obs
@@ -67,7 +68,7 @@ def noisy_policy(policy: Policy, noise: float, seed: int) -> Callable[[FloatArra
     actions are discrete.
     """
     scaler = ActionScaler(policy.spec)
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(derive_seed(seed, Stream.EXPLORATION))
     if policy.spec.discrete:
         if noise > 1.0:
             raise ConfigError(
@@ -110,7 +111,7 @@ def record_random(
 
 def uniform_policy(spec: EnvSpec, seed: int) -> Callable[[FloatArray], Any]:
     """Uniform actions in the environment's units."""
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(derive_seed(seed, Stream.EXPLORATION, 1))
     if spec.discrete:
         return lambda _obs: spec.action_start + int(generator.integers(spec.action_dim))
     scaler = ActionScaler(spec)
