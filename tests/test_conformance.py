@@ -313,6 +313,23 @@ def test_the_best_model_is_kept(
     assert one.read_bytes() != two.read_bytes()
 
 
+def test_a_best_model_that_is_damaged_is_forgotten(
+    entry: AlgorithmEntry, small_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found damaged and set aside, with the best before it long gone: no pointer to nothing."""
+    evaluations(monkeypatch, 1.0, 2.0, 9.0, 3.0)
+    config = small_config(algo=entry.name, eval_episodes=1, checkpoint_interval=10)
+    config["algo_kwargs"] |= {"eval_interval": 30, "keep_checkpoints": 2}
+    result = train(config, callbacks=[StopAfter(90)])
+    assert result.best_checkpoint_path == result.checkpoint_path
+    (result.checkpoint_path / MODEL).write_bytes(b"")
+    again = resume(result.run_dir, ["total_timesteps=100", "eval_episodes=0"])
+    assert again.best_checkpoint_path is None
+    assert (again.metrics["best_return"], again.metrics["best_step"]) == (None, None)
+    with pytest.raises(ConfigError, match="has no best checkpoint"):
+        evaluate_checkpoint(result.run_dir, best=True)
+
+
 def test_warm_up_and_schedule_inside_training(entry: AlgorithmEntry, small_config: Config) -> None:
     """Up to the full rate over 50 steps, then linearly down to 0 at step 120; resumed between."""
     config = small_config(algo=entry.name)

@@ -59,6 +59,18 @@ def test_early_stopping(
     assert stop_step(config, values) == expected
 
 
+def test_early_stopping_begins_anew_with_another_metric() -> None:
+    """The best of one metric says nothing about another."""
+    before = EarlyStoppingCallback(EarlyStoppingConfig(metric="eval_length_mean", patience=3))
+    before.best, before.evaluations_without_improvement = 200.0, 2
+    same = EarlyStoppingCallback(EarlyStoppingConfig(metric="eval_length_mean", patience=3))
+    other = EarlyStoppingCallback(EarlyStoppingConfig(patience=3))
+    same.load_state_dict(before.state_dict())
+    other.load_state_dict(before.state_dict())
+    assert (same.best, same.evaluations_without_improvement) == (200.0, 2)
+    assert (other.best, other.evaluations_without_improvement) == (None, 0)
+
+
 def test_early_stopping_continues_from_its_state() -> None:
     config = EarlyStoppingConfig(patience=3)
     first, second = EarlyStoppingCallback(config), EarlyStoppingCallback(config)

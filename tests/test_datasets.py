@@ -493,8 +493,17 @@ def test_a_replay_of_indices_begins_where_the_space_does(
 ) -> None:
     run = str(train(small_config(algo="dqn")).run_dir)
     with np.load(convert_data(run, str(tmp_path / "replay.npz"))) as data:
-        assert set(np.unique(data["actions"])) == {0.0, 1.0}
+        assert set(data["actions"].tolist()) == {0, 1}
+        assert (data["actions"].dtype, data["actions"].shape) == (np.int64, (120,))
     assert validate_data(run)[1] == []
+
+
+def test_integers_stay_integers_from_file_to_file(tmp_path: Path) -> None:
+    data = record_random("CartPole-v1", {}, 30, 0)
+    write_arrays(data, tmp_path / "a.npz")
+    with np.load(convert_data(str(tmp_path / "a.npz"), str(tmp_path / "b.npz"))) as copied:
+        assert copied["actions"].dtype == np.int64
+        assert np.array_equal(copied["actions"], data["actions"])
 
 
 @pytest.mark.parametrize(
@@ -623,8 +632,52 @@ def test_an_online_algorithm_refuses_a_dataset() -> None:
             "algo_kwargs": {"dataset_kind": "random"},
         }
     )
-    with pytest.raises(ConfigError, match="takes no dataset_kind"):
+    with pytest.raises(ConfigError, match="dataset_kind = random is for recorded data, and sac"):
         check_config(config)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("normalize_states", True), ("return_scaling", True), ("sampling", "epochs")],
+)
+def test_what_only_recorded_data_can_give_is_refused_online(
+    small_config: Callable[..., Any], key: str, value: Any
+) -> None:
+    config = small_config()
+    config["algo_kwargs"][key] = value
+    with pytest.raises(ConfigError, match=f"{key} = {value} is for recorded data"):
+        check_config(make_config(config))
+
+
+def test_the_size_of_a_random_dataset_is_refused_for_a_file(
+    small_config: Callable[..., Any],
+) -> None:
+    config = small_config(algo="iql")
+    config["algo_kwargs"]["dataset_size"] = 100
+    with pytest.raises(ConfigError, match="dataset_size is for dataset_kind 'random'"):
+        check_config(make_config(config))
+
+
+def test_an_environment_with_its_own_limit(
+    small_config: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Ends of one flag at the limit that was asked for are cuts, not terminations."""
+    data = record_random("Pendulum-v1", {"max_episode_steps": 100}, 400, 0)
+    data["dones"] = data.pop("timeouts") | data.pop("terminals")
+    np.savez(tmp_path / "d.npz", **data)  # type: ignore[arg-type]
+    config = small_config(algo="iql", env_kwargs={"max_episode_steps": 100})
+    config["algo_kwargs"] |= {"dataset_path": str(tmp_path / "d.npz")}
+    task = check_config(make_config(config))
+    assert task.data is not None
+    assert task.data.train.column("terminations").sum() == 0
+    assert task.data.train.column("truncations").sum() == 4
+
+
+def test_a_replay_is_held_against_the_limit_of_its_run(small_config: Callable[..., Any]) -> None:
+    config = small_config(total_timesteps=320, env_kwargs={"max_episode_steps": 300})
+    config["algo_kwargs"]["learning_starts"] = 10_000
+    report, problems = validate_data(str(train(config).run_dir))
+    assert (report.episodes, problems) == (2, [])
 
 
 def test_a_dataset_is_written_into_a_new_folder(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from rl_training.experiment.config import make_config
 from rl_training.experiment.manager import read_config_file, read_run_info
 from rl_training.experiment.task import check_config
 from rl_training.runtime.callbacks import Callback
-from rl_training.runtime.checkpointing import MODEL, OPTIMIZERS, open_checkpoint
+from rl_training.runtime.checkpointing import MODEL, OPTIMIZERS, list_steps, open_checkpoint
 from rl_training.runtime.engine import Engine
 from rl_training.runtime.evaluation import EvaluationResult, Evaluator
 from rl_training.runtime.logging import read_metrics
@@ -520,6 +520,32 @@ def test_several_runs_in_one_picture(small_config: Config, tmp_path: Path) -> No
         plot_runs([tmp_path], picture)
 
 
+def test_a_finetuning_of_a_mixed_run_is_drawn_alone(prior: Config) -> None:
+    """Its metrics begin with the source's, which counts environment steps too."""
+    from rl_training.api.plots import evaluations
+
+    source = train(prior(eval_episodes=1, algo_kwargs={"eval_interval": 20}))
+    assert evaluations(source.run_dir)[0] == [10, 30, 50, 70, 90]
+    keys = (*GO_ON, "eval_episodes=1", "eval_interval=20")
+    result = finetune(source.run_dir, None, keys)
+    steps, returns = evaluations(result.run_dir)
+    assert steps == [0, 20, 40, 60]
+    assert returns[0] == result.metrics["return_before"]
+
+
+def test_a_branch_of_a_finetuning_is_not_evaluated_again(small_config: Config) -> None:
+    source = source_run(small_config, "iql")
+    keys = (*GO_ON, "eval_episodes=1", "eval_interval=40")
+    result = finetune(source.run_dir, None, keys)
+    older = list_steps(result.run_dir)[-2]
+    branch = resume(older)
+    assert branch.run_dir != result.run_dir
+    runs = result.run_dir, branch.run_dir
+    one, two = ([r["step"] for r in read_metrics(run) if "eval_return_mean" in r] for run in runs)
+    assert one == two
+    assert branch.metrics["return_before"] == result.metrics["return_before"]
+
+
 # --- Bad input ----------------------------------------------------------------
 
 
@@ -556,6 +582,18 @@ def test_rewards_that_would_differ(prior: Config) -> None:
     config = prior(algo_kwargs={"reward_scale": 2.0})
     config["env_kwargs"] = {"wrappers": {"reward": {"scale": 3.0}}}
     refused(config, "differ")
+
+
+def test_wrapped_rewards_hold_for_recorded_ones_too(prior: Config) -> None:
+    plain, keyed = prior(), prior(algo_kwargs={"reward_scale": 0.1})
+    wrapped = prior(env_kwargs={"wrappers": {"reward": {"scale": 0.1}}})
+    rewards = []
+    for config in (plain, keyed, wrapped):
+        data = check_config(make_config(config)).data
+        assert data is not None
+        rewards.append(data.train.column("rewards"))
+    assert np.array_equal(rewards[1], rewards[2])
+    np.testing.assert_allclose(rewards[2], 0.1 * rewards[0], rtol=1e-6)
 
 
 def test_training_cannot_begin_as_a_finetuning(small_config: Config) -> None:

@@ -43,7 +43,10 @@ PART = 5
 With half of every batch from a replay of one episode or two, a policy that had come to rest falls.
 """
 
-DATASET_KEYS = ("dataset_kind", "dataset_path", "dataset_id", "dataset_download")
+DATASET_KEYS = (
+    *("dataset_kind", "dataset_path", "dataset_id"),
+    *("dataset_download", "dataset_size", "dataset_seed"),
+)
 FRESH_KEYS = (
     *("num_epochs", "validation_fraction", "action_low", "action_high"),
     *("learning_rate_warmup", "schedule_horizon", "early_stopping"),

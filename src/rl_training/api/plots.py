@@ -41,8 +41,10 @@ def evaluations(run: Path) -> tuple[list[int], list[float]]:
     if not is_run(run):
         raise ConfigError(f"{str(run)!r} is not a run.")
     rows = [row for row in read_metrics(run) if "eval_return_mean" in row]
-    if read_config_file(run).mode == "offline_to_online":
-        rows = [row for row in rows if "env_steps" in row]
+    config = read_config_file(run)
+    if config.mode == "offline_to_online":  # a fine-tuning's metrics begin with its source's
+        since = {row["step"]: row for row in rows if row["step"] >= config.online_from}
+        rows = [row for row in since.values() if "env_steps" in row]
     if not rows:
         raise ConfigError(f"{run} was never evaluated in an environment: nothing to draw.")
     steps = [int(row.get("env_steps", row["step"])) for row in rows]

@@ -354,8 +354,6 @@ def _run(
             session.restore(checkpoint)
             if _why_over(checkpoint, config) is None:
                 session.state.clear_stop()
-            if checkpoint.run_dir != run_dir:  # the best so far is not in this folder
-                session.state.forget_best()
             if session.collector is not None and session.collector.inexact_restore:
                 reason = session.collector.inexact_restore
                 on_warning(f"{config.env_id} begins a new episode here: {reason}.")

@@ -75,6 +75,9 @@ class DataConfig(BaseModel):
         for name in ("num_epochs", "validation_fraction", "action_low", "action_high"):
             if kind is None and getattr(self, name) is not None:
                 raise ValueError(f"{name} needs dataset_kind")
+        for name in ("dataset_size", "dataset_seed"):
+            if kind != "random" and getattr(self, name) != DataConfig.model_fields[name].default:
+                raise ValueError(f"{name} is for dataset_kind 'random': leave it out")
         if (self.action_low is None) != (self.action_high is None):
             raise ValueError("give both action_low and action_high")
         self.rewards()

@@ -59,8 +59,8 @@ def _check_sources(config: TrainConfig) -> None:
     """Whether the run has the data that its algorithm learns from, and nothing without use."""
     parts, algo, mode = split(config), config.algo, config.mode
     data = parts.data
-    if mode == "online" and data.dataset_kind is not None:
-        raise ConfigError(f"{algo} learns online: it takes no dataset_kind.")
+    if mode == "online":
+        _check_online(data, algo)
     if mode != "online" and data.dataset_kind is None and not is_finetuned(config.algo_kwargs):
         raise ConfigError(
             f"{algo} learns from recorded data: give dataset_kind and dataset_path "
@@ -92,6 +92,16 @@ def _check_sources(config: TrainConfig) -> None:
             f"action_low and action_high are for data without an environment: {config.env_id} "
             "tells its own."
         )
+
+
+def _check_online(data: DataConfig, algo: str) -> None:
+    """Whether nothing is asked for that recorded data alone could give."""
+    for key in ("dataset_kind", "normalize_states", "return_scaling", "sampling"):
+        value = getattr(data, key)
+        if value != DataConfig.model_fields[key].default:
+            raise ConfigError(
+                f"{key} = {value} is for recorded data, and {algo} learns online: leave it out."
+            )
 
 
 def _check_mixing(data: DataConfig, settings: MixingConfig) -> None:

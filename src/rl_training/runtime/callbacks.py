@@ -113,11 +113,16 @@ class EarlyStoppingCallback(Callback):
             )
 
     def state_dict(self) -> dict[str, Any]:
-        """The best value and how long it has stood."""
-        return {"best": self.best, "waited": self.evaluations_without_improvement}
+        """The best value, how long it has stood, and what it is a value of."""
+        watched = f"{self.config.mode} {self.config.metric}"
+        waited = self.evaluations_without_improvement
+        return {"best": self.best, "waited": waited, "watched": watched}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue waiting where the run stopped."""
+        """Continue waiting where the run stopped; begin anew where another metric was watched."""
+        watched = f"{self.config.mode} {self.config.metric}"
+        if state.get("watched", watched) != watched:
+            return
         best = state["best"]
         self.best = None if best is None or math.isnan(best) else float(best)
         self.evaluations_without_improvement = int(state["waited"])

@@ -273,13 +273,13 @@ class CheckpointWriter:
         self._references: dict[Path, set[str]] = {}
         self._best: Path | None = None
 
-    def attach(self, checkpoint: Checkpoint, *, best_step: int | None = None) -> None:
-        """Continue from a checkpoint, of this run or of another that this one branches from.
+    def attach(self, checkpoint: Checkpoint, *, best_step: int | None = None) -> bool:
+        """Continue from a checkpoint, of this run or another's; tells whether the best is here.
 
         What a kill left undone is done: half-written files go, pointers and retention catch up.
         """
         if checkpoint.run_dir != self.run_dir:
-            return
+            return False
         for folder in (self._folder, self._replay):
             for leftover in folder.glob(".tmp-*"):  # what a kill left half-written
                 remove(leftover)
@@ -288,14 +288,17 @@ class CheckpointWriter:
                 aside = self._folder / f"damaged-{path.name}"
                 remove(aside)  # what an earlier fallback put there
                 os.replace(path, aside)
-        self._segments = list(checkpoint.manifest["replay"])
-        self.last_step = checkpoint.step
+        self._segments, self.last_step = list(checkpoint.manifest["replay"]), checkpoint.step
         best = self._folder / step_name(best_step) if best_step is not None else None
-        self._best = best if best and best.is_dir() else read_pointer(self.run_dir, "best")
+        known = (best, read_pointer(self.run_dir, "best"))
+        self._best = next((path for path in known if path and path.is_dir()), None)
         for name, target in (("last", checkpoint.path), ("best", self._best)):
-            if target is not None and read_pointer(self.run_dir, name) != target:
+            if target is None:
+                remove(self._folder / name)  # what it named was found damaged
+            elif read_pointer(self.run_dir, name) != target:
                 self._point(name, target)
         self._retain()
+        return self._best is not None
 
     def save(
         self,

@@ -31,20 +31,21 @@ def record(
     """
     observations, actions, rewards, following, ended, cut = [], [], [], [], [], []
     episode = 0
-    obs, _ = env.reset(seed=seed)
+    obs = _copy(env.reset(seed=seed)[0])
     for step in range(steps):
-        action = choose(obs)
-        next_obs, reward, terminated, truncated, _ = env.step(action)
-        observations.append(np.array(obs))  # environments may write the next one there
-        actions.append(np.array(action))
+        action = _copy(choose(obs))
+        given, reward, terminated, truncated, _ = env.step(action)
+        next_obs = _copy(given)
+        observations.append(obs)
+        actions.append(action)
         rewards.append(float(reward))
-        following.append(np.array(next_obs))
+        following.append(next_obs)
         ended.append(terminated)
         cut.append(truncated or (step == steps - 1 and not terminated))
         obs = next_obs
         if terminated or truncated:
             episode += 1
-            obs, _ = env.reset(seed=seed + episode)
+            obs = _copy(env.reset(seed=seed + episode)[0])
         if progress is not None:
             progress(step + 1)
     return {
@@ -55,6 +56,11 @@ def record(
         "terminals": np.asarray(ended, dtype=bool),
         "timeouts": np.asarray(cut, dtype=bool),
     }
+
+
+def _copy(value: Any) -> Any:
+    """An array of its own: an environment or a policy may use one again and again."""
+    return np.array(value) if isinstance(value, np.ndarray) else value
 
 
 def _action_type(env: gym.Env[Any, Any]) -> type[np.generic]:

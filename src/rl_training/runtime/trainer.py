@@ -296,7 +296,8 @@ class Session:
 
     def evaluate_first(self) -> bool:
         """Evaluate before the first step where a comparison is wanted; returns whether it was."""
-        return self.evaluate() if self.settings.compares else False
+        wanted = self.settings.compares and self.state.return_before is None
+        return self.evaluate() if wanted else False
 
     def adopt(self, checkpoint: Checkpoint) -> None:
         """Begin with another run's learner as it was; learning rates begin anew as configured."""
@@ -374,7 +375,8 @@ class Session:
             ) from error
         self.checkpoint_path = checkpoint.path
         try:
-            self.checkpoints.attach(checkpoint, best_step=self.state.best_step)
+            if not self.checkpoints.attach(checkpoint, best_step=self.state.best_step):
+                self.state.forget_best()  # not in this folder, or damaged
         except OSError as error:
             raise self._write_failed(error) from error
 

@@ -1,0 +1,66 @@
+"""What recording writes: copies of what an environment gave, and chance of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from rl_training.runtime.recording import noisy_policy, record, record_random
+from rl_training.types import EnvSpec
+
+
+def test_play_and_environment_draw_from_streams_of_their_own() -> None:
+    """With one stream a random action would be the very number that set the first state."""
+    for seed in range(4):
+        data = record_random("Pendulum-v1", {}, 2, seed)
+        cos, sin, velocity = data["observations"][0]
+        angle = np.arctan2(sin, cos) / np.pi  # both drawn uniformly from -1 to 1, then scaled
+        drawn = data["actions"][:, 0] / 2.0
+        assert np.abs(drawn[0] - angle) > 1e-3
+        assert np.abs(drawn[1] - velocity) > 1e-3
+
+
+def test_noise_is_not_the_environments_either() -> None:
+    """The same for the noise on a policy: it is not what the environment draws from its seed."""
+    policy: Any = _Still(EnvSpec(3, 1, (-1.0,), (1.0,)))
+    noise = float(noisy_policy(policy, 0.1, 3)(np.zeros(3, np.float32))[0])
+    assert abs(noise - 0.1 * np.random.default_rng(3).standard_normal()) > 1e-6
+
+
+@dataclass
+class _Still:
+    """A policy that does nothing."""
+
+    spec: EnvSpec
+
+    def __call__(self, _obs: Any) -> Any:
+        return np.zeros(1, np.float32)
+
+
+def test_an_environment_may_reuse_its_buffer() -> None:
+    """What is recorded is a copy of the observation, not the array that the next step fills."""
+    env = _Counting()
+    data = record(env, lambda _obs: np.zeros(1, np.float32), steps=4, seed=0)
+    assert data["observations"][:, 0].tolist() == [0, 1, 2, 3]
+    assert data["next_observations"][:, 0].tolist() == [1, 2, 3, 4]
+
+
+class _Counting(gym.Env[Any, Any]):
+    """Counts in an array that it returns every time."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (1,), np.float32)
+    action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def __init__(self) -> None:
+        self._count = np.zeros(1, np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self._count[:] = 0
+        return self._count, {}
+
+    def step(self, action: Any) -> Any:
+        self._count += 1
+        return self._count, 0.0, False, False, {}
