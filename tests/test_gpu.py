@@ -159,6 +159,27 @@ def test_train_resume_evaluate(tmp_path: Path) -> None:
     assert moved.metrics["step"] == 200
 
 
+@pytest.mark.parametrize("engine", ["eager", "cuda_graph"])
+def test_goals_are_relabelled_on_the_host_and_learned_on_the_device(
+    tmp_path: Path, engine: str
+) -> None:
+    config = {
+        "algo": "her",
+        "env_id": "rl_training/PointGoal-v0",
+        "total_timesteps": 160,
+        "output_dir": str(tmp_path),
+        "device": "cuda",
+        "eval_episodes": 1,
+        "checkpoint_interval": 80,
+        "log_interval": 40,
+        "algo_kwargs": {"hidden_sizes": [16], "batch_size": 16, "learning_starts": 60}
+        | {"engine": engine},
+    }
+    result = train(config)
+    assert (result.metrics["step"], result.metrics["updates"]) == (160, 100)
+    assert resume(result.run_dir, ["total_timesteps=200"]).metrics["step"] == 200
+
+
 @pytest.mark.parametrize("mode", ["compiled", "cuda_graph"])
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_modes_equal_eager(learner: type[SACAlgorithm], mode: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
@@ -20,6 +21,9 @@ from rl_training.envs import (
     make_training_envs,
     read_goal_task,
 )
+from rl_training.experiment.build import build_algorithm, build_collector, build_replay
+from rl_training.experiment.config import make_config
+from rl_training.experiment.task import check_config
 from rl_training.rewards import RewardTransformConfig
 from rl_training.runtime.acting import Explorer
 from rl_training.runtime.collector import Collector
@@ -322,3 +326,23 @@ def test_functions_for_one_goal_are_called_for_each() -> None:
     assert terminations.tolist() == [True, False, True]
     counting = read_goal_task(COUNTING, EnvConfig())
     assert counting.terminations(goals, wanted) is None
+
+
+def test_actions_are_chosen_where_the_learner_is(
+    small_config: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The replay stays in the host's memory, whatever device the learner is on."""
+    task = check_config(make_config(small_config(algo="her")))
+    learner = build_algorithm(task.config, task.spec, torch.device("cpu"))
+    learner.obs_shift = learner.obs_shift.to("meta")
+    replay = build_replay(task.config, task.spec, torch.device("cpu"))
+    asked: list[str] = []
+    made = torch.Generator
+
+    def generator(device: Any = "cpu") -> torch.Generator:
+        asked.append(str(device))
+        return made()
+
+    monkeypatch.setattr(torch, "Generator", generator)
+    build_collector(task, learner, replay, "eager").close()
+    assert asked == ["meta"]

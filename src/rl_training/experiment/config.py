@@ -47,7 +47,7 @@ class TrainConfig(BaseModel):
     checkpoint_interval: int = Field(
         10_000,
         ge=0,
-        description="Steps between checkpoints; the first, the last and each best are always kept.",
+        description="Steps between checkpoints; the start, a new best and the end have one too.",
     )
     log_interval: int = Field(1_000, gt=0, description="Steps between lines of metrics.")
     tags: tuple[str, ...] = Field((), description="Words that stay with the run.")
