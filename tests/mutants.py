@@ -54,6 +54,7 @@ TD3_BC_GOLDEN = "tests/test_td3_bc_golden.py"
 HINDSIGHT = "tests/test_her.py"
 OFFLINE = "tests/test_offline.py"
 FQE = "runtime/fqe.py"
+RECORDING = "runtime/recording.py"
 REPLAY = "tests/test_datasets.py -k replay"
 KNOWN_VALUE = "tests/test_fqe.py::test_a_known_value_is_found"
 
@@ -1310,6 +1311,76 @@ MUTANTS = [
         "torch.hardshrink(values, limit, out=values)",
         "values.nan_to_num_(); torch.hardshrink(values, limit, out=values)",
         "tests/test_adam.py",
+    ),
+    Mutant(
+        "wrapped rewards leave the recorded ones as they are",
+        DATASETS,
+        "settings = parts.data.model_copy(",
+        "settings = parts.data; parts.data.model_copy(",
+        f"{PHASES} -k wrapped",
+    ),
+    Mutant(
+        "random play draws the numbers that the environment draws",
+        RECORDING,
+        "derive_seed(seed, Stream.EXPLORATION, 1)",
+        "seed",
+        "tests/test_recording.py",
+    ),
+    Mutant(
+        "noise on a policy is drawn from the environment's numbers",
+        RECORDING,
+        "derive_seed(seed, Stream.EXPLORATION))",
+        "seed)",
+        "tests/test_recording.py",
+    ),
+    Mutant(
+        "what is recorded changes with the environment's buffer",
+        RECORDING,
+        "return np.array(value) if isinstance(value, np.ndarray) else value",
+        "return value",
+        "tests/test_recording.py",
+    ),
+    Mutant(
+        "a time limit that was asked for is not known",
+        "envs/factory.py",
+        'asked = kwargs.get("max_episode_steps")',
+        "asked = None",
+        "tests/test_datasets.py -k limit",
+    ),
+    Mutant(
+        "actions are chosen where the replay is",
+        "experiment/build.py",
+        "torch.Generator(algorithm.obs_shift.device)",
+        "torch.Generator(buffer.rows.device)",
+        HINDSIGHT,
+    ),
+    Mutant(
+        "early stopping compares with another metric's best",
+        "runtime/callbacks.py",
+        'if state.get("watched", watched) != watched:',
+        "if False:",
+        "tests/test_controls.py",
+    ),
+    Mutant(
+        "a pointer stays on a best checkpoint that was set aside",
+        "runtime/checkpointing.py",
+        "if path and path.is_dir()",
+        "if path",
+        "tests/test_conformance.py -k forgotten",
+    ),
+    Mutant(
+        "a branch of a fine-tuning is evaluated again",
+        TRAINER,
+        "wanted = self.settings.compares and self.state.return_before is None",
+        "wanted = self.settings.compares",
+        f"{PHASES} -k branch",
+    ),
+    Mutant(
+        "a picture of a fine-tuning begins with its source",
+        "api/plots.py",
+        'if row["step"] >= config.online_from',
+        "if True",
+        f"{PHASES} -k drawn_alone",
     ),
 ]
 
