@@ -14,9 +14,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from rl_training import train
 from rl_training.api.datasets import convert_data, inspect_data, read_raw, validate_data
+from rl_training.cli import app
 from rl_training.data import DataConfig, EpochSampler, TransitionDataset, load_transition_dataset
 from rl_training.data.dataset_writers import dataset_arrays, write_arrays
 from rl_training.data.fields import ALIASES
@@ -332,6 +334,18 @@ def bad_data() -> dict[str, tuple[Arrays, str]]:
         "infinite": (data | {"observations": np.full((8, 2), np.inf)}, "not finite"),
         "too large for float32": (data | {"rewards": np.full(8, 1e300)}, "not finite"),
         "out of bounds": (data | {"actions": far}, "outside its bounds -2 to 6"),
+        "flags of 255": (
+            data | {"terminals": 255 * data["timeouts"].astype(np.uint8)},
+            r"'terminals' holds values other than 0 and 1 in 2 rows, the first 255 in row 3: store",
+        ),
+        "a negative flag": (
+            data | {"timeouts": -data["timeouts"].astype(np.float32)},
+            "'timeouts' .* the first -1 in row 3",
+        ),
+        "half a flag": (
+            without(data, "terminals") | {"done": 0.5 * data["timeouts"]},
+            "'done' .* the first 0.5 in row 3",
+        ),
         "text": (data | {"actions": np.array(["a"] * 8)}, "numbers are needed"),
         "complex": (data | {"rewards": np.ones(8) * 1j}, "numbers are needed"),
         "empty": ({k: v[:0] for k, v in data.items()}, "holds no rows"),
@@ -565,6 +579,22 @@ def test_validation_names_each_problem(tmp_path: Path, change: Any, problem: str
         assert problems == []
     else:
         assert any(text.startswith(problem) for text in problems)
+
+
+@pytest.mark.parametrize("column", ["terminals", "timeouts"])
+def test_flags_other_than_0_and_1_are_read_and_reported(tmp_path: Path, column: str) -> None:
+    """Also where the row of the flag is left out, since its next observation is not there."""
+    data = without(record_random("Pendulum-v1", {}, 400, 0), "next_observations")
+    data[column] = 255 * data["timeouts"].astype(np.uint8)
+    file = str(write_arrays(data, tmp_path / "d.npz"))
+    found = f"{column!r} holds values other than 0 and 1 in 2 rows, the first 255 in row 199"
+    report, problems = validate_data(file, "Pendulum-v1")
+    assert [odd.split(":")[0] for odd in report.odd_flags] == [found]
+    assert any(text.startswith(f"flags: {found}") for text in problems)
+    assert f"Problem: flags: {found}" in CliRunner().invoke(app, ["data", "inspect", file]).output
+    with pytest.raises(ConfigError, match="other than 0 and 1"):
+        convert_data(file, str(tmp_path / "other.npz"))
+    assert not (tmp_path / "other.npz").exists()
 
 
 def test_time_limits_stored_as_terminals_are_noticed(tmp_path: Path) -> None:

@@ -39,6 +39,8 @@ def inspect(
         print_json({"source": source, **report.to_dict()})
         return
     _print_report(report)
+    for odd in report.odd_flags:
+        typer.echo(f"Problem: flags: {odd}.")
     if plot is not None:
         typer.echo(f"Wrote {plot}")
 

@@ -174,8 +174,12 @@ def convert_data(source: str, destination: str, *, env_id: str | None = None) ->
     minari_id = destination.removeprefix("minari:")
     if minari_id == destination:
         check_destination(Path(destination))
-        return str(write_arrays(dataset_arrays(read_raw(source)), Path(destination)))
-    arrays = dataset_arrays(read_raw(source))
+    dataset = read_raw(source)
+    if dataset.odd_flags:  # which would be written as plain ones, and look right from then on
+        raise ConfigError(f"{source}: {dataset.odd_flags[0]}.")
+    arrays = dataset_arrays(dataset)
+    if minari_id == destination:
+        return str(write_arrays(arrays, Path(destination)))
     if env_id is None and Path(source).is_dir():
         env_id, _ = _env_of_run(source)
     return write_minari(arrays, minari_id, env_id)

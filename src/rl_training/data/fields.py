@@ -70,6 +70,8 @@ class Fields:
     """A dataset's columns under our names, and what was assumed in reading them."""
 
     columns: dict[str, Column]
+    names: dict[str, str]
+    """What the file calls each of them."""
     notes: tuple[str, ...]
     ambiguous_done: bool
     """Whether the termination column may mean any end of an episode."""
@@ -100,7 +102,8 @@ def find_fields(available: Mapping[str, Column], source: str) -> Fields:
                 f"{source} has no {field} (any of {', '.join(ALIASES[field])}); it holds {known}."
             )
     _check_columns(columns, names, source)
-    return Fields(columns, tuple(_done_notes(names)), names.get("terminations", "") in AMBIGUOUS)
+    ambiguous = names.get("terminations", "") in AMBIGUOUS
+    return Fields(columns, names, tuple(_done_notes(names)), ambiguous)
 
 
 def _done_notes(names: Mapping[str, str]) -> Iterator[str]:

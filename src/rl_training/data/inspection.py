@@ -38,6 +38,7 @@ class DatasetReport:
     terminal_rate: float
     timeout_rate: float
     not_finite: int
+    odd_flags: list[str]
     duplicates: int
     discontinuities: int
     notes: list[str]
@@ -68,6 +69,7 @@ def inspect_dataset(dataset: TransitionDataset) -> DatasetReport:
         terminal_rate=float((dataset.column("terminations") > 0).mean()),
         timeout_rate=float((dataset.column("truncations") > 0).mean()),
         not_finite=_count_not_finite(dataset),
+        odd_flags=[str(odd) for odd in dataset.odd_flags],
         duplicates=_count_duplicates(dataset),
         discontinuities=len(find_discontinuities(dataset)),
         notes=list(dataset.notes),
@@ -143,6 +145,7 @@ def _value_problems(dataset: TransitionDataset, expected: Expectation) -> list[s
     bad = _count_not_finite(dataset)
     if bad:
         problems.append(f"not finite: {bad} rows hold NaN or infinite values.")
+    problems += [f"flags: {odd}." for odd in dataset.odd_flags]
     obs = dataset.column("observations")
     with np.errstate(invalid="ignore"):
         slack = 1e-3 * np.maximum(1.0, np.abs(obs))

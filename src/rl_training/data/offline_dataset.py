@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
@@ -41,6 +41,24 @@ class DatasetStatistics:
         return float(returns.max() - returns.min())
 
 
+@dataclass(frozen=True)
+class OddFlags:
+    """A column of flags with values other than 0 and 1, which a target would multiply by."""
+
+    column: str
+    rows: int
+    first: int
+    value: float
+
+    def __str__(self) -> str:
+        """What was found, for a sentence to go on from."""
+        count = f"{self.rows} row{'s' if self.rows > 1 else ''}"
+        return (
+            f"{self.column!r} holds values other than 0 and 1 in {count}, the first "
+            f"{self.value:g} in row {self.first}: store 0 or 1"
+        )
+
+
 class TransitionDataset(Sampler):
     """Transitions in episode order, on the learner's device; a sampler with replacement.
 
@@ -69,6 +87,8 @@ class TransitionDataset(Sampler):
         """The factor on all rewards that `return_scaling` found."""
         self.integer_actions = False
         """Whether actions were recorded as integers: a choice, not a quantity."""
+        self.odd_flags: tuple[OddFlags, ...] = ()
+        """Flags other than 0 and 1, where they were let through for an inspection."""
 
     @classmethod
     def from_dict(
@@ -104,12 +124,16 @@ class TransitionDataset(Sampler):
     ) -> TransitionDataset:
         """Fill packed rows column by column, checking each piece as it passes.
 
-        ``finite=False`` lets values through that are not, for an inspection to count.
+        ``finite=False`` lets values through that are not, and flags other than 0 and 1, for an
+        inspection to count.
         """
         layout = _layout(fields, spec, source)
         rows = np.zeros((fields.rows, layout.width), dtype=np.float32)
         for name, column in fields.columns.items():
             _fill(rows[:, layout.slices[name]], column, name, source, finite)
+        odd = tuple(_odd_flags(rows, layout, fields))  # before a flag is settled or a row dropped
+        if finite and odd:
+            raise ConfigError(f"{source}: {odd[0]}.")
         notes = list(fields.notes)
         ended, cut = rows[:, layout.slices["terminations"]], rows[:, layout.slices["truncations"]]
         if fields.ambiguous_done:
@@ -120,6 +144,7 @@ class TransitionDataset(Sampler):
         _map_actions(rows[:, layout.slices["actions"]], spec, source)
         dataset = cls(torch.from_numpy(rows).to(device), layout, spec=spec, notes=tuple(notes))
         dataset.integer_actions = fields.columns["actions"].dtype.kind in "biu"
+        dataset.odd_flags = odd
         return dataset
 
     def __len__(self) -> int:
@@ -300,6 +325,17 @@ def _fill(target: FloatRows, column: Column, name: str, source: str, finite: boo
         start += len(values)
     if start != len(target):
         raise ConfigError(f"{source}: {name} end after {start} of {len(target)} rows.")
+
+
+def _odd_flags(rows: FloatRows, layout: RowLayout, fields: Fields) -> Iterator[OddFlags]:
+    """The columns of flags that hold anything but 0 and 1."""
+    for name in ("terminations", "truncations"):
+        if name in fields.columns:
+            values = rows[:, layout.slices[name].start]
+            places = np.flatnonzero((values != 0) & (values != 1))
+            if len(places):
+                first = int(places[0])
+                yield OddFlags(fields.names[name], len(places), first, float(values[first]))
 
 
 def _settle_done(
