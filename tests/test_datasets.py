@@ -144,7 +144,34 @@ def test_one_done_flag_is_read_and_said(tmp_path: Path) -> None:
     assert limited.column("terminations").nonzero()[0].tolist() == [5]
     assert any("2 ends at the environment's limit" in note for note in limited.notes)
     no_flag = TransitionDataset.from_dict(without(data, "terminals"))
-    assert any("one episode" in note for note in no_flag.notes)
+    assert any("one episode, and no row terminates" in note for note in no_flag.guesses)
+
+
+def test_names_are_understood_in_the_singular_and_with_next() -> None:
+    """Else next observations would be those of the row below, which may be of another episode."""
+    data = make_data([3, 2], ends="terminals")
+    named = {
+        "state": data["observations"],
+        "action": data["actions"],
+        "reward": data["rewards"],
+        "next_state": data["next_observations"] + 7,
+        "done": data["terminals"],
+    }
+    dataset = TransitionDataset.from_dict(named)
+    np.testing.assert_array_equal(dataset.column("next_observations"), named["next_state"])
+    assert dataset.guesses == ()
+    following = {f"next_{alias}" for alias in ALIASES["observations"]}
+    assert set(ALIASES["next_observations"]) == following
+
+
+def test_columns_that_are_not_used_are_named() -> None:
+    data = make_data([3, 2], ends="terminals")
+    assert TransitionDataset.from_dict(data).notes == ()
+    odd = without(data, "terminals") | {"terminal_flags": data["terminals"], "when": np.arange(5)}
+    odd["about"] = np.zeros(3)  # not a value a row: no column
+    guesses = TransitionDataset.from_dict(odd).guesses
+    assert guesses[-1] == "not used: 'terminal_flags', 'when'"
+    assert any("'timeouts' is there: read as time limits; no row terminates" in g for g in guesses)
 
 
 def test_done_with_truncated_is_a_time_limit() -> None:

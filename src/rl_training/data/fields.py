@@ -14,9 +14,16 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "observations": ("observations", "obs", "states", "observation", "state"),
     "actions": ("actions", "action"),
     "rewards": ("rewards", "reward"),
-    "next_observations": ("next_observations", "next_obs", "next_states", "next_observation"),
-    "terminations": ("terminals", "terminations", "terminated", "terminal", "dones", "done"),
-    "truncations": ("timeouts", "truncations", "truncated", "timeout"),
+    "next_observations": (
+        *("next_observations", "next_obs", "next_states", "next_observation", "next_state"),
+    ),
+    "terminations": (
+        *("terminals", "terminations", "terminated", "terminateds", "terminal", "termination"),
+        *("dones", "done"),
+    ),
+    "truncations": (
+        *("timeouts", "truncations", "truncated", "truncateds", "timeout", "truncation"),
+    ),
 }
 REQUIRED = ("observations", "actions", "rewards")
 AMBIGUOUS = ("dones", "done")
@@ -73,6 +80,8 @@ class Fields:
     names: dict[str, str]
     """What the file calls each of them."""
     notes: tuple[str, ...]
+    guesses: tuple[str, ...]
+    """Notes on what the file does not say, or says under a name that is not understood."""
     ambiguous_done: bool
     """Whether the termination column may mean any end of an episode."""
 
@@ -103,19 +112,41 @@ def find_fields(available: Mapping[str, Column], source: str) -> Fields:
             )
     _check_columns(columns, names, source)
     ambiguous = names.get("terminations", "") in AMBIGUOUS
-    return Fields(columns, names, tuple(_done_notes(names)), ambiguous)
+    guesses = (*_missing_flags(names), *_unused(available, names))
+    return Fields(columns, names, tuple(_done_notes(names)), guesses, ambiguous)
 
 
 def _done_notes(names: Mapping[str, str]) -> Iterator[str]:
     ended, cut = names.get("terminations"), names.get("truncations")
     if ended and not cut:
         yield f"only {ended!r} is there: read as terminations, which do not bootstrap"
-    elif cut and not ended:
-        yield f"only {cut!r} is there: read as time limits; no row terminates"
-    elif not cut and not ended:
-        yield "no flag marks an episode's end: all rows are read as one episode"
     elif ended in AMBIGUOUS:
         yield f"{ended!r} and {cut!r}: a row with both is read as a time limit"
+
+
+def _missing_flags(names: Mapping[str, str]) -> Iterator[str]:
+    cut = names.get("truncations")
+    if "terminations" in names:
+        return
+    if cut:
+        yield f"only {cut!r} is there: read as time limits; no row terminates"
+    else:
+        yield (
+            "no flag marks an episode's end: all rows are read as one episode, and no row "
+            "terminates"
+        )
+
+
+def _unused(available: Mapping[str, Column], names: Mapping[str, str]) -> Iterator[str]:
+    """Columns with a value for every row: one of them may be a known one, misspelt."""
+    rows = available[names["observations"]].shape[:1]
+    unused = sorted(
+        name
+        for name, column in available.items()
+        if column.shape[:1] == rows and name not in names.values()
+    )
+    if unused:
+        yield f"not used: {', '.join(map(repr, unused))}"
 
 
 def _check_columns(columns: Mapping[str, Column], names: Mapping[str, str], source: str) -> None:

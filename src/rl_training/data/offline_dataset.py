@@ -83,6 +83,8 @@ class TransitionDataset(Sampler):
         self.spec = spec
         self.notes = notes
         """What was assumed in reading the data, in words."""
+        self.guesses: tuple[str, ...] = ()
+        """Those of the notes on what the data does not say: they may be wrong."""
         self.return_scale = 1.0
         """The factor on all rewards that `return_scaling` found."""
         self.integer_actions = False
@@ -134,15 +136,17 @@ class TransitionDataset(Sampler):
         odd = tuple(_odd_flags(rows, layout, fields))  # before a flag is settled or a row dropped
         if finite and odd:
             raise ConfigError(f"{source}: {odd[0]}.")
-        notes = list(fields.notes)
+        notes, guesses = list(fields.notes), list(fields.guesses)
         ended, cut = rows[:, layout.slices["terminations"]], rows[:, layout.slices["truncations"]]
         if fields.ambiguous_done:
             notes += _settle_done(ended, cut, "truncations" in fields.columns, time_limit)
         if "next_observations" not in fields.columns:
-            rows, note = _derive_next(rows, layout)
-            notes.append(note)
+            rows, guess = _derive_next(rows, layout)
+            guesses.append(guess)
         _map_actions(rows[:, layout.slices["actions"]], spec, source)
+        notes = [*guesses, *notes]
         dataset = cls(torch.from_numpy(rows).to(device), layout, spec=spec, notes=tuple(notes))
+        dataset.guesses = tuple(guesses)
         dataset.integer_actions = fields.columns["actions"].dtype.kind in "biu"
         dataset.odd_flags = odd
         return dataset
