@@ -268,7 +268,9 @@ def test_a_run_without_an_environment(recorded: Path, tmp_path: Path) -> None:
     keys = {"action_low": -2.0, "action_high": 2.0, "num_epochs": 1, "hidden_sizes": [16]}
     keys |= {"dataset_kind": "npz", "dataset_path": str(recorded), "num_threads": 1}
     (tmp_path / "alone.yaml").write_text(json.dumps({"algo": "bc", "algo_kwargs": keys}))
-    told = ok("train", "-c", "alone.yaml", cwd=tmp_path)
+    done = cli("train", "-c", "alone.yaml", cwd=tmp_path)
+    told = done.stdout
+    assert (done.returncode, "Warning" in done.stderr) == (0, False), done.stderr
     assert "rl-training evaluate runs/bc_data_seed0 --fqe" in told
     assert "Held-out loss" in told
     assert re.search(r"loss 0\.\d+ .* completed", ok("runs", cwd=tmp_path))

@@ -29,6 +29,7 @@ from rl_training.experiment.datasets import STD_FLOOR, prepare_sampler
 from rl_training.experiment.manager import list_runs
 from rl_training.experiment.task import check_config
 from rl_training.runtime import compilation
+from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpointing import MODEL, open_checkpoint
 from rl_training.runtime.engine import BLOCK, Engine
 from rl_training.runtime.logging import read_metrics
@@ -353,6 +354,35 @@ def test_a_run_without_an_environment(entry: AlgorithmEntry, small_config: Confi
     actions = predict_checkpoint(result.run_dir, np.zeros((5, 3)))
     assert actions.shape == (5, 1)
     assert_same_run(result, crash_and_resume(config, 50, 95))
+
+
+def test_how_the_data_was_read_is_told_once(
+    small_config: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Guesses as warnings, the rest to whoever watches; nothing where the data says it all."""
+    config = small_config(algo="bc", total_timesteps=40)
+    told: list[str] = []
+
+    class Watcher(Callback):
+        def on_message(self, session: Any, text: str) -> None:
+            told.append(text)
+
+    train(config, callbacks=[Watcher()])
+    assert ("Warning" in capsys.readouterr().err, told) == (False, [])
+    data = record_random("Pendulum-v1", {}, 450, 0)
+    data["done"] = data.pop("terminals") | data.pop("timeouts")
+    data["extra"] = data["rewards"]
+    del data["next_observations"]
+    file = str(write_arrays(data, tmp_path / "odd.npz"))
+    config["algo_kwargs"]["dataset_path"] = file
+    run_dir = train(config, callbacks=[Watcher()]).run_dir
+    warned = capsys.readouterr().err
+    assert warned.count(f"Warning: {file}: next observations are derived") == 1
+    assert warned.count(f"Warning: {file}: not used: 'extra'.") == 1
+    assert told[0] == f"{file}: only 'done' is there: read as terminations, which do not bootstrap."
+    assert told[1].startswith(f"{file}: 2 ends at the environment's limit of 200 steps")
+    resume(run_dir, ["total_timesteps=60"], callbacks=[Watcher()])
+    assert (capsys.readouterr().err, len(told)) == ("", 2)
 
 
 def test_integers_are_no_continuous_actions(small_config: Config, tmp_path: Path) -> None:

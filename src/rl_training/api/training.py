@@ -348,6 +348,8 @@ def _run(
         _note_failure(run_dir, error)
         raise
     try:
+        if checkpoint is None:
+            _tell_notes(task, session, on_warning)
         if source is not None:
             session.adopt(source)
         if checkpoint is not None:
@@ -374,6 +376,17 @@ def _run(
         raise
     finally:
         session.close()
+
+
+def _tell_notes(task: Task, session: Session, on_warning: Callable[[str], None]) -> None:
+    """How the data was read: guesses to everybody, the rest to whoever watches the run."""
+    if task.data is not None:
+        source, data = task.data.record["source"], task.data.train
+        for note in data.notes:
+            if note in data.guesses:
+                on_warning(f"{source}: {note}.")
+            else:
+                session.say(f"{source}: {note}.")
 
 
 def _state_name(reason: str) -> str:
