@@ -11,10 +11,12 @@ import pytest
 import torch
 
 from rl_training.algorithms import base, sac
-from rl_training.api.checkpoints import predict_checkpoint
+from rl_training.api.checkpoints import check_obs, predict_checkpoint
 from rl_training.api.training import train
-from rl_training.errors import TrainingError
+from rl_training.envs import EnvConfig, describe_env
+from rl_training.errors import ConfigError, TrainingError
 from rl_training.runtime.checkpointing import MODEL, OPTIMIZERS, list_steps, open_checkpoint
+from rl_training.runtime.evaluation import Evaluator, Policy
 from tests.faults.envs import POISON, PoisonEnv, register
 from tests.faults.runs import config_for
 
@@ -96,6 +98,28 @@ def test_a_poisoned_evaluation_stops_the_run(tmp_path: Path) -> None:
     assert "nan" in message
     assert "at step 50" in message
     _assert_all_finite(tmp_path, at_least=25)
+
+
+@pytest.mark.parametrize("value", [NAN, INFINITY, 1e39])
+@pytest.mark.parametrize(("quantity", "at", "steps"), [("observation", 200, 200), ("reset", 1, 0)])
+def test_a_poisoned_observation_stops_an_evaluation(
+    quantity: str, at: int, steps: int, value: float
+) -> None:
+    """Also an episode's last one, on which nothing acts; rewards stay finite."""
+    evaluator = Evaluator(POISON, {"quantity": quantity, "at": at, "value": value}, seed=0)
+    policy: Any = lambda _obs: np.zeros(1, dtype=np.float32)  # noqa: E731
+    with pytest.raises(TrainingError) as caught:
+        evaluator.evaluate(policy, 1)
+    told = f"the observation of an evaluation episode, entry 1 is {value} after {steps} steps"
+    assert str(caught.value) == told
+
+
+def test_a_value_too_large_for_float32_is_not_predicted_from() -> None:
+    spec = describe_env("Pendulum-v1", EnvConfig())
+    policy = Policy(sac.SACAlgorithm.build(spec), spec)
+    for obs in ([1e39, 0.0, 0.0], [[0.0, 0.0, 0.0], [0.0, -1e39, 0.0]]):
+        with pytest.raises(ConfigError, match="not finite as float32"):
+            policy(check_obs(np.array(obs), spec))
 
 
 def test_a_diverging_loss_stops_the_run(tmp_path: Path) -> None:

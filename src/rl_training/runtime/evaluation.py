@@ -17,10 +17,11 @@ import torch
 from rl_training.algorithms.base import Algorithm, draw_noise
 from rl_training.data import TransitionDataset
 from rl_training.envs import ActionScaler, make_env
-from rl_training.errors import TrainingError
+from rl_training.errors import ConfigError, TrainingError
 from rl_training.types import ActionArray, EnvSpec, FloatArray
 
 BOOTSTRAP_SAMPLES = 10_000
+FLOAT32_MAX = np.float64(np.finfo(np.float32).max)
 
 
 class Policy:
@@ -39,7 +40,10 @@ class Policy:
 
         They are floats ``[action_dim]`` each, or one integer each in a Discrete space.
         """
-        batch = np.atleast_2d(np.asarray(obs, dtype=np.float32))
+        with np.errstate(over="ignore"):  # what is too large for float32 is found below
+            batch = np.atleast_2d(np.asarray(obs, dtype=np.float32))
+        if not np.isfinite(batch).all():
+            raise ConfigError("Observations hold values that are not finite as float32.")
         tensor = torch.from_numpy(batch).to(self.device)
         actions = self.algorithm.act(tensor, deterministic=True).cpu().numpy()
         scaled = self._scaler.to_env(actions)
@@ -91,6 +95,17 @@ def _is_success(info: dict[str, Any]) -> bool | None:
     return None
 
 
+def _check_finite(obs: FloatArray, length: int) -> None:
+    """Stop an episode whose observation float32, in which policies see it, cannot hold."""
+    held = np.abs(obs) <= FLOAT32_MAX  # which NaN is not
+    if not held.all():
+        entry = int(np.argmin(held))
+        raise TrainingError(
+            f"the observation of an evaluation episode, entry {entry} is {obs[entry]} after "
+            f"{length} steps"
+        )
+
+
 class Evaluator:
     """Plays whole episodes; episode ``i`` starts from seed ``seed + i``, whenever it is asked."""
 
@@ -120,11 +135,13 @@ class Evaluator:
         env = self.env
         obs, _ = env.reset(seed=seed)
         total, length, ended = 0.0, 0, False
+        _check_finite(obs, length)
         self._frame()
         while not ended:
             obs, reward, terminated, truncated, info = env.step(policy(obs))
             total += float(reward)
             length += 1
+            _check_finite(obs, length)
             ended = terminated or truncated  # an episode's end, not a bootstrap
             self._frame()
         if not np.isfinite(total):
