@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,11 @@ import pytest
 
 from rl_training import resume, train
 from rl_training.envs import capture_env, make_env, restore_env
-from rl_training.runtime.checkpointing import MODEL
+from rl_training.errors import ConfigError, TrainingError
+from rl_training.runtime import evaluation
+from rl_training.runtime.checkpointing import MODEL, list_steps
+from rl_training.runtime.evaluation import Evaluator
+from rl_training.runtime.trainer import Session
 from tests.comparing import CrashAt, CrashError, assert_same_run, untimed_metrics
 
 Config = Callable[..., dict[str, Any]]
@@ -115,7 +120,7 @@ def test_resume_with_a_wrapped_replay_and_schedules(small_config: Config) -> Non
 def test_a_stop_between_checkpoints_leaves_no_trace(small_config: Config) -> None:
     """A signal saves at a step of its own; the end is the same as without it."""
     from rl_training.runtime.callbacks import Callback
-    from rl_training.runtime.trainer import SIGNAL, Session
+    from rl_training.runtime.trainer import SIGNAL
 
     class StopAt(Callback):
         def on_step(self, session: Session) -> None:
@@ -142,6 +147,85 @@ def test_evaluation_does_not_change_training(small_config: Config, interval: int
         for result in (plain, evaluated)
     ]
     assert losses[0] == losses[1]
+
+
+def fail_evaluation(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Let the evaluation of that number, counted from 1, raise."""
+    evaluate, calls = Evaluator.evaluate, list[int]()
+
+    def failing(self: Evaluator, *args: Any) -> Any:
+        calls.append(1)
+        if len(calls) == number:
+            raise TrainingError("the simulator is gone")
+        return evaluate(self, *args)
+
+    monkeypatch.setattr(Evaluator, "evaluate", failing)
+
+
+@pytest.mark.parametrize(("number", "step"), [(2, 60), (4, 120)])
+def test_a_failed_evaluation_loses_nothing(
+    small_config: Config, monkeypatch: pytest.MonkeyPatch, number: int, step: int
+) -> None:
+    """In the middle and at the end: the resumed run makes up for it and equals a whole one."""
+    config = small_config(eval_episodes=1, env_kwargs={"max_episode_steps": 20})
+    config["algo_kwargs"]["eval_interval"] = 30
+    whole = train(config)
+    fail_evaluation(monkeypatch, number)
+    with pytest.raises(TrainingError, match=f"the simulator is gone at step {step}"):
+        train(config | {"output_dir": config["output_dir"] + "_failed"})
+    (run_dir,) = Path(config["output_dir"] + "_failed").glob("*")
+    assert list_steps(run_dir)[-1].name == f"step_{step:09d}"
+    resumed = resume(run_dir)
+    assert_same_run(whole, resumed)
+    assert resumed.best_checkpoint_path is not None
+    assert whole.best_checkpoint_path is not None
+    assert resumed.best_checkpoint_path.name == whole.best_checkpoint_path.name
+
+
+def test_an_owed_evaluation_may_be_left_out_or_end_the_run(
+    small_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small_config(eval_episodes=1, env_kwargs={"max_episode_steps": 20})
+    config["algo_kwargs"] |= {"eval_interval": 30, "early_stopping": {"target_value": -1e9}}
+    fail_evaluation(monkeypatch, 1)
+    with pytest.raises(TrainingError, match="at step 30"):
+        train(config)
+    (run_dir,) = Path(config["output_dir"]).glob("*")
+    copied = Path(shutil.copytree(run_dir, f"{run_dir}_copy"))
+    stopped = resume(run_dir)
+    assert (stopped.metrics["step"], stopped.stop_reason[:14]) == (30, "early_stopping")
+    with pytest.raises(ConfigError, match="stopped early at step 30"):
+        resume(run_dir)
+    overrides = ["eval_episodes=0", "early_stopping=null"]
+    assert resume(copied, overrides).metrics["step"] == 120
+
+
+def test_the_error_of_an_evaluation_outranks_that_of_its_save(
+    small_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save = Session.save
+
+    def full(self: Session, **kwargs: Any) -> None:
+        if self.state.step == 30:
+            raise TrainingError("the disk is full")
+        save(self, **kwargs)
+
+    monkeypatch.setattr(Session, "save", full)
+    fail_evaluation(monkeypatch, 1)
+    config = small_config(eval_episodes=1)
+    config["algo_kwargs"]["eval_interval"] = 30
+    with pytest.raises(TrainingError, match="the simulator is gone at step 30"):
+        train(config)
+
+
+def test_an_episode_that_never_ends_stops_the_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluation, "MAX_EPISODE_STEPS", 300)
+    policy: Any = lambda _obs: np.zeros(1, dtype=np.float32)  # noqa: E731
+    endless = Evaluator("Pendulum-v1", {"max_episode_steps": -1}, seed=0)
+    with pytest.raises(TrainingError, match=r"max_episode_steps=N.* not ended after 300 steps"):
+        endless.evaluate(policy, 1)
+    limited = Evaluator("Pendulum-v1", {"max_episode_steps": 300}, seed=0)
+    assert limited.evaluate(policy, 1).lengths == (300,)
 
 
 def test_extending_a_finished_run_equals_the_longer_run(small_config: Config) -> None:

@@ -21,6 +21,8 @@ from rl_training.errors import ConfigError, TrainingError
 from rl_training.types import ActionArray, EnvSpec, FloatArray
 
 BOOTSTRAP_SAMPLES = 10_000
+MAX_EPISODE_STEPS = 1_000_000
+"""Steps after which an episode is taken for one that never ends."""
 FLOAT32_MAX = np.float64(np.finfo(np.float32).max)
 
 
@@ -138,6 +140,12 @@ class Evaluator:
         _check_finite(obs, length)
         self._frame()
         while not ended:
+            if length >= MAX_EPISODE_STEPS:
+                raise TrainingError(
+                    "give the environment a time limit (env_kwargs.max_episode_steps=N), or play "
+                    f"no episodes (eval_episodes=0): one of the evaluation's had not ended after "
+                    f"{length:,} steps"
+                )
             obs, reward, terminated, truncated, info = env.step(policy(obs))
             total += float(reward)
             length += 1

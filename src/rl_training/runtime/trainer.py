@@ -34,7 +34,7 @@ SIGNAL = "signal: "
 EARLY_STOPPING = "early_stopping: "
 LATER_FIELDS = frozenset(
     {"pretraining_updates", "env_steps", "online_updates", "offline_rows", "online_rows"}
-    | {"return_before", "return_lowest"}
+    | {"return_before", "return_lowest", "evaluation_owed"}
 )
 """Fields of the state that checkpoints of older versions do not have."""
 
@@ -54,6 +54,8 @@ class TrainerState:
     best_step: int | None = None
     evaluation: dict[str, float] = field(default_factory=dict)
     evaluation_step: int | None = None
+    evaluation_owed: bool = False
+    """Whether the evaluation at this step began and has not ended."""
     # Of runs from offline to online, what each phase has used so far.
     pretraining_updates: int = 0
     env_steps: int = 0
@@ -235,7 +237,7 @@ class Session:
         improved = False
         finished = state.stop_reason == COMPLETED and settings.evaluates
         if finished or _crossed(before, state.step, settings.eval_interval):
-            improved = self.evaluate()
+            improved = self._evaluate_or_save()
         due = _crossed(before, state.step, settings.checkpoint_interval)
         if improved or due or state.should_stop:
             self.save(best=improved)
@@ -273,13 +275,9 @@ class Session:
     def evaluate(self) -> bool:
         """Evaluate the present policy; returns whether it is the best so far."""
         state = self.state
-        metrics: dict[str, float] = {}
-        with self._naming_the_step():
-            if self.evaluator is not None and self.settings.eval_episodes:
-                played = self.evaluator.evaluate(self.policy, self.settings.eval_episodes)
-                metrics |= played.metrics()
-            if self.validation is not None:
-                metrics |= self.validation.evaluate(self.algorithm)
+        state.evaluation_owed = True
+        metrics = self._measure()
+        state.evaluation_owed = False
         state.evaluation, state.evaluation_step = metrics, state.step
         steps = {"env_steps": state.env_steps} if self.budgets() else {}
         self.logger.write(state.step, steps | metrics)
@@ -293,6 +291,34 @@ class Session:
         for callback in self.callbacks:
             callback.on_evaluation(self, metrics)
         return improved
+
+    def _measure(self) -> dict[str, float]:
+        metrics: dict[str, float] = {}
+        with self._naming_the_step():
+            if self.evaluator is not None and self.settings.eval_episodes:
+                played = self.evaluator.evaluate(self.policy, self.settings.eval_episodes)
+                metrics |= played.metrics()
+            if self.validation is not None:
+                metrics |= self.validation.evaluate(self.algorithm)
+        return metrics
+
+    def _evaluate_or_save(self) -> bool:
+        """Evaluate; where that fails, save what was learned before the error goes on."""
+        try:
+            return self.evaluate()
+        except Exception:
+            if self.state.evaluation_owed:
+                try:
+                    self.save()
+                except Exception as second:  # the first error is the one that counts
+                    self.say(f"No checkpoint of step {self.state.step} either: {second}")
+            raise
+
+    def evaluate_owed(self) -> None:
+        """Make up for the evaluation that failed right after the checkpoint's step."""
+        if self.state.evaluation_owed and self.settings.evaluates:
+            self.save(best=self.evaluate())
+        self.state.evaluation_owed = False
 
     def evaluate_first(self) -> bool:
         """Evaluate before the first step where a comparison is wanted; returns whether it was."""
