@@ -157,6 +157,8 @@ class Algorithm(nn.Module, ABC):
     """Updates after which the pattern of stages repeats (a policy delay); see `update`."""
     scheduled: ClassVar[tuple[str, ...]] = ()
     """The optimizers that a learning-rate schedule reaches, if not all."""
+    loss_parts: ClassVar[frozenset[str]] = frozenset()
+    """Losses that `update` reports and that stand inside another one already."""
     obs_shift: Tensor
     obs_scale: Tensor
 

@@ -152,6 +152,7 @@ class CQLAlgorithm(SACAlgorithm):
 
     name: ClassVar[str] = "cql"
     config_class = CQLConfig
+    loss_parts: ClassVar[frozenset[str]] = frozenset({"loss/bellman"})
     config: CQLConfig
 
     def __init__(self, spec: EnvSpec, config: CQLConfig, generator: torch.Generator) -> None:

@@ -87,6 +87,7 @@ class EDACAlgorithm(SACAlgorithm):
 
     name: ClassVar[str] = "edac"
     config_class = EDACConfig
+    loss_parts: ClassVar[frozenset[str]] = frozenset({"loss/diversity"})
     config: EDACConfig
 
     def build_model(self, generator: torch.Generator) -> MLPREDQModel:

@@ -82,6 +82,7 @@ class TD3BCAlgorithm(TD3Algorithm):
 
     name: ClassVar[str] = "td3_bc"
     config_class: ClassVar[type[AlgorithmConfig]] = TD3BCConfig
+    loss_parts: ClassVar[frozenset[str]] = frozenset({"loss/imitation"})
     config: TD3BCConfig
 
     def policy_step(self, batch: Batch) -> Metrics:

@@ -177,7 +177,10 @@ class Validation:
         self._seed = seed
 
     def evaluate(self, algorithm: Algorithm) -> dict[str, float]:
-        """`eval_loss_<term>` for each loss of the algorithm, and their sum `eval_loss`."""
+        """`eval_loss_<term>` for each loss of the algorithm, and their sum `eval_loss`.
+
+        A loss that is a part of another is not added again.
+        """
         rows, device = len(self.dataset), self.dataset.rows.device
         generator = torch.Generator(device).manual_seed(self._seed)
         sums: dict[str, float] = {}
@@ -191,4 +194,5 @@ class Validation:
         for name, value in terms.items():
             if not math.isfinite(value):
                 raise TrainingError(f"{name} is {value}")
-        return {"eval_loss": sum(terms.values()), **terms}
+        whole = sum(value for name, value in sums.items() if name not in algorithm.loss_parts)
+        return {"eval_loss": whole, **terms}
