@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import json
 import pickle
 import sys
 from collections.abc import Callable
@@ -584,6 +585,13 @@ def test_inspection_counts_what_is_odd(tmp_path: Path) -> None:
     assert (report.rows, report.not_finite, report.duplicates) == (11, 1, 1)
     assert report.discontinuities == 1
     assert (tmp_path / "d.png").read_bytes()[:4] == b"\x89PNG"
+    told = CliRunner().invoke(app, ["data", "inspect", str(tmp_path / "d.npz"), "--json"]).stdout
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is not JSON")
+
+    figures = json.loads(told, parse_constant=refuse)
+    assert (figures["reward_mean"], figures["not_finite"]) == (None, 1)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,8 +20,17 @@ PLAIN_SECONDS = 10.0
 
 
 def print_json(data: dict[str, Any]) -> None:
-    """One object on standard output."""
-    typer.echo(json.dumps(data))
+    """One object on standard output; null for numbers that are not finite, which JSON lacks."""
+    typer.echo(json.dumps(_finite(data), allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    """The same plain data with null for NaN and the infinities."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @contextmanager
