@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import enum
 import shutil
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 import pytest
 
 from rl_training import resume, train
-from rl_training.envs import capture_env, make_env, restore_env
+from rl_training.envs import CaptureError, capture_env, make_env, restore_env
 from rl_training.errors import ConfigError, TrainingError
-from rl_training.runtime import evaluation
+from rl_training.runtime import evaluation, plain
 from rl_training.runtime.checkpointing import MODEL, list_steps
 from rl_training.runtime.evaluation import Evaluator
 from rl_training.runtime.trainer import Session
@@ -289,3 +291,98 @@ def test_an_environment_that_cannot_be_captured_is_declared(small_config: Config
     result = resume(run_dir, on_warning=warnings.append)
     assert any("new episode" in text and "secret" in text for text in warnings)
     assert "secret" in (result.checkpoint_path / "manifest.json").read_text()
+
+
+class Grade(enum.IntEnum):
+    """A number of another type."""
+
+    LOW = 1
+
+
+class Place(NamedTuple):
+    """A tuple of another type."""
+
+    x: float
+
+
+class Holding(gym.Env[Any, Any]):
+    """An environment that holds what it is given."""
+
+    observation_space = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
+    action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def __init__(self, **held: Any) -> None:
+        vars(self).update(held)
+
+
+def saved_and_read(env: gym.Env[Any, Any]) -> Any:
+    """A captured state as it comes back out of a checkpoint's file."""
+    return plain.loads(plain.dumps(capture_env(env)))
+
+
+BODIES = np.zeros((2, 3))
+INEXACT = {
+    "views": {"bodies": BODIES, "agent": BODIES[0]},
+    "overlapping views": {"one": BODIES[0, :2], "other": [BODIES[0, 1:]]},
+    "another's memory": {"view": np.asarray(memoryview(bytearray(8)))},
+    "defaultdict": {"table": defaultdict(float, a=1.0)},
+    "OrderedDict": {"table": OrderedDict(a=1.0)},
+    "number of a dict's keys": {"table": {1: 2.0}},
+    "key that looks like a tag": {"table": {"@shared": 0}},
+    "IntEnum": {"grade": Grade.LOW},
+    "namedtuple": {"place": Place(1.0)},
+    "nested namedtuple": {"places": [Place(1.0)]},
+    "np.str_": {"word": np.str_("a")},
+    "np.datetime64": {"day": np.datetime64("2024-01-01")},
+    "np.complex128": {"z": np.complex128(1j)},
+    "another bit generator": {"rng": np.random.Generator(np.random.MT19937(0))},
+    "masked array": {"values": np.ma.masked_array([1.0, 2.0], [True, False])},
+}
+
+
+@pytest.mark.parametrize("name", INEXACT)
+def test_what_would_come_back_as_something_else_is_refused(name: str) -> None:
+    held = INEXACT[name]
+    with pytest.raises(CaptureError, match=rf"Holding\.({'|'.join(held)}) .* exactly"):
+        capture_env(Holding(**held))
+
+
+def test_a_list_that_holds_itself_is_refused() -> None:
+    loop: list[Any] = []
+    loop.append(loop)
+    with pytest.raises(CaptureError, match="holds itself"):
+        capture_env(Holding(loop=loop))
+
+
+def test_a_view_of_the_simulator_is_refused() -> None:
+    env = make_env("Hopper-v5")
+    env.reset(seed=0)
+    vars(env.unwrapped)["joints"] = env.unwrapped.data.qpos  # type: ignore[attr-defined]
+    with pytest.raises(CaptureError, match=r"HopperEnv\.joints is a view of memory"):
+        capture_env(env)
+
+
+def test_one_object_in_two_places_comes_back_as_one() -> None:
+    def holding() -> Any:
+        array, log, rng = np.zeros(2), [[1]], np.random.default_rng(5)
+        inner = Holding(array=array)
+        return Holding(a=array, b=(array, 2), log=log, last=log[0], rng=rng, own=rng, inner=inner)
+
+    first, second = holding(), holding()
+    second.a, second.b, second.rng = np.ones(2), (0, 0), np.random.default_rng(6)
+    first.rng.random(3)
+    restore_env(second, saved_and_read(first))
+    assert second.a is second.b[0] is second.inner.array
+    assert second.log == [[1]]
+    assert second.log[0] is second.last
+    assert second.rng is second.own
+    assert second.rng.random() == first.rng.random()
+
+
+def test_order_of_a_dict_and_a_number_called_clock_come_back() -> None:
+    first = Holding(table={"b": 1, "a": {"d": 2, "c": 3}}, clock=7)
+    second = Holding(table={}, clock=0)
+    restore_env(second, saved_and_read(first))
+    assert list(second.table.items()) == [("b", 1), ("a", {"d": 2, "c": 3})]  # type: ignore[attr-defined]
+    assert list(second.table["a"]) == ["d", "c"]  # type: ignore[attr-defined]
+    assert second.clock == 7  # type: ignore[attr-defined]

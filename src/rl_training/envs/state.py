@@ -5,6 +5,7 @@ The state is plain data (numbers, strings, lists, arrays): restoring sets values
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, SupportsFloat
 
@@ -13,40 +14,22 @@ import numpy as np
 
 _CONSTANT = frozenset(
     {"env", "spec", "metadata", "render_mode", "mujoco_renderer", "model", "data"}
-    | {"_cached_spec", "_saved_kwargs", "_transform", "_metadata", "screen", "clock", "surf"}
-    | {"fullpath", "tmp_xml_file_path", "maze", "_model_names"}
+    | {"_cached_spec", "_saved_kwargs", "_transform", "_metadata"}
+    | {"fullpath", "tmp_xml_file_path", "_model_names"}
 )
-"""Attributes that the constructor sets and stepping leaves alone, or that only drawing uses."""
+"""Attributes that the constructor sets and stepping leaves alone."""
+
+_DRAWN = frozenset({"screen", "clock", "surf", "maze"})
+"""Attributes that hold what only drawing uses; a number or an array of that name is state."""
 
 _CONSTANT_TYPES = (gym.Space, gym.Env, type, FunctionType, MethodType, ModuleType)
+
+_SHARED, _ITEMS, _GENERATOR = "@shared", "@items", "@generator"
+"""Tags of a place in the table of shared values, a dict in its own order, and a generator."""
 
 
 class CaptureError(Exception):
     """The environment holds something that cannot be saved as plain data; names it."""
-
-
-def is_plain(value: Any) -> bool:
-    """Whether a value is data that a checkpoint can hold."""
-    if value is None or isinstance(value, bool | int | float | str | np.generic):
-        return True
-    if isinstance(value, np.ndarray):
-        return value.dtype.kind in "biuf"
-    if isinstance(value, list | tuple):
-        return all(is_plain(item) for item in value)
-    if isinstance(value, dict):
-        return all(isinstance(key, str) and is_plain(item) for key, item in value.items())
-    return False
-
-
-def copy_plain(value: Any) -> Any:
-    """A copy that later steps of the environment cannot write into."""
-    if isinstance(value, np.ndarray):
-        return value.copy()
-    if isinstance(value, dict):
-        return {key: copy_plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(copy_plain(item) for item in value)
-    return value
 
 
 def _layers(env: gym.Env[Any, Any]) -> list[gym.Env[Any, Any]]:
@@ -58,20 +41,161 @@ def _layers(env: gym.Env[Any, Any]) -> list[gym.Env[Any, Any]]:
     return layers + [layer for core in inner for layer in _layers(core)]
 
 
-def _capture_layer(layer: gym.Env[Any, Any]) -> dict[str, Any]:
-    attributes: dict[str, Any] = {}
-    generators: dict[str, Any] = {}
+def _is_number(value: Any) -> bool:
+    """Whether a value is a number or text of exactly a plain type: a subclass would be lost."""
+    if isinstance(value, np.generic):
+        return type(value) is value.dtype.type and value.dtype.kind in "biuf"
+    return value is None or type(value) in (bool, int, float, str)
+
+
+def _parts(value: list[Any] | tuple[Any, ...] | dict[str, Any]) -> list[Any]:
+    return list(value.values()) if isinstance(value, dict) else list(value)
+
+
+class _Capture:
+    """Plain copies of everything that an environment holds, whole: what is one object stays one."""
+
+    def __init__(self) -> None:
+        self.shared: list[Any] = []
+        """The values that stand in several places."""
+        self._visits: dict[int, int] = {}
+        self._numbers: dict[int, int] = {}
+        self._views: dict[int, list[np.ndarray[Any, Any]]] = {}
+
+    def examine(self, value: Any, name: str, nested: bool = False) -> None:
+        """Refuse what cannot be saved exactly; count how often the rest is met."""
+        if _is_number(value):
+            return
+        is_generator = isinstance(value, np.random.Generator) and not nested
+        if type(value) in (np.ndarray, list, dict) or is_generator:
+            self._visits[id(value)] = self._visits.get(id(value), 0) + 1
+            if self._visits[id(value)] > 1:
+                return
+        if type(value) is np.ndarray and value.dtype.kind in "biuf":
+            self._examine_memory(value, name)
+        elif type(value) in (list, tuple, dict) and _keys_are_plain(value):
+            for part in _parts(value):
+                self.examine(part, name, nested=True)
+        elif not is_generator or type(value.bit_generator) is not np.random.PCG64:
+            kind = _kind_in_words(value)
+            verb = "holds" if nested else "is"
+            raise CaptureError(f"{name} {verb} a {kind}, which cannot be saved exactly")
+
+    def _examine_memory(self, array: np.ndarray[Any, Any], name: str) -> None:
+        """Refuse an array that sees another's memory: a copy would no longer follow it."""
+        owner: Any = array
+        while isinstance(owner, np.ndarray) and owner.base is not None:
+            owner = owner.base
+        if not isinstance(owner, np.ndarray | bytes):
+            raise CaptureError(
+                f"{name} is a view of memory that belongs to a {type(owner).__name__}, which "
+                "cannot be saved exactly"
+            )
+        views = self._views.setdefault(id(owner), [])
+        if any(np.may_share_memory(array, other) for other in views):
+            raise CaptureError(
+                f"{name} shares its memory with another array, which cannot be saved exactly"
+            )
+        views.append(array)
+
+    def copy(self, value: Any) -> Any:
+        """A copy that later steps cannot write into, or the place of one that stands elsewhere."""
+        if self._visits.get(id(value), 0) < 2:
+            return self._copied(value)
+        if id(value) not in self._numbers:
+            number = self._numbers[id(value)] = len(self.shared)
+            self.shared.append(None)
+            self.shared[number] = self._copied(value)
+        number = self._numbers[id(value)]
+        if self.shared[number] is None:
+            raise CaptureError(f"a {type(value).__name__} holds itself, which cannot be saved")
+        return {_SHARED: number}
+
+    def _copied(self, value: Any) -> Any:
+        if isinstance(value, np.random.Generator):
+            return {_GENERATOR: value.bit_generator.state}
+        if isinstance(value, np.ndarray):
+            return value.copy()
+        if isinstance(value, list | tuple):
+            return type(value)(self.copy(item) for item in value)
+        if not isinstance(value, dict):
+            return value
+        items = [(key, self.copy(item)) for key, item in value.items()]
+        # A checkpoint's file sorts keys, and an environment may go through its dict in order.
+        return dict(items) if list(value) == sorted(value) else {_ITEMS: items}
+
+
+def _keys_are_plain(value: Any) -> bool:
+    return not isinstance(value, dict) or all(
+        type(key) is str and not key.startswith("@") for key in value
+    )
+
+
+def _kind_in_words(value: Any) -> str:
+    if isinstance(value, np.random.Generator):
+        return f"generator over {type(value.bit_generator).__name__}"
+    if type(value) is np.ndarray:
+        return f"NumPy array of {value.dtype}"
+    return "dict with keys other than names" if type(value) is dict else type(value).__name__
+
+
+class _Restore:
+    """Undoes `_Capture`: copies again, with each shared value made once."""
+
+    def __init__(self, shared: list[Any]) -> None:
+        self._shared = shared
+        self._made: dict[int, Any] = {}
+        self._making: set[int] = set()
+
+    def copy(self, value: Any) -> Any:
+        """The value that a saved one stands for."""
+        if isinstance(value, np.ndarray):
+            return value.copy()
+        if isinstance(value, list | tuple):
+            return type(value)(self.copy(item) for item in value)
+        if not isinstance(value, dict):
+            return value
+        if set(value) == {_SHARED}:
+            return self._one(value[_SHARED])
+        if set(value) == {_GENERATOR}:
+            return _generator(value[_GENERATOR])
+        items = value[_ITEMS] if set(value) == {_ITEMS} else value.items()
+        return {str(key): self.copy(item) for key, item in items}
+
+    def _one(self, number: Any) -> Any:
+        if number not in self._made:
+            if not 0 <= number < len(self._shared) or number in self._making:
+                raise CaptureError(f"there is no shared value {number} in the saved environment")
+            self._making.add(number)
+            self._made[number] = self.copy(self._shared[number])
+        return self._made[number]
+
+
+def _generator(state: Any) -> np.random.Generator:
+    generator = np.random.Generator(np.random.PCG64())
+    generator.bit_generator.state = state
+    return generator
+
+
+def _running(layer: gym.Env[Any, Any]) -> Iterator[tuple[str, Any]]:
+    """The attributes that stepping may change."""
     for name, value in vars(layer).items():
         if name in _CONSTANT or isinstance(value, _CONSTANT_TYPES):
             continue  # an environment inside this one is a layer of its own
+        plain = _is_number(value) or type(value) in (np.ndarray, list, tuple, dict)
+        if name not in _DRAWN or plain:
+            yield name, value
+
+
+def _capture_layer(layer: gym.Env[Any, Any], capture: _Capture) -> dict[str, Any]:
+    attributes: dict[str, Any] = {}
+    generators: dict[str, Any] = {}
+    for name, value in _running(layer):
+        copied = capture.copy(value)
         if isinstance(value, np.random.Generator):
-            generators[name] = value.bit_generator.state
-        elif is_plain(value):
-            attributes[name] = copy_plain(value)
+            generators[name] = copied.get(_GENERATOR, copied)
         else:
-            raise CaptureError(
-                f"{type(layer).__name__}.{name} is a {type(value).__name__}, which cannot be saved"
-            )
+            attributes[name] = copied
     return {"class": type(layer).__name__, "attributes": attributes, "generators": generators}
 
 
@@ -84,21 +208,21 @@ def _can_replace(present: Any, saved: Any) -> bool:
     return all(isinstance(present, kind) == isinstance(saved, kind) for kind in (str, dict))
 
 
-def _restore_layer(layer: gym.Env[Any, Any], state: dict[str, Any]) -> None:
+def _restore_layer(layer: gym.Env[Any, Any], state: dict[str, Any], restore: _Restore) -> None:
     if state["class"] != type(layer).__name__:
         raise CaptureError(
             f"the saved environment has a {state['class']} where this one has a "
             f"{type(layer).__name__}"
         )
     own = vars(layer)
-    for name, value in state["attributes"].items():
+    for name, saved in state["attributes"].items():
+        value = restore.copy(saved)
         if name in _CONSTANT or not _can_replace(getattr(layer, name, None), value):
             raise CaptureError(f"{state['class']}.{name} is not part of a running state")
-        own[name] = copy_plain(value)
-    for name, generator_state in state["generators"].items():
-        generator = np.random.Generator(np.random.PCG64())
-        generator.bit_generator.state = generator_state
-        own[name] = generator
+        own[name] = value
+    for name, saved in state["generators"].items():
+        shared = set(saved) == {_SHARED}
+        own[name] = restore.copy(saved) if shared else _generator(saved)
 
 
 def _simulator(env: gym.Env[Any, Any]) -> tuple[Any, Any] | None:
@@ -138,11 +262,16 @@ def capture_env(env: gym.Env[Any, Any]) -> dict[str, Any]:
     """The whole running state as plain data.
 
     Raises:
-        CaptureError: Something in the environment is not plain data.
+        CaptureError: Something in the environment is not plain data, or would come apart.
     """
     simulator = _simulator(env)
+    layers, capture = _layers(env), _Capture()
+    for layer in layers:
+        for name, value in _running(layer):
+            capture.examine(value, f"{type(layer).__name__}.{name}")
     return {
-        "layers": [_capture_layer(layer) for layer in _layers(env)],
+        "layers": [_capture_layer(layer, capture) for layer in layers],
+        "shared": capture.shared,
         "simulator": _capture_simulator(*simulator) if simulator else None,
     }
 
@@ -154,8 +283,9 @@ def restore_env(env: gym.Env[Any, Any], state: dict[str, Any]) -> None:
         raise CaptureError(
             f"the saved environment has {len(state['layers'])} layers, this one {len(layers)}"
         )
+    restore = _Restore(state.get("shared", []))
     for layer, layer_state in zip(layers, state["layers"], strict=True):
-        _restore_layer(layer, layer_state)
+        _restore_layer(layer, layer_state, restore)
     simulator = _simulator(env)
     if (simulator is None) != (state["simulator"] is None):
         raise CaptureError("the saved environment and this one differ in their simulator")
