@@ -192,7 +192,15 @@ BOUNDED = gym.spaces.Box(-1.0, 1.0, (2,))
         (gym.spaces.Dict({"a": FLAT}), BOUNDED, "observation space Dict.*FlattenObservation"),
         (gym.spaces.Box(0, 255, (8, 8, 3), np.uint8), BOUNDED, r"shape \(8, 8, 3\).*images"),
         (gym.spaces.Discrete(4), BOUNDED, r"observation space Discrete\(4\)"),
-        (FLAT, gym.spaces.Box(-np.inf, np.inf, (2,)), "unbounded.*RescaleAction"),
+        (FLAT, gym.spaces.Box(-np.inf, np.inf, (2,)), "unbounded.*TransformAction"),
+        (gym.spaces.Box(-1.0, 1.0, (0,)), BOUNDED, "observations of length 0"),
+        (FLAT, gym.spaces.Box(-1.0, 1.0, (0,)), "actions of length 0"),
+        (FLAT, gym.spaces.Box(-1, 1, (2,), np.int64), "whole numbers.*dtype=np.float32"),
+        (
+            FLAT,
+            gym.spaces.Box(np.array([-1.0, 2.0]), np.array([1.0, 2.0]), dtype=np.float64),
+            "action 1 between 2.0 and 2.0, but low must be below high",
+        ),
         (FLAT, gym.spaces.MultiDiscrete([2, 2]), "action space MultiDiscrete"),
         (FLAT, gym.spaces.MultiBinary(3), "action space MultiBinary"),
         (FLAT, gym.spaces.Dict({"a": BOUNDED}), "action space Dict"),
@@ -205,6 +213,12 @@ def test_unsupported_spaces_are_named(
 ) -> None:
     with pytest.raises(ConfigError, match=sentence):
         read_env_spec(fake_env(obs, actions), "Some-v0")
+
+
+def test_the_advice_for_unbounded_actions_works() -> None:
+    env = fake_env(FLAT, gym.spaces.Box(-np.inf, np.inf, (2,)))
+    bounded = gym.wrappers.TransformAction(env, lambda action: 3 * action, BOUNDED)
+    assert read_env_spec(bounded, "Some-v0").action_high == (1.0, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -140,6 +140,11 @@ def read_env_spec(env: gym.Env[Any, Any], env_id: str) -> EnvSpec:
         )
     obs_dim = int(obs_space.shape[0])
     goal_dim = env.goal_dim if isinstance(env, FlatGoals) else 0
+    if obs_dim == goal_dim:  # or both are 0
+        raise ConfigError(
+            f"{env_id} has observations of length 0, but a learner needs at least one number: give "
+            "the environment a constant one if there is nothing to see."
+        )
     if isinstance(action_space, gym.spaces.Discrete):
         size, start = int(action_space.n), int(action_space.start)
         return EnvSpec(obs_dim, size, discrete=True, action_start=start, goal_dim=goal_dim)
@@ -148,11 +153,7 @@ def read_env_spec(env: gym.Env[Any, Any], env_id: str) -> EnvSpec:
             f"{env_id} has the action space {_name(action_space)}, but a flat bounded Box or a "
             "Discrete space is needed: wrap it with an ActionWrapper that gives one."
         )
-    if not (np.isfinite(action_space.low).all() and np.isfinite(action_space.high).all()):
-        raise ConfigError(
-            f"{env_id} has unbounded actions {_name(action_space)}, but finite bounds are needed: "
-            "wrap it with gymnasium.wrappers.RescaleAction or ClipAction to bound them."
-        )
+    _check_actions(action_space, env_id)
     return EnvSpec(
         obs_dim,
         int(action_space.shape[0]),
@@ -160,6 +161,33 @@ def read_env_spec(env: gym.Env[Any, Any], env_id: str) -> EnvSpec:
         tuple(action_space.high.tolist()),
         goal_dim=goal_dim,
     )
+
+
+def _check_actions(space: gym.spaces.Box, env_id: str) -> None:
+    """Whether each action is a number that can move between two finite bounds."""
+    if space.shape[0] == 0:
+        raise ConfigError(
+            f"{env_id} has actions of length 0, but a learner needs one to choose: give its Box at "
+            "least one entry."
+        )
+    if space.dtype is None or space.dtype.kind != "f":
+        raise ConfigError(
+            f"{env_id} has actions of whole numbers {_name(space)}, but a Box of floats is needed: "
+            "declare it with dtype=np.float32 and round in step, or use a Discrete space."
+        )
+    if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+        raise ConfigError(
+            f"{env_id} has unbounded actions {_name(space)}, but finite bounds are needed: declare "
+            "them in the environment, or wrap it with gymnasium.wrappers.TransformAction(env, "
+            "func, Box(-1, 1, shape))."
+        )
+    stuck = np.flatnonzero(space.low >= space.high)
+    if stuck.size:
+        where = int(stuck[0])
+        raise ConfigError(
+            f"{env_id} has action {where} between {space.low[where]} and {space.high[where]}, but "
+            "low must be below high: leave that action out of the Box."
+        )
 
 
 def _name(space: gym.Space[Any]) -> str:
