@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import yaml
 from pydantic import BaseModel
 
 from rl_training.algorithms.registry import REGISTRY
@@ -86,6 +89,18 @@ def test_kwargs_are_split_by_name() -> None:
         ({"eval_episodes": 0, "algo_kwargs": STOPPING}, "set eval_episodes above 0"),
         ({"algo_kwargs": {"early_stopping": {"patience": 1, "metric": "x"}}}, "metric = 'x'"),
         ({"env_kwargs": {"vectorization": "threads"}}, "vectorization = 'threads'"),
+        ({"env_kwargs": {"cfg": {1: 2}}}, "env_kwargs.cfg has the key 1, but keys should be str"),
+        ({"env_kwargs": {"a": [{"b": np.zeros(2)}]}}, "env_kwargs.a.b is a ndarray, but should"),
+        ({"env_kwargs": {"map": Path("x")}}, "env_kwargs.map is a PosixPath, but should be"),
+        ({"env_kwargs": {"wrappers": {"reward": {"scal": 1}}}}, "'scal'; did you mean 'scale'"),
+        ({"env_kwargs": {"wrappers": {"rewrd": {}}}}, "'rewrd'; did you mean 'reward'"),
+        (
+            {"algo_kwargs": {"reward_clip_min": 1, "reward_clip_max": 0}},
+            "clip_min = 1.0 must be below clip_max = 0.0",
+        ),
+        ({"learning_rate": 1e-3}, "is a key of algo_kwargs: write it there, algo_kwargs={'learn"),
+        ({"env_id": dict}, "env_id = <class 'dict'>: should be the id of a registered environment"),
+        ({"env_id": lambda: 0}, "register(id='Mine-v0', entry_point=MyEnv) and pass 'Mine-v0'"),
     ],
 )
 def test_mistakes_get_one_sentence(changes: dict[str, Any], sentence: str) -> None:
@@ -93,11 +108,49 @@ def test_mistakes_get_one_sentence(changes: dict[str, Any], sentence: str) -> No
         make_config(BASE | changes)
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
+    with pytest.raises(ConfigError, match=re.escape(str(caught.value))):
+        TrainConfig(**(BASE | changes))
 
 
 def test_missing_key_is_named() -> None:
     with pytest.raises(ConfigError, match="'total_timesteps' is missing"):
         make_config({"algo": "sac", "env_id": "Pendulum-v1"})
+
+
+def test_values_from_python_are_stored_as_a_file_holds_them() -> None:
+    """What training hands to the environment is what evaluation and a resume read back."""
+    values = {"g": np.float64(5), "n": [np.int64(2), (True, np.bool_(False))], "t": {"a": 0.5}}
+    changes = {
+        "seed": np.int64(3),
+        "output_dir": Path("some") / "where",
+        "env_kwargs": values,
+        "algo": "bc",
+        "algo_kwargs": {
+            "learning_rate": np.float64(1e-3),
+            "dataset_kind": "npz",
+            "dataset_path": Path("a.npz"),
+        },
+    }
+    config = TrainConfig(**(BASE | changes)).resolved()
+    assert (config.seed, config.output_dir) == (3, str(Path("some/where")))
+    assert config.algo_kwargs["dataset_path"] == "a.npz"
+    assert config.env_kwargs == {"g": 5.0, "n": [2, [True, False]], "t": {"a": 0.5}}
+    assert make_config(yaml.safe_load(yaml.safe_dump(config.to_dict()))) == config
+
+
+@pytest.mark.parametrize(
+    ("overrides", "wanted"),
+    [
+        ("total_timesteps=150", "['total_timesteps=150']"),
+        ({"seed": 3, "gamma": 0.9}, "['seed=3', 'gamma=0.9']"),
+        ([3], "a list of texts key=value"),
+        (None, "a list of texts key=value"),
+    ],
+)
+def test_overrides_that_are_no_list_are_told_what_is_wanted(overrides: Any, wanted: str) -> None:
+    with pytest.raises(ConfigError, match=r"^overrides = .* should be a list") as caught:
+        TrainConfig.load("sac/pendulum", overrides)
+    assert wanted in str(caught.value)
 
 
 def test_overrides_find_their_place() -> None:

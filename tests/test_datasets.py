@@ -454,7 +454,10 @@ def test_a_pt_file_must_hold_tensors(tmp_path: Path) -> None:
         ({"dataset_path": "x.npz"}, "needs dataset_kind"),
         ({"dataset_kind": "csv"}, "dataset_kind"),
         ({"dataset_size": 0}, "dataset_size"),
-        ({"reward_clip_min": 2, "reward_clip_max": 1}, "clip_min must be below"),
+        (
+            {"reward_clip_min": 2, "reward_clip_max": 1},
+            "clip_min = 2.0 must be below clip_max = 1.0",
+        ),
     ],
 )
 def test_incomplete_settings(settings: dict[str, Any], sentence: str) -> None:
@@ -752,3 +755,8 @@ def test_a_dataset_is_written_into_a_new_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="is a file, not a folder"):
         write_arrays(arrays, tmp_path / "file" / "mine.npz")
+
+
+def test_a_misspelt_key_of_a_dataset_gets_one_sentence() -> None:
+    with pytest.raises(ConfigError, match=r"^Unknown key 'dataset_pth'; did you mean"):
+        load_transition_dataset({"dataset_kind": "npz", "dataset_pth": "a.npz"})

@@ -26,7 +26,7 @@ class RewardTransformConfig(BaseModel):
     def _bounds_are_ordered(self) -> Self:
         bounds = [bound for bound in (self.clip_min, self.clip_max) if bound is not None]
         if len(bounds) == 2 and bounds[0] >= bounds[1]:
-            raise ValueError(f"clip_min must be below clip_max = {self.clip_max}")
+            raise ValueError(f"clip_min = {self.clip_min} must be below clip_max = {self.clip_max}")
         return self
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from rl_training.experiment.build import (
     checkpoint_config,
     saved_spec,
 )
-from rl_training.experiment.config import TrainConfig, apply_override, make_config
+from rl_training.experiment.config import TrainConfig, apply_overrides, make_config
 from rl_training.experiment.datasets import REWARD_KEYS, load_run_data
 from rl_training.experiment.manager import locate
 from rl_training.experiment.task import Task, check_config
@@ -60,7 +61,7 @@ def finetune(
     env_id: str | None = None,
     overrides: Sequence[str] = (),
     *,
-    dataset: str | None = None,
+    dataset: str | PathLike[str] | None = None,
     best: bool = False,
     callbacks: Sequence[Callback] = (),
     on_warning: Callable[[str], None] = warn,
@@ -85,7 +86,7 @@ def finetuning_run(
     checkpoint: Checkpoint,
     env_id: str | None,
     overrides: Sequence[str] = (),
-    dataset: str | None = None,
+    dataset: str | PathLike[str] | None = None,
 ) -> TrainConfig:
     """The config of the run that goes on from ``checkpoint``."""
     origin = checkpoint.run_dir
@@ -102,8 +103,7 @@ def finetuning_run(
     data["algo_kwargs"] = kwargs
     if dataset is not None:
         _use_dataset(kwargs, dataset)
-    for override in overrides:
-        apply_override(data, override)
+    apply_overrides(data, overrides)
     if kwargs["finetuned_step"] != checkpoint.step:
         raise ConfigError(f"finetuned_step is the source's, {checkpoint.step}: leave it out.")
     kwargs.setdefault("learning_starts", _first_update(data["total_timesteps"]))
@@ -131,9 +131,9 @@ def _check_algorithm(source: TrainConfig) -> None:
         raise ConfigError("bc imitates and learns nothing from rewards: fine-tune another learner.")
 
 
-def _use_dataset(kwargs: dict[str, Any], source: str) -> None:
+def _use_dataset(kwargs: dict[str, Any], source: str | PathLike[str]) -> None:
     """Other recorded data in place of the source's."""
-    found = config_for(source)
+    found = config_for(fspath(source))
     kwargs |= {key: getattr(found, key) for key in DATASET_KEYS if key != "dataset_download"}
 
 

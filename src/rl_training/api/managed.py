@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict
 
@@ -13,7 +14,12 @@ from rl_training.api.progress import ProgressCallback
 from rl_training.api.training import as_config, resume, train
 from rl_training.errors import ConfigError, RLTrainingError
 from rl_training.experiment.build import checkpoint_config, load_policy
-from rl_training.experiment.config import TrainConfig, apply_override, make_config
+from rl_training.experiment.config import (
+    TrainConfig,
+    apply_overrides,
+    check_overrides,
+    make_config,
+)
 from rl_training.experiment.manager import locate
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpointing import Checkpoint, copy_checkpoint, open_checkpoint
@@ -31,7 +37,7 @@ class RunOptions(TypedDict, total=False):
     """A run's keys, and the controls that every algorithm has."""
 
     seed: int
-    output_dir: str
+    output_dir: str | PathLike[str]
     device: str
     num_envs: int
     eval_episodes: int
@@ -51,7 +57,7 @@ class RunOptions(TypedDict, total=False):
     engine: Literal["auto", "eager", "compiled", "cuda_graph"]
     matmul_precision: Literal["highest", "high"]
     dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari"] | None
-    dataset_path: str | None
+    dataset_path: str | PathLike[str] | None
     dataset_id: str | None
     dataset_download: bool
     dataset_size: int
@@ -190,8 +196,7 @@ class ManagedAlgorithm:
         try:
             if self._checkpoint is None:
                 data = copy.deepcopy(self._data) | {"total_timesteps": total_timesteps}
-                for override in overrides:
-                    apply_override(data, override)
+                apply_overrides(data, overrides)
                 self.result = train(data, callbacks=[*display, *callbacks])
             elif total_timesteps is None or total_timesteps < 1:
                 raise ConfigError(
@@ -203,7 +208,7 @@ class ManagedAlgorithm:
                 goal = max(0, stands.step - begin) + total_timesteps
                 self.result = resume(
                     self._checkpoint,
-                    [f"total_timesteps={goal}", *overrides],
+                    [f"total_timesteps={goal}", *check_overrides(overrides)],
                     callbacks=[*display, *callbacks],
                 )
         finally:

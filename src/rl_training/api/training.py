@@ -20,7 +20,13 @@ from rl_training.experiment.build import (
     saved_spec,
     versions,
 )
-from rl_training.experiment.config import TrainConfig, apply_override, make_config, split
+from rl_training.experiment.config import (
+    TrainConfig,
+    apply_overrides,
+    check_overrides,
+    make_config,
+    split,
+)
 from rl_training.experiment.machine import choose_device, choose_threads
 from rl_training.experiment.manager import (
     RUN_FILE,
@@ -174,14 +180,13 @@ def _branch(
 
 def _changed(base: TrainConfig, overrides: Sequence[str]) -> TrainConfig:
     """The config with the overrides; a budget given in steps replaces one in epochs, or back."""
-    data = base.to_dict()
+    data, overrides = base.to_dict(), check_overrides(overrides)
     keys = {override.partition("=")[0].removeprefix("algo_kwargs.") for override in overrides}
     if "num_epochs" in keys and "total_timesteps" not in keys:
         data["total_timesteps"] = None
     if "total_timesteps" in keys and "num_epochs" not in keys:
         data["algo_kwargs"]["num_epochs"] = None
-    for override in overrides:
-        apply_override(data, override)
+    apply_overrides(data, overrides)
     return make_config(data).resolved()
 
 

@@ -19,7 +19,7 @@ import torch
 from rl_training.data.config import DataConfig, DatasetKind
 from rl_training.data.fields import CHUNK_ROWS, ArrayColumn, Column, Fields, find_fields
 from rl_training.data.offline_dataset import TransitionDataset
-from rl_training.errors import ConfigError
+from rl_training.errors import ConfigError, validated
 from rl_training.rewards import RewardTransformConfig
 from rl_training.types import EnvSpec
 
@@ -50,7 +50,7 @@ def load_transition_dataset(
     and `action_high` give the bounds. ``time_limit`` helps to tell time limits from terminations
     where a file has one flag for both.
     """
-    settings = config if isinstance(config, DataConfig) else DataConfig.model_validate(config)
+    settings = config if isinstance(config, DataConfig) else validated(DataConfig, config)
     if settings.dataset_kind is None:
         raise ConfigError("dataset_kind is missing: use random, npz, pt, hdf5 or minari.")
     source = settings.source

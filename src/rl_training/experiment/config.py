@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,14 +11,15 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rl_training.algorithms.config import AlgorithmConfig, MixingConfig
-from rl_training.algorithms.registry import Mode, get_algorithm
+from rl_training.algorithms.registry import REGISTRY, Mode, get_algorithm
 from rl_training.data.config import DataConfig
 from rl_training.envs.factory import EnvConfig
-from rl_training.errors import ConfigError, nearest
+from rl_training.errors import ConfigError, nearest, sentence, validated
 from rl_training.runtime import plain
 from rl_training.runtime.controls import ControlsConfig
 
@@ -58,6 +60,19 @@ class TrainConfig(BaseModel):
         default_factory=dict, description="`vectorization`, and what gymnasium.make takes."
     )
 
+    if not TYPE_CHECKING:  # a type checker knows the fields
+
+        def __init__(self, **data: Any) -> None:
+            try:
+                super().__init__(**data)
+            except ValidationError as error:
+                raise ConfigError(sentence(error, TrainConfig)) from None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_plain(cls, data: Any) -> Any:
+        return _plain_keys(data) if isinstance(data, Mapping) else data
+
     @model_validator(mode="after")
     def _parts_are_valid(self) -> Self:
         parts = split(self)
@@ -97,8 +112,7 @@ class TrainConfig(BaseModel):
     def load(cls, source: str | Path, overrides: Sequence[str] = ()) -> TrainConfig:
         """A packaged config's name or a file, with ``key=value`` overrides."""
         data = read_config(source)
-        for override in overrides:
-            apply_override(data, override)
+        apply_overrides(data, overrides)
         return make_config(data)
 
     def resolved(self) -> TrainConfig:
@@ -142,13 +156,13 @@ def split(config: TrainConfig) -> ConfigParts:
 
     def part(model: type[Model]) -> Model:
         chosen = {k: v for k, v in config.algo_kwargs.items() if k in model.model_fields}
-        return _validated(model, chosen)
+        return validated(model, chosen)
 
     return ConfigParts(
         algorithm=part(models[0]),
         controls=part(ControlsConfig),
         data=part(DataConfig),
-        env=_validated(EnvConfig, config.env_kwargs),
+        env=validated(EnvConfig, config.env_kwargs),
     )
 
 
@@ -161,49 +175,83 @@ def kwargs_models(
 
 def make_config(data: Mapping[str, Any]) -> TrainConfig:
     """Validate a mapping; errors are one sentence."""
-    return _validated(TrainConfig, data)
+    return validated(TrainConfig, data)
 
 
-def _validated(model: type[Model], data: Mapping[str, Any]) -> Model:
-    try:
-        return model.model_validate(data)
-    except ValidationError as error:
-        raise ConfigError(_sentence(error, model)) from None
+# --- Values that come from Python -----------------------------------------------
 
 
-def _sentence(error: ValidationError, model: type[BaseModel]) -> str:
-    """The first problem, with field, value and what is allowed; the number of further ones."""
-    problems = error.errors()
-    first = problems[0]
-    cause = first.get("ctx", {}).get("error")
-    if isinstance(cause, ConfigError):
-        return str(cause)
-    where = ".".join(str(part) for part in first["loc"] if not _is_branch(part))
-    if first["type"] == "extra_forbidden":
-        key = str(first["loc"][-1])
-        known = model.model_fields if len(first["loc"]) == 1 else _nested_fields(model, where)
-        text = f"Unknown key {key!r}{nearest(key, known)}"
-    elif first["type"] == "missing":
-        text = f"The key {where!r} is missing."
-    else:
-        message = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
-        value = "" if not where else f"{where} = {first['input']!r}: "
-        text = f"{value}{message}."
-    more = len({problem["loc"][:1] for problem in problems}) - 1
-    return text + (f" ({more} more)" if more else "")
+def _plain_keys(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A config's mapping with what a file can hold: NumPy's numbers and paths are taken too."""
+    plain_data = {key: _without_numpy(value) for key, value in data.items()}
+    _check_env_id(plain_data.get("env_id"))
+    if isinstance(plain_data.get("output_dir"), os.PathLike):
+        plain_data["output_dir"] = os.fspath(plain_data["output_dir"])
+    kwargs = plain_data.get("algo_kwargs")
+    if isinstance(kwargs, dict) and isinstance(kwargs.get("dataset_path"), os.PathLike):
+        plain_data["algo_kwargs"] = kwargs | {"dataset_path": os.fspath(kwargs["dataset_path"])}
+    if isinstance(plain_data.get("env_kwargs"), Mapping):
+        plain_data["env_kwargs"] = _env_value(plain_data["env_kwargs"], "env_kwargs")
+    _check_level(plain_data)
+    return plain_data
 
 
-def _is_branch(part: Any) -> bool:
-    """Whether a location's part names a branch of a union rather than a field."""
-    return isinstance(part, str) and ("[" in part or part in ("float", "constrained-float"))
+def _check_level(data: Mapping[str, Any]) -> None:
+    """Say of an algorithm's key that stands beside `algo_kwargs` where it belongs."""
+    kwargs = data.get("algo_kwargs") or {}
+    if data.get("algo") not in REGISTRY or not isinstance(kwargs, Mapping):
+        return
+    names = {name for model in kwargs_models(data["algo"], kwargs) for name in model.model_fields}
+    for key in data.keys() - TrainConfig.model_fields.keys():
+        if key in names:
+            raise ConfigError(
+                f"{key} = {data[key]!r} is a key of algo_kwargs: write it there, "
+                f"algo_kwargs={{{key!r}: {data[key]!r}}}."
+            )
 
 
-def _nested_fields(model: type[BaseModel], where: str) -> list[str]:
-    field = model.model_fields.get(where.split(".")[0])
-    for option in getattr(field.annotation, "__args__", ()) if field else ():
-        if isinstance(option, type) and issubclass(option, BaseModel):
-            return list(option.model_fields)
-    return []
+def _without_numpy(value: Any) -> Any:
+    """NumPy's scalars as Python's numbers, wherever they stand."""
+    if isinstance(value, np.generic) and value.dtype.kind in "biufU":
+        return value.item()
+    if type(value) is dict:
+        return {key: _without_numpy(item) for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_without_numpy(item) for item in value)
+    return value
+
+
+def _check_env_id(env_id: Any) -> None:
+    if env_id is not None and not isinstance(env_id, str):
+        shown = repr(env_id) if len(repr(env_id)) <= 60 else f"a {type(env_id).__name__}"
+        raise ConfigError(
+            f"env_id = {shown}: should be the id of a registered environment; register yours with "
+            "gymnasium.register(id='Mine-v0', entry_point=MyEnv) and pass 'Mine-v0'."
+        )
+
+
+def _env_value(value: Any, where: str) -> Any:
+    """A value that training, evaluation and a resume hand to `gymnasium.make` alike.
+
+    Later ones read it from a file: tuples become lists from the beginning.
+    """
+    if isinstance(value, Mapping):
+        for key in value:
+            if type(key) is not str:
+                raise ConfigError(
+                    f"{where} has the key {key!r}, but keys should be strings: write {str(key)!r}, "
+                    "or have the environment make its own table."
+                )
+        return {key: _env_value(item, f"{where}.{key}") for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_env_value(item, where) for item in value]
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    raise ConfigError(
+        f"{where} is a {type(value).__name__}, but should be a number, text, true, false, null, or "
+        "a list or mapping of them, which a config file can hold: convert it (str(path), "
+        "array.tolist()), or let the environment make it."
+    )
 
 
 def _listed(value: Any) -> Any:
@@ -292,6 +340,27 @@ def read_config(source: str | Path) -> dict[str, Any]:
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
         raise ConfigError(f"{source} must hold a mapping of keys to values.")
     return data
+
+
+def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> None:
+    """Set each ``key=value`` of a list."""
+    for override in check_overrides(overrides):
+        apply_override(data, override)
+
+
+def check_overrides(overrides: Sequence[str]) -> list[str]:
+    """The overrides as a list; a single text or a mapping is refused with the list to write."""
+    if isinstance(overrides, Mapping):
+        wanted = [f"{key}={value}" for key, value in overrides.items()]
+    elif isinstance(overrides, Sequence) and not isinstance(overrides, str):
+        if all(isinstance(override, str) for override in overrides):
+            return list(overrides)
+        wanted = ["total_timesteps=150"]
+    else:
+        wanted = [overrides if isinstance(overrides, str) else "total_timesteps=150"]
+    raise ConfigError(
+        f"overrides = {overrides!r}: should be a list of texts key=value, such as {wanted}."
+    )
 
 
 def apply_override(data: dict[str, Any], override: str) -> None:
