@@ -26,7 +26,7 @@ from rl_training.data.config import DataConfig
 from rl_training.envs.factory import EnvConfig, WrappersConfig
 from rl_training.experiment.config import TrainConfig, apply_override, make_config, read_config
 from rl_training.rewards import RewardTransformConfig
-from rl_training.runtime.callbacks import EarlyStoppingConfig
+from rl_training.runtime.callbacks import Callback, EarlyStoppingConfig
 from rl_training.runtime.controls import ControlsConfig
 from rl_training.runtime.logging import read_metrics
 
@@ -259,6 +259,13 @@ def test_dataset_page_runs_from_top_to_bottom(tmp_path: Path) -> None:
                 script.append(f"subprocess.run([sys.executable, *{command!r}], check=True)")
     run_python("\n".join(script), tmp_path)
     assert {"mine.png", "again.npz", "policy.npz"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_callbacks_page_runs_and_names_every_hook(tmp_path: Path) -> None:
+    run_python("\n".join(code for _, code in blocks("python", "docs/callbacks.md")), tmp_path)
+    hooks = {name for name in vars(Callback) if name.startswith("on_")}
+    named = {row[0].strip("`").partition("(")[0] for row in rows(read("docs/callbacks.md"))}
+    assert hooks <= named
 
 
 PAGES_WITH_CONFIGS = ("README.md", "docs/datasets.md")
