@@ -120,7 +120,16 @@ def test_lists(run: Path) -> None:
 def test_resume_of_a_finished_run_needs_more_steps(run: Path) -> None:
     done = cli("resume", str(run), cwd=run)
     assert done.returncode == 2
-    assert "total_timesteps=N larger than" in done.stderr
+    assert "total_timesteps=N larger than 120" in done.stderr
+    shorter = cli("resume", str(run), "total_timesteps=50", cwd=run)
+    assert "total_timesteps=N larger than 120" in shorter.stderr
+
+
+def test_a_branch_that_evaluates_nothing_is_told_without_a_best(run: Path, tmp_path: Path) -> None:
+    older = run / "checkpoints" / "step_000000100"
+    told = ok("resume", str(older), "eval_episodes=0", f"output_dir={tmp_path}", cwd=run)
+    assert "Evaluation return" in told
+    assert "; best" not in told
 
 
 def test_resume_from_an_older_checkpoint_branches(run: Path) -> None:

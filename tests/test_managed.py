@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import re
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,18 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from rl_training import SAC, ConfigError, RLTrainingError, TrainConfig, train_sac
+from rl_training import (
+    SAC,
+    Callback,
+    CheckpointError,
+    ConfigError,
+    RLTrainingError,
+    TrainConfig,
+    finetune,
+    resume,
+    train,
+    train_sac,
+)
 
 SMALL: dict[str, Any] = {
     "hidden_sizes": [16, 16],
@@ -71,6 +85,64 @@ def test_mistakes_show_at_construction() -> None:
         SAC("Pendulum-v1", batchsize=3)  # type: ignore[call-arg]
     with pytest.raises(ConfigError, match="gamma = 3"):
         SAC("Pendulum-v1", gamma=3)
+
+    with pytest.raises(ConfigError, match=r"total_timesteps = 90: .* SAC\(…\)\.learn\(90\)"):
+        SAC("Pendulum-v1", total_timesteps=90)  # type: ignore[call-arg]
+    with pytest.raises(ConfigError, match=r"gymnasium\.register\(id='Mine-v0'"):
+        SAC(Match())  # type: ignore[arg-type]
+
+
+def test_folder_may_be_left_and_the_console_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stderr", None)
+    agent = SAC("Pendulum-v1", output_dir=Path("runs"), **SMALL).learn(40)
+    monkeypatch.chdir(tmp_path / "other")
+    assert agent.predict(np.zeros(3)).shape == (1,)
+    assert agent.evaluate(1)["step"] == 40
+    assert agent.learn(20).checkpoint.step == 60
+
+
+class Silent(Callback):
+    """Does nothing."""
+
+
+@pytest.mark.parametrize(
+    ("callbacks", "sentence"),
+    [
+        (None, "callbacks = None: should be a list of Callback objects; leave it out for none."),
+        (Silent(), "callbacks is a single Silent: put it into a list, callbacks=[Silent()]."),
+        ([Silent], "callbacks[0] is the class Silent: make one of it, Silent()."),
+        ([Silent(), print], "callbacks[1] = <built-in function print>: should be a Callback"),
+        (print, "callbacks = <built-in function print>: should be a list of Callback objects"),
+    ],
+)
+def test_callbacks_that_are_none_are_told_what_is_wanted(
+    tmp_path: Path, callbacks: Any, sentence: str
+) -> None:
+    agent = SAC("Pendulum-v1", output_dir=tmp_path / "runs", **SMALL)
+    enter: list[Callable[[], Any]] = [
+        lambda: agent.learn(20, callbacks=callbacks),
+        lambda: train(TrainConfig.load("sac/pendulum"), callbacks=callbacks),
+        lambda: resume(tmp_path, callbacks=callbacks),
+        lambda: finetune(tmp_path, callbacks=callbacks),
+    ]
+    for call in enter:
+        with pytest.raises(ConfigError, match=re.escape(sentence)):
+            call()
+    assert not list(tmp_path.iterdir())
+
+
+def test_evaluation_refuses_an_environment_that_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env_id = known("Changing", Match, None)
+    agent = SAC(env_id, output_dir=tmp_path, **SMALL).learn(40)
+    monkeypatch.setattr(Match, "observation_space", gym.spaces.Box(-1.0, 1.0, (2,), np.float32))
+    with pytest.raises(CheckpointError, match=r"another environment .*obs_dim=1.*obs_dim=2"):
+        agent.evaluate(1)
 
 
 def test_train_functions_refuse_another_algorithms_config() -> None:

@@ -359,6 +359,12 @@ def _success(metrics: dict[str, Any]) -> str:
     return "" if rate is None else f"; success {rate:.0%}"
 
 
+def _best(metrics: dict[str, Any], key: str) -> str:
+    """The best so far; a run that branched off and evaluated nothing since has none."""
+    value, form = metrics[key], ".2f" if key == "best_return" else ".6g"
+    return "" if value is None else f"; best {value:{form}} at step {metrics['best_step']:,}"
+
+
 def _print_estimate(result: dict[str, Any]) -> None:
     _print(
         f"Step {result['step']:,}, {result['fqe_updates']:,} updates on {result['dataset']}: "
@@ -412,8 +418,7 @@ def _print_result(result: TrainResult) -> None:
     if "eval_return_mean" in metrics:
         _print(
             f"Evaluation return: {metrics['eval_return_mean']:.2f} ± "
-            f"{metrics['eval_return_std']:.2f}; best {metrics['best_return']:.2f} "
-            f"at step {metrics['best_step']:,}{_success(metrics)}"
+            f"{metrics['eval_return_std']:.2f}{_best(metrics, 'best_return')}{_success(metrics)}"
         )
         if metrics.get("return_before") is not None:
             _print(
@@ -422,10 +427,7 @@ def _print_result(result: TrainResult) -> None:
                 f"{_number(metrics['return_after'])} now"
             )
     elif "eval_loss" in metrics:
-        _print(
-            f"Held-out loss: {metrics['eval_loss']:.6g}; best {metrics['best_loss']:.6g} "
-            f"at step {metrics['best_step']:,}"
-        )
+        _print(f"Held-out loss: {metrics['eval_loss']:.6g}{_best(metrics, 'best_loss')}")
     more = f"total_timesteps={2 * metrics.get('env_steps', metrics['step'])}"
     if result.stop_reason.startswith(EARLY_STOPPING):
         more = "early_stopping=null"

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from rl_training.envs import GOAL_KEYS
+from rl_training.envs import GOAL_KEYS, describe_env
 from rl_training.errors import ConfigError
 from rl_training.experiment.build import (
     build_validation,
     check_same_data,
+    check_same_env,
     checkpoint_config,
     load_policy,
 )
@@ -68,9 +69,9 @@ def evaluate_checkpoint(
         )
     if config.env_id is None:
         return _evaluate_held_out(checkpoint, policy)
-    evaluator = Evaluator(
-        config.env_id, split(config).env.make_kwargs, seed=seed, render=video is not None
-    )
+    env = split(config).env
+    check_same_env(checkpoint, describe_env(config.env_id, env))
+    evaluator = Evaluator(config.env_id, env.make_kwargs, seed=seed, render=video is not None)
     try:
         if video is not None:
             from rl_training.api.video import record

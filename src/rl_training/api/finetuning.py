@@ -11,7 +11,7 @@ import torch
 
 from rl_training.algorithms.finetuning import FinetuningConfig
 from rl_training.algorithms.registry import get_algorithm
-from rl_training.api.training import begin, warn
+from rl_training.api.training import begin, check_callbacks, warn
 from rl_training.data import DataConfig
 from rl_training.data.dataset_loaders import config_for
 from rl_training.errors import CheckpointError, ConfigError
@@ -73,6 +73,7 @@ def finetune(
     share of `offline_batch_ratio`; ``dataset``, a file or a Minari id, takes its place, and a share
     of 0 drops it. Without ``env_id`` it is the source's environment.
     """
+    callbacks = check_callbacks(callbacks)
     checkpoint = open_checkpoint(locate(Path(path), best=best))
     config = finetuning_run(checkpoint, env_id, overrides, dataset).resolved()
     task = check_config(config)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict
 
 from rl_training.api.checkpoints import check_obs, evaluate_checkpoint
 from rl_training.api.progress import ProgressCallback
-from rl_training.api.training import as_config, resume, train
+from rl_training.api.training import as_config, check_callbacks, resume, train
 from rl_training.errors import ConfigError, RLTrainingError
 from rl_training.experiment.build import checkpoint_config, load_policy
 from rl_training.experiment.config import (
@@ -167,6 +167,12 @@ class ManagedAlgorithm:
     algo: ClassVar[str]
 
     def __init__(self, env_id: str | None, **options: Any) -> None:
+        if "total_timesteps" in options:
+            steps, name = options["total_timesteps"], type(self).__name__
+            raise ConfigError(
+                f"total_timesteps = {steps!r}: {name} takes the number of steps when it learns, "
+                f"{name}(…).learn({steps!r})."
+            )
         top = {key: options.pop(key) for key in tuple(options) if key in RUN_KEYS}
         # The budget is `learn`'s; 1 stands in so that everything else is checked here and now.
         self._data = {"algo": self.algo, "env_id": env_id, **top, "algo_kwargs": options}
@@ -191,7 +197,9 @@ class ManagedAlgorithm:
         continued run takes those that do not contradict its checkpoint. ``progress`` shows a live
         display; by default where standard error is a terminal.
         """
-        show = sys.stderr.isatty() if progress is None else progress
+        terminal = sys.stderr is not None and sys.stderr.isatty()  # None: a program without console
+        show = terminal if progress is None else progress
+        callbacks = check_callbacks(callbacks)
         display = [ProgressCallback()] if show else []
         try:
             if self._checkpoint is None:
@@ -214,7 +222,7 @@ class ManagedAlgorithm:
         finally:
             for callback in display:
                 callback.close()
-        self._checkpoint = self.result.checkpoint_path
+        self._checkpoint = self.result.checkpoint_path.absolute()  # the folder may be left
         self._policy = None
         return self
 

@@ -16,8 +16,8 @@ from rl_training.errors import CheckpointError, ConfigError, TrainingError
 from rl_training.experiment.build import (
     build_session,
     check_same_data,
+    check_same_env,
     checkpoint_config,
-    saved_spec,
     versions,
 )
 from rl_training.experiment.config import (
@@ -77,6 +77,7 @@ def warn(message: str) -> None:
 
 def train(config: ConfigLike, *, callbacks: Sequence[Callback] = ()) -> TrainResult:
     """Train from a config, a mapping, a file or a packaged config's name."""
+    callbacks = check_callbacks(callbacks)
     checked = as_config(config)
     if is_finetuned(checked.algo_kwargs):
         raise ConfigError(
@@ -110,6 +111,30 @@ def begin(
         return _run(task, run_dir, None, callbacks, on_warning, source)
 
 
+def check_callbacks(callbacks: Sequence[Callback]) -> list[Callback]:
+    """The callbacks as a list, or an error that says what to write in place of what was given."""
+    if isinstance(callbacks, Callback):
+        name = type(callbacks).__name__
+        raise ConfigError(
+            f"callbacks is a single {name}: put it into a list, callbacks=[{name}()]."
+        )
+    if not isinstance(callbacks, Sequence):
+        raise ConfigError(
+            f"callbacks = {callbacks!r}: should be a list of Callback objects; leave it out for "
+            "none."
+        )
+    for index, callback in enumerate(callbacks):
+        if isinstance(callback, type) and issubclass(callback, Callback):
+            name = callback.__name__
+            raise ConfigError(f"callbacks[{index}] is the class {name}: make one of it, {name}().")
+        if not isinstance(callback, Callback):
+            raise ConfigError(
+                f"callbacks[{index}] = {callback!r}: should be a Callback; derive a class from "
+                "rl_training.Callback and put the code into its on_step (docs/callbacks.md)."
+            )
+    return list(callbacks)
+
+
 def as_config(config: ConfigLike) -> TrainConfig:
     """Whatever describes a run, as a validated config."""
     if isinstance(config, TrainConfig):
@@ -129,7 +154,7 @@ def resume(
     An older checkpoint of a run, or a self-contained copy, is continued in a new run folder: what
     came after it stays as it is.
     """
-    source = Path(path)
+    source, callbacks = Path(path), check_callbacks(callbacks)
     run_dir = _run_to_continue(source)
     if run_dir is None:
         return _branch(
@@ -215,11 +240,7 @@ def _check_resume(
     _warn_of_differences(checkpoint, config, on_warning)
     task = check_config(config)
     _check_left(checkpoint, task.config, run_dir)
-    if saved_spec(checkpoint) != task.spec:
-        raise CheckpointError(
-            f"{checkpoint.path} was trained on another environment than this one of the same name: "
-            f"{saved_spec(checkpoint)} then, {task.spec} now"
-        )
+    check_same_env(checkpoint, task.spec)
     check_same_data(checkpoint, task)
     return task
 
@@ -253,7 +274,7 @@ def _why_over(checkpoint: Checkpoint, config: TrainConfig) -> str | None:
     if checkpoint.step >= config.last_step:
         return (
             f"This run is finished at step {checkpoint.step}: to go on, give a total_timesteps=N "
-            f"larger than {config.budget}."
+            f"larger than {checkpoint.step - config.online_from}."
         )
     return None
 

@@ -287,6 +287,16 @@ def saved_spec(checkpoint: Checkpoint) -> EnvSpec:
     return spec
 
 
+def check_same_env(checkpoint: Checkpoint, spec: EnvSpec) -> None:
+    """Refuse an environment whose sizes or bounds are not those of the training."""
+    saved = saved_spec(checkpoint)
+    if saved != spec:
+        raise CheckpointError(
+            f"{checkpoint.path} was trained on another environment than this one of the same name: "
+            f"{saved} then, {spec} now"
+        )
+
+
 def check_same_data(
     checkpoint: Checkpoint,
     task: Task,
