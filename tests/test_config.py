@@ -138,6 +138,18 @@ def test_values_from_python_are_stored_as_a_file_holds_them() -> None:
     assert make_config(yaml.safe_load(yaml.safe_dump(config.to_dict()))) == config
 
 
+def test_what_no_file_could_say_is_refused_too() -> None:
+    deep: list[Any] = []
+    for _ in range(5_000):
+        deep = [deep]
+    with pytest.raises(ConfigError, match="nested too deeply"):
+        make_config(BASE | {"env_kwargs": {"a": deep}})
+    with pytest.raises(ConfigError, match="has the key 1"):
+        make_config({**BASE, 1: 2})  # type: ignore[dict-item]
+    with pytest.raises(ConfigError, match="algo = "):
+        make_config(BASE | {"algo": ["sac"]})
+
+
 @pytest.mark.parametrize(
     ("overrides", "wanted"),
     [

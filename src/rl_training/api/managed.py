@@ -197,10 +197,8 @@ class ManagedAlgorithm:
         continued run takes those that do not contradict its checkpoint. ``progress`` shows a live
         display; by default where standard error is a terminal.
         """
-        terminal = sys.stderr is not None and sys.stderr.isatty()  # None: a program without console
-        show = terminal if progress is None else progress
         callbacks = check_callbacks(callbacks)
-        display = [ProgressCallback()] if show else []
+        display = [ProgressCallback()] if _shows(progress) else []
         try:
             if self._checkpoint is None:
                 data = copy.deepcopy(self._data) | {"total_timesteps": total_timesteps}
@@ -275,6 +273,12 @@ class ManagedAlgorithm:
         ManagedAlgorithm.__init__(learner, config.pop("env_id"), **config, **kwargs)
         learner._checkpoint = checkpoint.path
         return learner
+
+
+def _shows(progress: bool | None) -> bool:
+    # A program without a console has no standard error.
+    terminal = sys.stderr is not None and sys.stderr.isatty()
+    return terminal if progress is None else progress
 
 
 class SAC(ManagedAlgorithm):

@@ -71,7 +71,10 @@ class TrainConfig(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _is_plain(cls, data: Any) -> Any:
-        return _plain_keys(data) if isinstance(data, Mapping) else data
+        try:
+            return _plain_keys(data) if isinstance(data, Mapping) else data
+        except RecursionError:
+            raise ConfigError("A value of the config is nested too deeply to be stored.") from None
 
     @model_validator(mode="after")
     def _parts_are_valid(self) -> Self:
@@ -175,6 +178,9 @@ def kwargs_models(
 
 def make_config(data: Mapping[str, Any]) -> TrainConfig:
     """Validate a mapping; errors are one sentence."""
+    for key in data:
+        if not isinstance(key, str):
+            raise ConfigError(f"The config has the key {key!r}, but its keys are names.")
     return validated(TrainConfig, data)
 
 
@@ -199,9 +205,10 @@ def _plain_keys(data: Mapping[str, Any]) -> dict[str, Any]:
 def _check_level(data: Mapping[str, Any]) -> None:
     """Say of an algorithm's key that stands beside `algo_kwargs` where it belongs."""
     kwargs = data.get("algo_kwargs") or {}
-    if data.get("algo") not in REGISTRY or not isinstance(kwargs, Mapping):
+    algo = data.get("algo")
+    if not isinstance(algo, str) or algo not in REGISTRY or not isinstance(kwargs, Mapping):
         return
-    names = {name for model in kwargs_models(data["algo"], kwargs) for name in model.model_fields}
+    names = {name for model in kwargs_models(algo, kwargs) for name in model.model_fields}
     for key in data.keys() - TrainConfig.model_fields.keys():
         if key in names:
             raise ConfigError(
