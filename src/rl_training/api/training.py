@@ -379,12 +379,7 @@ def _run(
         if source is not None:
             session.adopt(source)
         if checkpoint is not None:
-            session.restore(checkpoint)
-            if _why_over(checkpoint, config) is None:
-                session.state.clear_stop()
-            if session.collector is not None and session.collector.inexact_restore:
-                reason = session.collector.inexact_restore
-                on_warning(f"{config.env_id} begins a new episode here: {reason}.")
+            _continue_from(checkpoint, session, config, on_warning)
         info.write(
             session,
             state="running",
@@ -402,6 +397,20 @@ def _run(
         raise
     finally:
         session.close()
+
+
+def _continue_from(
+    checkpoint: Checkpoint,
+    session: Session,
+    config: TrainConfig,
+    on_warning: Callable[[str], None],
+) -> None:
+    session.restore(checkpoint)
+    if _why_over(checkpoint, config) is None:
+        session.state.clear_stop()
+    if session.collector is not None and session.collector.inexact_restore:
+        reason = session.collector.inexact_restore
+        on_warning(f"{config.env_id} begins a new episode here: {reason}.")
 
 
 def _tell_notes(task: Task, session: Session, on_warning: Callable[[str], None]) -> None:
