@@ -717,6 +717,11 @@ def test_what_only_recorded_data_can_give_is_refused_online(
         check_config(make_config(config))
 
 
+def test_a_file_is_named_by_a_path_too(recorded: Path) -> None:
+    loaded = load_transition_dataset({"dataset_kind": "npz", "dataset_path": recorded})
+    assert len(loaded) == 450
+
+
 def test_the_size_of_a_random_dataset_is_refused_for_a_file(
     small_config: Callable[..., Any],
 ) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from rl_training.errors import ConfigError
 from rl_training.rewards import RewardTransformConfig
@@ -59,6 +60,11 @@ class DataConfig(BaseModel):
     action_high: float | tuple[float, ...] | None = Field(
         None, description="Greatest actions of the data, where no environment tells."
     )
+
+    @field_validator("dataset_path", mode="before")
+    @classmethod
+    def _as_text(cls, path: Any) -> Any:
+        return fspath(path) if isinstance(path, PathLike) else path
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
