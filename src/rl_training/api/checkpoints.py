@@ -39,7 +39,7 @@ def evaluate_checkpoint(
     video: str | Path | None = None,
     fqe: bool = False,
     fqe_updates: int | None = None,
-    dataset: str | None = None,
+    dataset: str | Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """Play seeded episodes, ten unless told, with a run's or checkpoint's policy, not exploring.

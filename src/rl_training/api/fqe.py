@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -31,7 +32,7 @@ def estimate(
     policy: Policy,
     *,
     updates: int | None = None,
-    dataset: str | None = None,
+    dataset: str | Path | None = None,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
@@ -41,7 +42,8 @@ def estimate(
     if dataset is None:
         data, source = _own_data(checkpoint, policy), parts.data.source
     else:
-        data, source = _other_data(dataset, config, policy), dataset
+        source = str(dataset)
+        data = _other_data(source, config, policy)
     torch.set_num_threads(choose_threads(parts.controls.num_threads))
     keep_freed_memory()
     gamma = float(getattr(parts.algorithm, "gamma", DEFAULT_GAMMA))
