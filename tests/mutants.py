@@ -1382,6 +1382,55 @@ MUTANTS = [
         "if True",
         f"{PHASES} -k drawn_alone",
     ),
+    Mutant(
+        "a flag of 255 goes into the target",
+        "data/offline_dataset.py",
+        "if finite and odd:",
+        "if False:",
+        "tests/test_datasets.py -k flag",
+    ),
+    Mutant(
+        "next_state is passed over",
+        "data/fields.py",
+        '"next_observation", "next_state"),',
+        '"next_observation"),',
+        "tests/test_datasets.py",
+    ),
+    Mutant(
+        "parts of a loss are counted twice in eval_loss",
+        "runtime/evaluation.py",
+        "if name not in algorithm.loss_parts",
+        "if True",
+        OFFLINE,
+    ),
+    Mutant(
+        "an evaluation plays on with observations that are not finite",
+        "runtime/evaluation.py",
+        "if not held.all():",
+        "if False:",
+        "tests/faults/test_nonfinite.py -k poisoned",
+    ),
+    Mutant(
+        "a failed evaluation loses what was learned before it",
+        TRAINER,
+        "if self.state.evaluation_owed:\n                try:",
+        "if False:\n                try:",
+        "tests/test_exactness.py -k evaluation",
+    ),
+    Mutant(
+        "arrays that share memory come apart in silence",
+        "envs/state.py",
+        "if any(np.may_share_memory(array, other) for other in views):",
+        "if False:",
+        "tests/test_exactness.py -k come_back",
+    ),
+    Mutant(
+        "one object in two places comes back as two",
+        "envs/state.py",
+        "if self._visits.get(id(value), 0) < 2:",
+        "if True:",
+        "tests/test_exactness.py -k one_object",
+    ),
 ]
 
 
