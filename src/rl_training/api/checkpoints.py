@@ -141,9 +141,11 @@ def check_obs(obs: FloatArray | Mapping[str, FloatArray], spec: EnvSpec) -> Floa
             f"Observations have shape {array.shape}, but [{spec.obs_dim}] or "
             f"[batch, {spec.obs_dim}] is needed{_goal_order(spec)}."
         )
-    if not np.isfinite(array).all():
-        raise ConfigError("Observations hold values that are not finite.")
-    return array
+    with np.errstate(over="ignore"):  # what is too large for float32 is found below
+        held = array.astype(np.float32)
+    if not np.isfinite(held).all():
+        raise ConfigError("Observations hold values that are not finite as float32.")
+    return held
 
 
 def _goal_order(spec: EnvSpec) -> str:
