@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import torch
 from rich.console import Console
 from rich.table import Table
 
@@ -38,8 +39,8 @@ def train_ours(args: argparse.Namespace, algo: str, seed: int) -> Result:
         config.write_text(json.dumps(our_config(algo, args.env, str(args.dataset), updates)))
         command = [sys.executable, "-m", "rl_training", "train", "--config", str(config), "--json"]
         command += [f"seed={seed}", f"output_dir={folder}", f"num_threads={args.threads}"]
-        command += ["device=cpu", "eval_interval=0", "eval_episodes=0"]
-        run_dir = run_json(command)["run_dir"]
+        command += [f"device={args.device}", "eval_interval=0", "eval_episodes=0"]
+        run_dir = run_json(command, args.device)["run_dir"]
         played = [
             evaluate_checkpoint(run_dir, episodes=1, seed=EVALUATION_SEED + episode)
             for episode in range(args.episodes)
@@ -55,7 +56,8 @@ def train_peer(args: argparse.Namespace, algo: str, seed: int) -> Result:
     command += ["--dataset", str(args.dataset), "--env", args.env, "--seed", str(seed)]
     command += ["--updates", str(args.updates or CASES[algo].updates)]
     command += ["--threads", str(args.threads), "--episodes", str(args.episodes)]
-    return {"seed": seed} | run_json([*command, "--episode-seed", str(EVALUATION_SEED)])
+    command += ["--episode-seed", str(EVALUATION_SEED), "--device", args.device]
+    return {"seed": seed} | run_json(command, args.device)
 
 
 def interval(runs: list[Result]) -> tuple[float, float]:
@@ -112,6 +114,7 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=20)
     parser.add_argument("--updates", type=int, help="in place of each algorithm's own number")
     parser.add_argument("--threads", type=int, default=1, help="of each run")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="of each run")
     parser.add_argument("--at-once", type=int, default=1, help="runs side by side")
     parser.add_argument("--out", type=Path, metavar="FILE.json", help="the record to add to")
     args = parser.parse_args()
@@ -134,6 +137,7 @@ def main() -> None:
             described, old = describe(), entry.get(side, {}).get("runs", [])
             runs = [future.result() | {"commit": described["commit"]} for future in futures]
             runs += [run for run in old if run["seed"] not in args.seeds]
+            described["device"] = torch.cuda.get_device_name() if args.device == "cuda" else "cpu"
             entry[side] = described | score(sorted(runs, key=lambda run: run["seed"]))
             console.print(f"{algo}, {side}: {entry[side]['mean']:.1f} {entry[side]['seed_means']}")
             write(record, args.out)

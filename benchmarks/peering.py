@@ -75,22 +75,24 @@ D3RLPY = Environment(
 )
 
 
-def run(command: list[str]) -> str:
-    """Run a command on the CPU and return what it printed; its errors end the benchmark.
+def run(command: list[str], device: str = "cpu") -> str:
+    """Run a command and return what it printed; its errors end the benchmark.
 
-    Variables that set a number of threads are left out: a default is the library's own.
+    It sees no GPU unless ``device`` is one. Variables that set a number of threads are left out: a
+    default is the library's own.
     """
     env = {key: value for key, value in os.environ.items() if key not in THREAD_VARIABLES}
-    done = subprocess.run(command, capture_output=True, text=True, env=env | CPU_ONLY)
+    env |= CPU_ONLY if device == "cpu" else {}
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
     if done.returncode:
         said = done.stdout[-2000:] + done.stderr[-4000:]
         raise SystemExit(f"{shlex.join(command)} failed:\n{said}")
     return done.stdout
 
 
-def run_json(command: list[str]) -> Result:
+def run_json(command: list[str], device: str = "cpu") -> Result:
     """Run a command and return the JSON object that it printed."""
-    text = run(command)
+    text = run(command, device)
     result: Result = json.JSONDecoder().raw_decode(text[text.index("{") :])[0]
     return result
 

@@ -55,7 +55,7 @@ class Window:
             raise Measured
 
 
-def make_learner(spec: dict[str, Any], low: Any, high: Any) -> Any:
+def make_learner(spec: dict[str, Any], low: Any, high: Any, device: str) -> Any:
     """The learner at the settings given; actions are scaled from the environment's range."""
 
     def encoder(widths: list[int]) -> Any:
@@ -74,7 +74,7 @@ def make_learner(spec: dict[str, Any], low: Any, high: Any) -> Any:
         settings["observation_scaler"] = d3rlpy.preprocessing.StandardObservationScaler(eps=1e-3)
     if not (np.all(low == -1.0) and np.all(high == 1.0)):
         settings["action_scaler"] = d3rlpy.preprocessing.MinMaxActionScaler(low, high)
-    return config(**settings, **spec["config"]).create(device="cpu:0")
+    return config(**settings, **spec["config"]).create(device=f"{device}:0")
 
 
 def load(path: str) -> Any:
@@ -115,6 +115,7 @@ def main() -> None:
     parser.add_argument("--dataset", required=True)
     parser.add_argument("--env", help="for its action range and for episodes; else actions in ±1")
     parser.add_argument("--threads", type=int, help="torch threads (default: torch's choice)")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--warmup", type=int, default=20, help="updates before the clock starts")
     parser.add_argument("--seconds", type=float, help="time updates for so long")
     parser.add_argument("--updates", type=int, default=1_000_000)
@@ -128,7 +129,7 @@ def main() -> None:
     d3rlpy.seed(args.seed)
     space: Any = gym.make(args.env).action_space if args.env else None
     low, high = (space.low, space.high) if space else (np.array([-1.0]), np.array([1.0]))
-    learner = make_learner(json.loads(args.spec), low, high)
+    learner = make_learner(json.loads(args.spec), low, high, args.device)
     window = Window(args.warmup, args.seconds) if args.seconds else None
     began = time.perf_counter()
     with suppress(Measured):
