@@ -37,7 +37,8 @@ class Environment:
 
 
 D3RLPY_NEEDS = (
-    "gymnasium",
+    "gymnasium[mujoco]",
+    "mujoco==4.0.*",
     "gym",
     "numpy",
     "h5py",
