@@ -1431,6 +1431,21 @@ MUTANTS = [
         "if True:",
         "tests/test_exactness.py -k one_object",
     ),
+    Mutant(
+        "training's returns in the learner's rewards, not the task's",
+        "runtime/collector.py",
+        'infos["final_info"].get(OWN_RETURN, self._returns)',
+        "self._returns",
+        "tests/test_collection.py -k returns_are_the",
+    ),
+    Mutant(
+        "an episode's return goes on from the one before",
+        "envs/rewards.py",
+        """        self.total = 0.0
+        return self.env.reset""",
+        "        return self.env.reset",
+        "tests/test_collection.py -k returns_are_the",
+    ),
 ]
 
 

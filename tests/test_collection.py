@@ -150,6 +150,21 @@ def test_episode_returns_are_the_environments_own() -> None:
     assert collector.pop_metrics() == {}
 
 
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+def test_episode_returns_are_the_tasks_where_rewards_are_transformed(vectorization: str) -> None:
+    """Clipped to one value, the learner's rewards no longer tell what the task gave."""
+    reward = {"scale": 0.1, "shift": 30.0, "clip_max": 7.0}
+    collector, buffer = collect(
+        *(10, 2), vectorization=vectorization, max_episode_steps=5, wrappers={"reward": reward}
+    )
+    collector.close()
+    assert (buffer.rows[:20, 3] == 7.0).all()
+    raw = 2.0 + 4.0 * buffer.rows[:20, 2].reshape(2, 5, 2)  # [episode, step, environment]
+    metrics = collector.pop_metrics()
+    assert metrics["rollout/return_mean"] == pytest.approx(float(raw.sum(1).mean()), rel=1e-5)
+    assert collector.last_return == pytest.approx(float(raw[1, :, 1].sum()), rel=1e-5)
+
+
 def test_action_scaling_is_exact_at_the_bounds_and_inverts() -> None:
     spec = EnvSpec(1, 3, (-2.0, 0.1, -1.0), (6.0, 0.3, 1.0))
     scaler = ActionScaler(spec)

@@ -95,6 +95,7 @@ def test_resume_in_the_middle_of_a_delay(small_config: Config, algo: str, num_en
 def test_resume_of_vector_environments(small_config: Config, vectorization: str) -> None:
     config = small_config(num_envs=3, total_timesteps=180)
     config["env_kwargs"] = {"vectorization": vectorization, "max_episode_steps": 17}
+    config["env_kwargs"]["wrappers"] = {"reward": {"scale": 0.5}}
     assert_same_run(train(config), crash_and_resume(config, 100))
 
 

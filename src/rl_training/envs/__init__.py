@@ -17,6 +17,7 @@ from rl_training.envs.factory import (
 from rl_training.envs.goals import GOAL_KEYS, GoalTask
 from rl_training.envs.point_goal import POINT_GOAL, PointGoalEnv
 from rl_training.envs.rewards import (
+    OWN_RETURN,
     RewardClipWrapper,
     RewardScaleWrapper,
     RewardShiftWrapper,
@@ -29,6 +30,7 @@ point_goal.register()
 
 __all__ = [
     "GOAL_KEYS",
+    "OWN_RETURN",
     "POINT_GOAL",
     "ActionScaler",
     "CapturableEnv",

@@ -16,7 +16,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from pydantic import BaseModel, ConfigDict, Field
 
 from rl_training.envs.goals import FlatGoals, GoalTask, flatten_goals
-from rl_training.envs.rewards import apply_reward_wrappers
+from rl_training.envs.rewards import OwnReturnWrapper, apply_reward_wrappers
 from rl_training.envs.state import CapturableEnv
 from rl_training.errors import ConfigError, nearest
 from rl_training.rewards import RewardTransformConfig
@@ -222,7 +222,9 @@ def _make_worker(
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, lambda *_: signal.alarm(GRACE_SECONDS))
     env = flatten_goals(gym.make(env_id, disable_env_checker=True, **kwargs), achieved=True)
-    return CapturableEnv(apply_reward_wrappers(env, rewards), index)
+    if rewards != RewardTransformConfig():
+        env = apply_reward_wrappers(OwnReturnWrapper(env), rewards)
+    return CapturableEnv(env, index)
 
 
 def make_training_envs(env_id: str, config: EnvConfig, num_envs: int) -> TrainingEnvs:

@@ -47,6 +47,31 @@ class RewardClipWrapper(RewardTransformWrapper):
         super().__init__(env, RewardTransformConfig(clip_min=clip_min, clip_max=clip_max))
 
 
+OWN_RETURN = "own_return"
+"""Info key of an ended episode's return in the environment's own rewards."""
+
+
+class OwnReturnWrapper(gym.Wrapper[Any, Any, Any, Any]):
+    """Below the transforms: tells an ended episode's return as it would be without them."""
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        super().__init__(env)
+        self.total = 0.0
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode at 0."""
+        self.total = 0.0
+        return self.env.reset(**kwargs)
+
+    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Add up; the last step's info has the sum."""
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        self.total += float(reward)
+        if terminated or truncated:
+            info = {**info, OWN_RETURN: self.total}
+        return obs, reward, terminated, truncated, info
+
+
 def apply_reward_wrappers(
     env: gym.Env[Any, Any], config: RewardTransformConfig
 ) -> gym.Env[Any, Any]:

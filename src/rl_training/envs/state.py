@@ -12,6 +12,8 @@ from typing import Any, SupportsFloat
 import gymnasium as gym
 import numpy as np
 
+from rl_training.envs.rewards import OWN_RETURN
+
 _CONSTANT = frozenset(
     {"env", "spec", "metadata", "render_mode", "mujoco_renderer", "model", "data"}
     | {"_cached_spec", "_saved_kwargs", "_transform", "_metadata"}
@@ -301,9 +303,10 @@ class CapturableEnv(gym.Wrapper[Any, Any, Any, Any]):
         self.index = index
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Step with an empty info: training uses none, and a vector environment copies it all."""
-        obs, reward, terminated, truncated, _ = self.env.step(action)
-        return obs, reward, terminated, truncated, {}
+        """Step; of the info stays what training uses, as a vector environment copies it all."""
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        kept = {OWN_RETURN: info[OWN_RETURN]} if OWN_RETURN in info else {}
+        return obs, reward, terminated, truncated, kept
 
     def capture(self) -> dict[str, Any]:
         """The state, or ``{"error": reason}`` where it cannot be had."""

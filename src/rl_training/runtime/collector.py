@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rl_training.data import ReplayBuffer
-from rl_training.envs import ActionScaler, TrainingEnvs
+from rl_training.envs import OWN_RETURN, ActionScaler, TrainingEnvs
 from rl_training.errors import TrainingError
 from rl_training.runtime.acting import Explorer
 from rl_training.runtime.seeding import Stream, derive_seed
@@ -74,7 +74,7 @@ class Collector:
             self._check_finite(step + 1, observation=next_obs)
         self._buffer.add(self._obs, actions, rewards32, true_next, terminations, truncations)
         self._obs = next_obs
-        self._keep_books(rewards, ended)
+        self._keep_books(rewards, ended, infos)
         return self.num_envs
 
     @staticmethod
@@ -95,13 +95,15 @@ class Collector:
                 place = f"environment {where[0]}" + (f", entry {where[1]}" if where[1:] else "")
                 raise TrainingError(f"the {quantity} of {place} is {values[where]} at step {step}")
 
-    def _keep_books(self, rewards: Any, ended: Any) -> None:
+    def _keep_books(self, rewards: Any, ended: Any, infos: dict[str, Any]) -> None:
         self._returns += rewards
         self._lengths += 1
         if not ended.any():
             return
+        # Where rewards are transformed for the learner, people still want to read the task's.
+        returns = infos["final_info"].get(OWN_RETURN, self._returns)
         for index in np.flatnonzero(ended):
-            self.last_return = float(self._returns[index])
+            self.last_return = float(returns[index])
             self._finished.append((self.last_return, int(self._lengths[index])))
             self.episodes += 1
             self._returns[index] = 0.0
