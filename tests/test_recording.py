@@ -7,7 +7,9 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import pytest
 
+from rl_training.errors import TrainingError
 from rl_training.runtime.recording import noisy_policy, record, record_random
 from rl_training.types import EnvSpec
 
@@ -64,3 +66,14 @@ class _Counting(gym.Env[Any, Any]):
     def step(self, action: Any) -> Any:
         self._count += 1
         return self._count, 0.0, False, False, {}
+
+
+@pytest.mark.parametrize(("reward", "last"), [(float("nan"), 3.0), (0.0, float("inf"))])
+def test_what_is_not_finite_ends_the_recording(reward: float, last: float) -> None:
+    class Breaking(_Counting):
+        def step(self, action: Any) -> Any:
+            obs, good, *rest = super().step(action)
+            return (obs, good, *rest) if obs[0] < 3 else (np.array([last]), reward, *rest)
+
+    with pytest.raises(TrainingError, match="not finite at step 3"):
+        record(Breaking(), lambda _obs: np.zeros(1, np.float32), steps=5, seed=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ import gymnasium as gym
 import numpy as np
 
 from rl_training.envs import ActionScaler, make_env, read_env_spec
-from rl_training.errors import ConfigError
+from rl_training.errors import ConfigError, TrainingError
 from rl_training.runtime.evaluation import Policy
 from rl_training.runtime.seeding import Stream, derive_seed
 from rl_training.types import ActionArray, EnvSpec, FloatArray
@@ -36,6 +37,11 @@ def record(
         action = _copy(choose(obs))
         given, reward, terminated, truncated, _ = env.step(action)
         next_obs = _copy(given)
+        if not (math.isfinite(reward) and np.isfinite(next_obs).all()):
+            raise TrainingError(
+                f"the environment gave a reward or an observation that is not finite at step "
+                f"{step + 1} (reward {reward}): nothing is recorded from it."
+            )
         observations.append(obs)
         actions.append(action)
         rewards.append(float(reward))
