@@ -1182,8 +1182,8 @@ MUTANTS = [
     Mutant(
         "a last episode that the recording cut decides the range of returns",
         "data/offline_dataset.py",
-        "len(lengths) > 2 and not ended[-1]",
-        "len(lengths) > 999",
+        "if len(lengths) > 2:",
+        "if len(lengths) > 999:",
         "tests/test_datasets.py",
     ),
     Mutant(
@@ -1323,14 +1323,14 @@ MUTANTS = [
         "random play draws the numbers that the environment draws",
         RECORDING,
         "derive_seed(seed, Stream.EXPLORATION, 1)",
-        "seed",
+        "derive_seed(seed, Stream.RECORDING)",
         "tests/test_recording.py",
     ),
     Mutant(
         "noise on a policy is drawn from the environment's numbers",
         RECORDING,
         "derive_seed(seed, Stream.EXPLORATION))",
-        "seed)",
+        "derive_seed(seed, Stream.RECORDING))",
         "tests/test_recording.py",
     ),
     Mutant(
@@ -1430,6 +1430,34 @@ MUTANTS = [
         "if self._visits.get(id(value), 0) < 2:",
         "if True:",
         "tests/test_exactness.py -k one_object",
+    ),
+    Mutant(
+        "the exponential of a log σ far outside its bounds",
+        "models/actors.py",
+        "noise * log_std.exp() - grad_log",
+        "noise * raw.exp() - grad_log",
+        "tests/test_models.py -k one_node_sample",
+    ),
+    Mutant(
+        "a long episode held out for a small share",
+        "data/offline_dataset.py",
+        "if abs(count + last - first - wanted) < abs(count - wanted):",
+        "if count < wanted:",
+        "tests/test_offline.py -k wanted_share",
+    ),
+    Mutant(
+        "pieces of episodes in the range of returns",
+        "data/offline_dataset.py",
+        "whole[:-1] = ~cut[:-1] | (lengths[:-1] == limit)",
+        "pass",
+        "tests/test_datasets.py -k pieces_of_a_replay",
+    ),
+    Mutant(
+        "data that begins where evaluations do",
+        "runtime/recording.py",
+        "start = derive_seed(seed, Stream.RECORDING)",
+        "start = seed",
+        "tests/test_recording.py -k evaluations",
     ),
     Mutant(
         "training's returns in the learner's rewards, not the task's",

@@ -276,6 +276,19 @@ def test_the_time_limit_decides_where_no_other_episode_was_cut(
     assert scaled.return_scale == pytest.approx(1000 / np.ptp(returns))
 
 
+@pytest.mark.parametrize(
+    ("lengths", "whole"),
+    [
+        ([4, 4, 1, 4, 4, 2], [1, 1, 0, 1, 1, 0]),  # two environments
+        ([3, 4, 4, 4], [0, 1, 1, 1]),  # a ring that was written over
+        ([4, 3, 2, 4], [1, 1, 1, 1]),  # an environment that cuts as it likes
+    ],
+)
+def test_pieces_of_a_replay_do_not_scale_returns(lengths: list[int], whole: list[int]) -> None:
+    statistics = TransitionDataset.from_dict(make_data(lengths, ends="timeouts")).statistics()
+    assert statistics.whole.tolist() == [bool(each) for each in whole]
+
+
 def test_what_collect_records_last_is_known_as_a_stump() -> None:
     """It marks the last row of an episode that goes on as cut."""
     dataset = TransitionDataset.from_dict(record_random("Pendulum-v1", {}, 450, 0))

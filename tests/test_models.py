@@ -148,9 +148,10 @@ def test_one_node_skips_what_needs_no_gradient() -> None:
     assert net(torch.randn(7, 3), net.flat.detach()).requires_grad is False
 
 
-def test_one_node_sample_equals_the_plain_one() -> None:
+@pytest.mark.parametrize("far", [50.0, 1000.0])  # the exponential of 1000 is infinite
+def test_one_node_sample_equals_the_plain_one(far: float) -> None:
     outputs = torch.randn(9, 6, dtype=torch.float64) * 3
-    outputs[0, 3:] = torch.tensor([50.0, -50.0, 2.0])  # clamped above, below, at the edge
+    outputs[0, 3:] = torch.tensor([far, -far, 2.0])  # clamped above, below, at the edge
     noise = torch.randn(9, 3, dtype=torch.float64)
     results = []
     for sample in (SquashedSample.apply, squashed_sample):

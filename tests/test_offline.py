@@ -297,6 +297,14 @@ def test_some_rows_stay_and_some_go() -> None:
         rows_of([1]).hold_out(0.5, seed=0)
 
 
+@pytest.mark.parametrize("lengths", [[900, *[10] * 10], [2000, 100, 100], [200] * 2, [20] * 50])
+def test_about_the_wanted_share_goes(lengths: list[int]) -> None:
+    """Not an episode that is much longer than what is wanted."""
+    for seed in range(20):
+        share = len(rows_of(lengths).hold_out(0.05, seed=seed)) / sum(lengths)
+        assert 0.02 < share < 0.08
+
+
 @every_offline
 def test_held_out_losses_change_nothing(entry: AlgorithmEntry, recorded: Path) -> None:
     spec = check_config_spec(recorded, entry.name)
@@ -430,7 +438,7 @@ def test_the_managed_class(tmp_path: Path, recorded: Path) -> None:
     options |= {"dataset_kind": "npz", "dataset_path": str(recorded), "num_epochs": 1}
     agent = BC(output_dir=str(tmp_path), action_low=-2, action_high=2, **options).learn()
     assert agent.result is not None
-    assert agent.result.metrics["step"] == 16  # 250 rows: an episode of 200 is held out
+    assert agent.result.metrics["step"] == 27  # 450 rows, the last 22 held out
     with pytest.raises(ConfigError, match="say how many more steps"):
         agent.learn()
     assert agent.learn(20).result is not None

@@ -11,6 +11,7 @@ import pytest
 
 from rl_training.errors import TrainingError
 from rl_training.runtime.recording import noisy_policy, record, record_random
+from rl_training.runtime.seeding import Stream, derive_seed
 from rl_training.types import EnvSpec
 
 
@@ -29,7 +30,16 @@ def test_noise_is_not_the_environments_either() -> None:
     """The same for the noise on a policy: it is not what the environment draws from its seed."""
     policy: Any = _Still(EnvSpec(3, 1, (-1.0,), (1.0,)))
     noise = float(noisy_policy(policy, 0.1, 3)(np.zeros(3, np.float32))[0])
-    assert abs(noise - 0.1 * np.random.default_rng(3).standard_normal()) > 1e-6
+    for taken in (3, derive_seed(3, Stream.RECORDING)):
+        assert abs(noise - 0.1 * np.random.default_rng(taken).standard_normal()) > 1e-6
+
+
+def test_evaluations_do_not_begin_where_the_data_does() -> None:
+    """Both count from a seed of their own, 0 unless another is given."""
+    recorded = record_random("Pendulum-v1", {}, 400, 0)["observations"][[0, 200]]
+    env = gym.make("Pendulum-v1")
+    starts = np.array([env.reset(seed=seed)[0] for seed in range(20)])
+    assert not (recorded[:, None] == starts).all(-1).any()
 
 
 @dataclass

@@ -77,7 +77,7 @@ def collect(
     ] = 0.0,
     out: Annotated[Path | None, typer.Option(help="A .npz, .pt or .hdf5 file to write.")] = None,
     minari: Annotated[str | None, typer.Option(help="A Minari id to create.")] = None,
-    seed: Annotated[int, typer.Option(help="Episode i starts from seed + i.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of the episodes' starts and of the noise.")] = 0,
     best: Annotated[bool, typer.Option("--best", help="The best checkpoint.")] = False,
     as_json: Json = False,
 ) -> None:

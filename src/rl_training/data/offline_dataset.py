@@ -204,15 +204,18 @@ class TransitionDataset(Sampler):
 
         A recorder marks its last row as cut, wherever it is: that is a time limit only if the
         episode is as long as the longest of the others that were cut or, where none was, as
-        ``time_limit``.
+        ``time_limit``. Several environments or a ring that was written over leave more such
+        pieces, which are known where they are fewer than the episodes of full length.
         """
         lengths = np.diff(bounds)
         whole = np.ones(len(lengths), dtype=bool)
-        ended = self.column("terminations")[bounds[1:] - 1] > 0
-        if len(lengths) > 2 and not ended[-1]:  # a range needs two
-            cut = lengths[:-1][~ended[:-1]]
-            limit = cut.max() if len(cut) else time_limit
-            whole[-1] = limit is not None and lengths[-1] >= limit
+        cut = self.column("terminations")[bounds[1:] - 1] == 0
+        if len(lengths) > 2:  # a range needs two
+            others = lengths[:-1][cut[:-1]]
+            limit = others.max() if len(others) else time_limit
+            whole[-1] = not cut[-1] or (limit is not None and lengths[-1] >= limit)
+            if 2 * np.count_nonzero(others == limit) > len(others):
+                whole[:-1] = ~cut[:-1] | (lengths[:-1] == limit)
         return whole
 
     def fingerprint(self) -> str:
@@ -239,8 +242,8 @@ class TransitionDataset(Sampler):
     def hold_out(self, fraction: float, seed: int) -> TransitionDataset:
         """Take whole episodes, chosen by ``seed``, out of this dataset into one of their own.
 
-        They hold about ``fraction`` of the rows, and one at least stays and one goes. Of a single
-        episode the last rows go.
+        They hold about ``fraction`` of the rows, and one at least stays and one goes. Where every
+        episode is too long for that, as a single one is, the last rows go.
         """
         held = self._choose_episodes(fraction, seed)
         taken = self.rows[held]
@@ -261,16 +264,14 @@ class TransitionDataset(Sampler):
         wanted = min(max(1, round(fraction * len(self))), len(self) - 1)
         bounds = self.episode_bounds()
         held = np.zeros(len(self), dtype=bool)
-        if len(bounds) == 2:
+        count = 0
+        order = np.random.default_rng(seed).permutation(len(bounds) - 1)
+        for first, last in zip(bounds[order[:-1]], bounds[order[:-1] + 1], strict=True):
+            if abs(count + last - first - wanted) < abs(count - wanted):
+                held[first:last] = True
+                count += last - first
+        if count == 0:
             held[-wanted:] = True
-        else:
-            order = np.random.default_rng(seed).permutation(len(bounds) - 1)
-            count = 0
-            for episode in order[:-1]:
-                if count >= wanted:
-                    break
-                held[bounds[episode] : bounds[episode + 1]] = True
-                count += int(bounds[episode + 1] - bounds[episode])
         return torch.from_numpy(held).to(self.rows.device)
 
     def normalise_observations(

@@ -74,11 +74,11 @@ class SquashedSample(torch.autograd.Function):
     def backward(ctx: Any, grad_actions: Tensor, grad_log_prob: Tensor) -> tuple[Tensor, None]:
         """Gradient of the network's outputs."""
         outputs, noise, actions = ctx.saved_tensors
-        log_std = outputs.chunk(2, dim=-1)[1]
+        raw, log_std = outputs.chunk(2, dim=-1)[1], split_distribution(outputs)[1]
         grad_log = grad_log_prob.unsqueeze(-1)
         grad_u = torch.addcmul(grad_actions, grad_actions * actions, actions, value=-1.0)
         grad_u = torch.addcmul(grad_u, grad_log, actions, value=2.0)
-        inside = (log_std >= LOG_STD_MIN) & (log_std <= LOG_STD_MAX)
+        inside = (raw >= LOG_STD_MIN) & (raw <= LOG_STD_MAX)
         grad_log_std = (grad_u * noise * log_std.exp() - grad_log) * inside
         return torch.cat((grad_u, grad_log_std), dim=-1), None
 

@@ -26,13 +26,13 @@ def record(
     seed: int,
     progress: Progress | None = None,
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """Play ``steps`` steps; episode ``i`` starts from seed ``seed + i``.
+    """Play ``steps`` steps, from other starts than an evaluation with the same seed has.
 
     Actions are in the environment's units. The last row is marked as cut where its episode goes on.
     """
     observations, actions, rewards, following, ended, cut = [], [], [], [], [], []
-    episode = 0
-    obs = _copy(env.reset(seed=seed)[0])
+    start = derive_seed(seed, Stream.RECORDING)
+    obs = _copy(env.reset(seed=start)[0])
     for step in range(steps):
         action = _copy(choose(obs))
         given, reward, terminated, truncated, _ = env.step(action)
@@ -50,8 +50,8 @@ def record(
         cut.append(truncated or (step == steps - 1 and not terminated))
         obs = next_obs
         if terminated or truncated:
-            episode += 1
-            obs = _copy(env.reset(seed=seed + episode)[0])
+            start += 1
+            obs = _copy(env.reset(seed=start)[0])
         if progress is not None:
             progress(step + 1)
     return {

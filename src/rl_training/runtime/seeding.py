@@ -16,6 +16,7 @@ class Stream(IntEnum):
     SAMPLING = 3
     EVALUATION = 4
     VALIDATION = 5
+    RECORDING = 6
 
 
 def derive_seed(seed: int, stream: Stream, *extra: int) -> int:
