@@ -11,7 +11,9 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from rl_training.algorithms.registry import REGISTRY
+from rl_training import build_control_callbacks
+from rl_training.algorithms.registry import REGISTRY, get_algorithm, register_algorithm
+from rl_training.algorithms.sac import SACAlgorithm, SACConfig
 from rl_training.api import managed, managed_mixed, managed_offline
 from rl_training.envs.factory import EnvConfig
 from rl_training.errors import ConfigError
@@ -24,6 +26,7 @@ from rl_training.experiment.config import (
     read_config,
     split,
 )
+from rl_training.runtime.callbacks import EarlyStoppingCallback
 
 STOPPING = {"early_stopping": {"patience": 1}}
 BASE: dict[str, Any] = {"algo": "sac", "env_id": "Pendulum-v1", "total_timesteps": 100}
@@ -238,3 +241,50 @@ def test_fingerprint_ignores_where_and_labels_but_nothing_else() -> None:
     moved = make_config(BASE | {"output_dir": "elsewhere", "tags": ["x"]})
     assert config.fingerprint() == moved.fingerprint()
     assert config.fingerprint() != make_config(BASE | {"seed": 1}).fingerprint()
+
+
+def test_algorithms_of_ones_own_are_registered_by_class() -> None:
+    class Mine(SACAlgorithm):
+        """The first line.
+
+        And more.
+        """
+
+        name = "mine"
+
+    try:
+        register_algorithm(Mine)
+        assert make_config(BASE | {"algo": "mine"})
+        entry = get_algorithm("mine")
+        assert (entry.learner_class(), entry.summary) == (Mine, "The first line.")
+        register_algorithm(type("Mine", (Mine,), {}))  # a notebook's cell that is run again
+        assert get_algorithm("mine").learner_class() is not Mine
+    finally:
+        del REGISTRY["mine"]
+    with pytest.raises(ConfigError, match=r"Unknown algorithm 'mine'.* registered first"):
+        make_config(BASE | {"algo": "mine"})
+    with pytest.raises(ConfigError, match="There is an algorithm 'sac' already"):
+        register_algorithm(SACAlgorithm)
+    with pytest.raises(ConfigError, match="is not a learner"):
+        register_algorithm(SACConfig)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"batch_size": 10**30}, "batch_size = .* less than or equal to 16777216"),
+        ({"buffer_capacity": 10**14}, "buffer_capacity = .* less than or equal to 1000000000"),
+        ({"hidden_sizes": [10**8]}, "hidden_sizes.* less than or equal to 65536"),
+        ({"num_threads": 100_000}, "num_threads = 100000: .* less than or equal to 1024"),
+    ],
+)
+def test_sizes_that_no_machine_has_are_refused(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        make_config(BASE | {"algo_kwargs": settings})
+
+
+def test_control_callbacks_of_a_runs_config() -> None:
+    config = TrainConfig.load("sac/pendulum", ["early_stopping.patience=3"])
+    (callback,) = build_control_callbacks(config)
+    assert isinstance(callback, EarlyStoppingCallback)
+    assert build_control_callbacks(TrainConfig.load("sac/pendulum")) == []

@@ -268,6 +268,13 @@ def test_callbacks_page_runs_and_names_every_hook(tmp_path: Path) -> None:
     assert hooks <= named
 
 
+def test_algorithms_of_ones_own_run(tmp_path: Path) -> None:
+    """The page's learners train, resume and are evaluated like the package's."""
+    run_python("\n".join(code for _, code in blocks("python", "docs/own_algorithm.md")), tmp_path)
+    runs = {path.name for path in (tmp_path / "runs").iterdir()}
+    assert runs == {"mean_sac_Pendulum-v1_seed0", "regression_Pendulum-v1_seed0"}
+
+
 PAGES_WITH_CONFIGS = ("README.md", "docs/datasets.md")
 
 

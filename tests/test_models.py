@@ -10,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rl_training.errors import ConfigError
 from rl_training.models import (
     MLP,
     MLPREDQModel,
@@ -124,7 +125,7 @@ def test_sac_model_is_the_family_model_with_two_critics() -> None:
 
 @pytest.mark.parametrize("ensemble", [None, 1, 3])
 @pytest.mark.parametrize("out", [1, 4])
-@pytest.mark.parametrize("hidden", [(8,), (8, 6, 5)])
+@pytest.mark.parametrize("hidden", [(8,), (8, 6, 5), (1,), (1, 4, 1)])
 def test_one_node_equals_the_plain_path(
     ensemble: int | None, out: int, hidden: tuple[int, ...]
 ) -> None:
@@ -290,3 +291,17 @@ def test_a_gradient_in_pieces_is_the_gradient(of_x: bool) -> None:
     found, expected = (torch.autograd.grad((p * weights).sum(), inputs) for p in products)
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "options", "sentence"),
+    [
+        ((3, 2, [8]), {"policy": "squashd"}, "policy = 'squashd'"),
+        ((3, 2, [8], 0), {}, "ensemble 0"),
+        ((0, 2, [8]), {}, "widths"),
+        ((3, 2, [8, 0]), {}, "widths"),
+    ],
+)
+def test_what_is_no_network_is_refused(sizes: Any, options: Any, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        MLPREDQModel(*sizes, **options)

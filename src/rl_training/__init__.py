@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     )
     from rl_training.algorithms.iql import IQLAlgorithm, IQLConfig, iql_loss
     from rl_training.algorithms.redq import REDQAlgorithm, REDQConfig, redq_loss
-    from rl_training.algorithms.registry import REGISTRY
+    from rl_training.algorithms.registry import REGISTRY, register_algorithm
     from rl_training.algorithms.rlpd import RLPDAlgorithm, RLPDConfig, rlpd_loss
     from rl_training.algorithms.sac import SACAlgorithm, SACConfig, sac_loss
     from rl_training.algorithms.td3 import TD3Algorithm, TD3Config, td3_loss
@@ -154,6 +154,7 @@ __all__ = [
     "iql_loss",
     "predict_checkpoint",
     "redq_loss",
+    "register_algorithm",
     "resume",
     "rlpd_loss",
     "sac_loss",
@@ -247,6 +248,7 @@ __getattr__, __dir__ = lazy_exports(
         "iql_loss": "algorithms.iql",
         "predict_checkpoint": "api.checkpoints",
         "redq_loss": "algorithms.redq",
+        "register_algorithm": "algorithms.registry",
         "resume": "api.training",
         "rlpd_loss": "algorithms.rlpd",
         "sac_loss": "algorithms.sac",

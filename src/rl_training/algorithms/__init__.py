@@ -7,7 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rl_training.algorithms.registry import REGISTRY, AlgorithmEntry, get_algorithm
+from rl_training.algorithms.registry import (
+    REGISTRY,
+    AlgorithmEntry,
+    get_algorithm,
+    register_algorithm,
+)
 from rl_training.lazy import lazy_exports
 
 if TYPE_CHECKING:
@@ -101,6 +106,7 @@ __all__ = [
     "iql_loss",
     "polyak_update",
     "redq_loss",
+    "register_algorithm",
     "rlpd_loss",
     "sac_loss",
     "td3_bc_loss",

@@ -19,7 +19,7 @@ from rl_training.algorithms.advantage import (
     softmax_weights,
 )
 from rl_training.algorithms.base import ActorCritic, critic_loss, polyak_update
-from rl_training.algorithms.config import AlgorithmConfig, PositiveInt
+from rl_training.algorithms.config import AlgorithmConfig, BatchSize, Width
 from rl_training.algorithms.ddpg import clipped_target
 from rl_training.models import MLPREDQModel, MLPSACModel
 from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseField, NoiseSpec
@@ -30,11 +30,11 @@ Weighting = Literal["clip", "softmax"]
 class AWACConfig(AdvantageConfig):
     """AWAC's hyper-parameters (docs/algorithms/awac.md)."""
 
-    batch_size: int = Field(1024, gt=0, description="Transitions in one gradient update.")
-    hidden_sizes: tuple[PositiveInt, ...] = Field(
+    batch_size: BatchSize = Field(1024, description="Transitions in one gradient update.")
+    hidden_sizes: tuple[Width, ...] = Field(
         (256, 256, 256, 256), min_length=1, description="Widths of the actor's hidden layers."
     )
-    critic_hidden_sizes: tuple[PositiveInt, ...] = Field(
+    critic_hidden_sizes: tuple[Width, ...] = Field(
         (256, 256), min_length=1, description="Widths of the critics' hidden layers."
     )
     weight_decay: float = Field(1e-4, ge=0, description="Weight decay in the actor's gradient.")

@@ -6,7 +6,10 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-PositiveInt = Annotated[int, Field(gt=0)]
+# Upper bounds are far above any use: a slip of the hand is told before memory is asked for.
+Width = Annotated[int, Field(gt=0, le=65_536)]
+BatchSize = Annotated[int, Field(gt=0, le=2**24)]
+Capacity = Annotated[int, Field(gt=0, le=10**9)]
 
 
 class AlgorithmConfig(BaseModel):
@@ -14,9 +17,9 @@ class AlgorithmConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    batch_size: int = Field(256, gt=0, description="Transitions in one gradient update.")
+    batch_size: BatchSize = Field(256, description="Transitions in one gradient update.")
     learning_rate: float = Field(3e-4, gt=0, description="Adam's step size, for every network.")
-    hidden_sizes: tuple[PositiveInt, ...] = Field(
+    hidden_sizes: tuple[Width, ...] = Field(
         (256, 256), min_length=1, description="Widths of the hidden layers."
     )
 
@@ -31,7 +34,7 @@ class ValueConfig(AlgorithmConfig):
 class CollectionConfig(AlgorithmConfig):
     """What every learner that collects its data has."""
 
-    buffer_capacity: int = Field(1_000_000, gt=0, description="Transitions the replay keeps.")
+    buffer_capacity: Capacity = Field(1_000_000, description="Transitions the replay keeps.")
     learning_starts: int = Field(
         5_000, ge=0, description="Environment steps of uniform random play before the first update."
     )

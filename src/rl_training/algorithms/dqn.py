@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from rl_training.algorithms.base import Algorithm, polyak_update, td_target
-from rl_training.algorithms.config import OffPolicyConfig, PositiveInt
+from rl_training.algorithms.config import BatchSize, Capacity, OffPolicyConfig, Width
 from rl_training.errors import ConfigError
 from rl_training.models import QNetwork
 from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseField, NoiseSpec
@@ -23,13 +23,13 @@ from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseField, NoiseS
 class DQNConfig(OffPolicyConfig):
     """DQN's hyper-parameters (docs/algorithms/dqn.md)."""
 
-    batch_size: int = Field(128, gt=0, description="Transitions in one gradient update.")
+    batch_size: BatchSize = Field(128, description="Transitions in one gradient update.")
     learning_rate: float = Field(2.5e-4, gt=0, description="Adam's step size.")
-    hidden_sizes: tuple[PositiveInt, ...] = Field(
+    hidden_sizes: tuple[Width, ...] = Field(
         (120, 84), min_length=1, description="Widths of the hidden layers."
     )
     tau: float = Field(1.0, gt=0, le=1, description="Rate of the target's update; 1 is a copy.")
-    buffer_capacity: int = Field(10_000, gt=0, description="Transitions the replay keeps.")
+    buffer_capacity: Capacity = Field(10_000, description="Transitions the replay keeps.")
     learning_starts: int = Field(
         1_000, ge=0, description="Environment steps of uniform random play before the first update."
     )

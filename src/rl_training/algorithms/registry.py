@@ -87,6 +87,16 @@ class HindsightEntry(AlgorithmEntry):
         ]
 
 
+class OwnEntry(AlgorithmEntry):
+    """A learner that a user has registered: its class is known, wherever it is defined."""
+
+    def learner_class(self, kwargs: Mapping[str, Any] | None = None) -> type[Algorithm]:
+        """The class that was given."""
+        return _OWN[self.name]
+
+
+_OWN: dict[str, type[Algorithm]] = {}
+
 REGISTRY: dict[str, AlgorithmEntry] = {
     entry.name: entry
     for entry in (
@@ -210,5 +220,39 @@ REGISTRY: dict[str, AlgorithmEntry] = {
 def get_algorithm(name: str) -> AlgorithmEntry:
     """Look an algorithm up; an unknown name gets the nearest one suggested."""
     if name not in REGISTRY:
-        raise ConfigError(f"Unknown algorithm {name!r}{nearest(name, REGISTRY)}")
+        raise ConfigError(
+            f"Unknown algorithm {name!r} (one of your own has to be registered first: "
+            f"register_algorithm, on the command line --import MODULE){nearest(name, REGISTRY)}"
+        )
     return REGISTRY[name]
+
+
+def register_algorithm(
+    learner: type[Algorithm],
+    *,
+    mode: Mode = "online",
+    actions: Literal["continuous", "discrete"] = "continuous",
+) -> None:
+    """Make a learner of one's own known in this process, by its `name` (docs/own_algorithm.md).
+
+    Configs, training, checkpoints and the command line then take it as one of the package's.
+
+    Raises:
+        ConfigError: It is not a learner, or its name is that of another one.
+    """
+    from rl_training.algorithms.base import Algorithm
+
+    if not (isinstance(learner, type) and issubclass(learner, Algorithm)):
+        raise ConfigError(f"{learner!r} is not a learner: derive a class from Algorithm.")
+    name, text = learner.name, (learner.__doc__ or "").strip()
+    if name in REGISTRY and name not in _OWN:
+        raise ConfigError(f"There is an algorithm {name!r} already: give yours a name of its own.")
+    _OWN[name] = learner
+    REGISTRY[name] = OwnEntry(
+        name=name,
+        title=learner.__name__,
+        class_name=learner.__name__,
+        mode=mode,
+        actions=actions,
+        summary=text.splitlines()[0] if text else "",
+    )

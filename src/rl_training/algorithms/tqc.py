@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from rl_training.algorithms.base import td_target
-from rl_training.algorithms.config import PositiveInt
+from rl_training.algorithms.config import Width
 from rl_training.algorithms.redq import mean_actor_loss
 from rl_training.algorithms.sac import SACAlgorithm, SACConfig, policy_losses
 from rl_training.models import MLPREDQModel
@@ -33,7 +33,7 @@ class TQCConfig(SACConfig):
     top_quantiles_to_drop_per_net: int = Field(
         2, ge=0, description="Times N, the largest pooled quantiles left out of the target, d."
     )
-    critic_hidden_sizes: tuple[PositiveInt, ...] = Field(
+    critic_hidden_sizes: tuple[Width, ...] = Field(
         (512, 512, 512), min_length=1, description="Widths of the critics' hidden layers."
     )
 

@@ -200,10 +200,13 @@ def saying_what_fills_memory(rows: int, device: torch.device) -> Iterator[None]:
     """One sentence in place of an allocator's report."""
     try:
         yield
-    except torch.OutOfMemoryError:
+    except RuntimeError as error:  # the GPU's has a class of its own, the CPU's only its text
+        if not isinstance(error, torch.OutOfMemoryError) and "allocate" not in str(error):
+            raise
+        advice = "make it smaller" + ("" if device.type == "cpu" else " or use device=cpu")
         raise ConfigError(
             f"buffer_capacity = {rows}: the replay does not fit into the memory of {device}; "
-            "make it smaller or use device=cpu."
+            f"{advice}."
         ) from None
 
 

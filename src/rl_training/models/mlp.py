@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from rl_training.errors import ConfigError
 from rl_training.models.mlp_kernel import MLPFunction, linear, split_views
 from rl_training.models.tracing import is_tracing
 
@@ -73,6 +74,10 @@ class MLP(FlatModule):
         generator: torch.Generator | None = None,
     ) -> None:
         widths = [in_features, *hidden_sizes, out_features]
+        if min(*widths, 1 if ensemble is None else ensemble) < 1:
+            raise ConfigError(
+                f"A network of widths {widths}, ensemble {ensemble}: each should be 1 or more."
+            )
         lead: tuple[int, ...] = () if ensemble is None else (ensemble,)
         bias_lead: tuple[int, ...] = () if ensemble is None else (ensemble, 1)
         shapes: list[tuple[int, ...]] = []

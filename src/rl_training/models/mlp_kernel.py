@@ -125,11 +125,12 @@ def _weight_gradient(below: Tensor, grad: Tensor, out: Tensor) -> None:
     """``belowᵀ @ grad`` into its place."""
     if out.dim() == 2:
         torch.mm(below.mT, grad, out=out)
-    elif out.shape[-1] == 1:
+        return
+    below = below.expand(len(out), -1, -1) if below.dim() == 2 else below
+    if out.shape[-1] == 1:
         torch.bmm(grad.mT, below, out=out.view(out.shape[0], 1, -1))
     else:
-        below_t = below.mT
-        torch.bmm(below_t.expand(len(out), -1, -1) if below.dim() == 2 else below_t, grad, out=out)
+        torch.bmm(below.mT, grad, out=out)
 
 
 def _input_gradient(grad: Tensor, weight: Tensor) -> Tensor:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
+from rl_training.errors import ConfigError
 from rl_training.models.actor_critic import ActorCriticModel
 from rl_training.models.actors import ActionSample, GaussianActor, SquashedGaussianActor
 from rl_training.models.critics import EnsembleCritic
@@ -42,6 +43,8 @@ class MLPREDQModel(ActorCriticModel):
         log_std_bounds: tuple[float, float] = (-5.0, 2.0),
         generator: torch.Generator | None = None,
     ) -> None:
+        if policy not in get_args(PolicyKind):
+            raise ConfigError(f"policy = {policy!r}: should be squashed or tanh_mean.")
         sizes = obs_dim, action_dim, hidden_sizes
         actor: GaussianActor = (
             SquashedGaussianActor(*sizes, generator=generator)

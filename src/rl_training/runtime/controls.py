@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from rl_training.errors import validated
 from rl_training.runtime.callbacks import Callback, EarlyStoppingCallback, EarlyStoppingConfig
 from rl_training.runtime.engine_choice import EngineChoice
 from rl_training.runtime.schedules import Schedule, ScheduleKind
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+
+class RunConfig(Protocol):
+    """A whole run's config, as far as it is asked for here."""
+
+    @property
+    def algo_kwargs(self) -> Mapping[str, Any]:
+        """The settings of learner and run."""
 
 
 class ControlsConfig(BaseModel):
@@ -42,6 +52,7 @@ class ControlsConfig(BaseModel):
     num_threads: int | None = Field(
         None,
         gt=0,
+        le=1024,
         description="Threads for products on the CPU; null: OMP_NUM_THREADS, or by the machine.",
     )
     engine: EngineChoice = Field(
@@ -67,8 +78,11 @@ class ControlsConfig(BaseModel):
         )
 
 
-def build_control_callbacks(config: ControlsConfig) -> list[Callback]:
-    """The callbacks that the config asks for."""
+def build_control_callbacks(config: ControlsConfig | RunConfig) -> list[Callback]:
+    """The callbacks that a run's config, or its part that steers the run, asks for."""
+    if not isinstance(config, ControlsConfig):
+        known, kwargs = ControlsConfig.model_fields, config.algo_kwargs
+        config = validated(ControlsConfig, {key: kwargs[key] for key in kwargs if key in known})
     if config.early_stopping is None:
         return []
     return [EarlyStoppingCallback(config.early_stopping)]
