@@ -11,7 +11,8 @@ import torch
 
 from rl_training.algorithms.finetuning import FinetuningConfig
 from rl_training.algorithms.registry import get_algorithm
-from rl_training.api.training import begin, check_callbacks, warn
+from rl_training.api.arguments import check_callbacks
+from rl_training.api.training import begin, warn
 from rl_training.data import DataConfig
 from rl_training.data.dataset_loaders import config_for
 from rl_training.errors import CheckpointError, ConfigError

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rl_training.api.managed import ManagedAlgorithm, REDQOptions, train_as
+from rl_training.api.managed import ManagedAlgorithm, train_as
+from rl_training.api.options import REDQOptions
 from rl_training.experiment.config import TrainConfig
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.workflows import TrainResult

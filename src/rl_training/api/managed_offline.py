@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from rl_training.api.managed import ManagedAlgorithm, RunOptions, train_as
+from rl_training.api.managed import ManagedAlgorithm, train_as
+from rl_training.api.options import RunOptions
 from rl_training.experiment.config import TrainConfig
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.workflows import TrainResult

@@ -12,6 +12,7 @@ import torch
 
 from rl_training.algorithms.config import CollectionConfig
 from rl_training.algorithms.registry import is_finetuned
+from rl_training.api.arguments import check_callbacks
 from rl_training.errors import CheckpointError, ConfigError, TrainingError
 from rl_training.experiment.build import (
     build_session,
@@ -109,30 +110,6 @@ def begin(
                 origin = {"checkpoint": str(source.path), "step": source.step}
                 write_run_info(run_dir, {"finetuned_from": origin})
         return _run(task, run_dir, None, callbacks, on_warning, source)
-
-
-def check_callbacks(callbacks: Sequence[Callback]) -> list[Callback]:
-    """The callbacks as a list, or an error that says what to write in place of what was given."""
-    if isinstance(callbacks, Callback):
-        name = type(callbacks).__name__
-        raise ConfigError(
-            f"callbacks is a single {name}: put it into a list, callbacks=[{name}()]."
-        )
-    if not isinstance(callbacks, Sequence):
-        raise ConfigError(
-            f"callbacks = {callbacks!r}: should be a list of Callback objects; leave it out for "
-            "none."
-        )
-    for index, callback in enumerate(callbacks):
-        if isinstance(callback, type) and issubclass(callback, Callback):
-            name = callback.__name__
-            raise ConfigError(f"callbacks[{index}] is the class {name}: make one of it, {name}().")
-        if not isinstance(callback, Callback):
-            raise ConfigError(
-                f"callbacks[{index}] = {callback!r}: should be a Callback; derive a class from "
-                "rl_training.Callback and put the code into its on_step (docs/callbacks.md)."
-            )
-    return list(callbacks)
 
 
 def as_config(config: ConfigLike) -> TrainConfig:
