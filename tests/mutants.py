@@ -1474,6 +1474,13 @@ MUTANTS = [
         "        return self.env.reset",
         "tests/test_collection.py -k returns_are_the",
     ),
+    Mutant(
+        "True counts as a number of steps",
+        "api/arguments.py",
+        "if isinstance(value, bool) or not isinstance",
+        "if not isinstance",
+        "tests/test_managed.py -k another_kind",
+    ),
 ]
 
 

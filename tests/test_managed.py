@@ -20,6 +20,7 @@ from rl_training import (
     ConfigError,
     RLTrainingError,
     TrainConfig,
+    evaluate_checkpoint,
     finetune,
     resume,
     train,
@@ -133,6 +134,41 @@ def test_callbacks_that_are_none_are_told_what_is_wanted(
         with pytest.raises(ConfigError, match=re.escape(sentence)):
             call()
     assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> SAC:
+    return SAC("Pendulum-v1", output_dir=tmp_path_factory.mktemp("runs"), **SMALL).learn(40)
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda m: m.evaluate("2"), "episodes = '2': should be a whole number."),
+        (lambda m: m.evaluate(2.5), "episodes = 2.5: should be a whole number."),
+        (lambda m: m.evaluate(2, seed=None), "seed = None: should be a whole number."),
+        (lambda m: m.learn("10"), "total_timesteps = '10': should be a whole number."),
+        (lambda m: m.learn(True), "total_timesteps = True: should be a whole number."),
+        (lambda m: m.learn(float("nan")), "total_timesteps = nan: should be a whole number."),
+        (lambda _: SAC("Pendulum-v1").learn(True), "total_timesteps = True: should be a whole"),
+        (lambda _: train(None), "config = None: should be a TrainConfig, a mapping, or a"),  # type: ignore[arg-type]
+        (resume, ": should be the path of the folder of a run or a checkpoint, its run_dir."),
+        (evaluate_checkpoint, ": should be the path of the folder of a run or a checkpoint, its"),
+        (lambda _: SAC.load(None), "path = None: should be the path of the folder of a run or a"),  # type: ignore[arg-type]
+        (lambda _: finetune(None), "path = None: should be the path of"),  # type: ignore[arg-type]
+        (lambda m: m.save(None), "path = None: should be the path of a new folder."),
+    ],
+)
+def test_arguments_of_another_kind_are_told_what_is_wanted(
+    trained: SAC, call: Callable[[Any], Any], sentence: str
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(sentence)):
+        call(trained)
+
+
+def test_whole_numbers_may_be_written_as_floats(trained: SAC) -> None:
+    assert trained.evaluate(2.0)["eval_episodes"] == 2  # type: ignore[arg-type]
+    assert trained.evaluate(np.int64(1), seed=np.int64(3))["seed"] == 3  # type: ignore[arg-type]
 
 
 def test_evaluation_refuses_an_environment_that_has_changed(

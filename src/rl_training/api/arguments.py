@@ -2,10 +2,32 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from rl_training.errors import ConfigError
 from rl_training.runtime.callbacks import Callback
+
+
+def whole_number(name: str, value: Any) -> int:
+    """An integer, or a float that is one, such as 1e5; not text, and not True."""
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise ConfigError(f"{name} = {value!r}: should be a whole number.")
+    return int(value)
+
+
+def as_path(name: str, value: Any, wanted: str = "the folder of a run or a checkpoint") -> Path:
+    """A path; of an object that has a run, the error says where its path is."""
+    if isinstance(value, str | os.PathLike):
+        return Path(value)
+    advice = ", its run_dir" if hasattr(value, "run_dir") else ""
+    raise ConfigError(f"{name} = {value!r}: should be the path of {wanted}{advice}.")
 
 
 def check_callbacks(callbacks: Sequence[Callback]) -> list[Callback]:

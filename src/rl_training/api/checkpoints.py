@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from rl_training.api.arguments import as_path, whole_number
 from rl_training.envs import GOAL_KEYS, describe_env
 from rl_training.errors import ConfigError
 from rl_training.experiment.build import (
@@ -51,12 +52,15 @@ def evaluate_checkpoint(
     """
     if fqe and (episodes is not None or video is not None):
         raise ConfigError("fqe plays nothing: leave out episodes and video.")
-    episodes = EPISODES if episodes is None else episodes
+    episodes = EPISODES if episodes is None else whole_number("episodes", episodes)
+    seed = whole_number("seed", seed)
+    if fqe_updates is not None:
+        fqe_updates = whole_number("fqe_updates", fqe_updates)
     if episodes < 1 or seed < 0:
         raise ConfigError(f"episodes = {episodes} must be at least 1, seed = {seed} at least 0.")
     if not fqe and (fqe_updates is not None or dataset is not None):
         raise ConfigError("fqe_updates and dataset are for fitted Q evaluation: ask for fqe too.")
-    checkpoint = open_checkpoint(locate(Path(path), best=best))
+    checkpoint = open_checkpoint(locate(as_path("path", path), best=best))
     config = checkpoint_config(checkpoint)
     if config.env_id is None and video is not None:
         raise ConfigError(f"{checkpoint.path} was trained without an environment to film.")
@@ -124,7 +128,7 @@ def predict_checkpoint(
 
     A goal environment's observation is its Dict, or ``[observation, desired_goal]`` in a row.
     """
-    checkpoint = open_checkpoint(locate(Path(path), best=best))
+    checkpoint = open_checkpoint(locate(as_path("path", path), best=best))
     policy = load_policy(checkpoint, device)
     return policy(check_obs(obs, policy.spec))
 

@@ -11,7 +11,7 @@ import torch
 
 from rl_training.algorithms.finetuning import FinetuningConfig
 from rl_training.algorithms.registry import get_algorithm
-from rl_training.api.arguments import check_callbacks
+from rl_training.api.arguments import as_path, check_callbacks
 from rl_training.api.training import begin, warn
 from rl_training.data import DataConfig
 from rl_training.data.dataset_loaders import config_for
@@ -75,7 +75,7 @@ def finetune(
     of 0 drops it. Without ``env_id`` it is the source's environment.
     """
     callbacks = check_callbacks(callbacks)
-    checkpoint = open_checkpoint(locate(Path(path), best=best))
+    checkpoint = open_checkpoint(locate(as_path("path", path), best=best))
     config = finetuning_run(checkpoint, env_id, overrides, dataset).resolved()
     task = check_config(config)
     if dataset is None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rl_training.api.arguments import check_callbacks
+from rl_training.api.arguments import as_path, check_callbacks, whole_number
 from rl_training.api.checkpoints import check_obs, evaluate_checkpoint
 from rl_training.api.progress import ProgressCallback
 from rl_training.api.training import as_config, resume, train
@@ -81,6 +81,8 @@ class ManagedAlgorithm:
         display; by default where standard error is a terminal.
         """
         callbacks = check_callbacks(callbacks)
+        if total_timesteps is not None:
+            total_timesteps = whole_number("total_timesteps", total_timesteps)
         display = [ProgressCallback()] if _shows(progress) else []
         try:
             if self._checkpoint is None:
@@ -139,12 +141,12 @@ class ManagedAlgorithm:
 
     def save(self, path: str | Path) -> Path:
         """A self-contained copy of the present checkpoint, replay included."""
-        return copy_checkpoint(self.checkpoint, Path(path))
+        return copy_checkpoint(self.checkpoint, as_path("path", path, "a new folder"))
 
     @classmethod
     def load(cls, path: str | Path, *, best: bool = False) -> Self:
         """From a run or a checkpoint; `learn` then continues it."""
-        checkpoint = open_checkpoint(locate(Path(path), best=best))
+        checkpoint = open_checkpoint(locate(as_path("path", path), best=best))
         config = checkpoint_config(checkpoint).to_dict()
         if config["algo"] != cls.algo:
             raise ConfigError(

@@ -12,7 +12,7 @@ import torch
 
 from rl_training.algorithms.config import CollectionConfig
 from rl_training.algorithms.registry import is_finetuned
-from rl_training.api.arguments import check_callbacks
+from rl_training.api.arguments import as_path, check_callbacks
 from rl_training.errors import CheckpointError, ConfigError, TrainingError
 from rl_training.experiment.build import (
     build_session,
@@ -131,7 +131,7 @@ def resume(
     An older checkpoint of a run, or a self-contained copy, is continued in a new run folder: what
     came after it stays as it is.
     """
-    source, callbacks = Path(path), check_callbacks(callbacks)
+    source, callbacks = as_path("path", path), check_callbacks(callbacks)
     run_dir = _run_to_continue(source)
     if run_dir is None:
         return _branch(

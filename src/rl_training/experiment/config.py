@@ -331,6 +331,10 @@ def config_text(name: str) -> str:
 
 def read_config(source: str | Path) -> dict[str, Any]:
     """The mapping in a packaged config or a file."""
+    if not isinstance(source, str | os.PathLike):
+        raise ConfigError(
+            f"config = {source!r}: should be a TrainConfig, a mapping, or a config's name or file."
+        )
     path = Path(source)
     if str(source) in config_names():
         text = config_text(str(source))
