@@ -1481,6 +1481,26 @@ MUTANTS = [
         "if not isinstance",
         "tests/test_managed.py -k another_kind",
     ),
+    Mutant(
+        "a managed class forgets the run that failed",
+        "api/managed.py",
+        """                callback.close()
+            steps = list_steps(where.run_dir) if where.run_dir is not None else []
+            if steps:
+                self._stand_at(steps[-1])""",
+        """                callback.close()
+        steps = list_steps(where.run_dir) if where.run_dir is not None else []
+        if steps:
+            self._stand_at(steps[-1])""",
+        "tests/test_managed.py -k failed",
+    ),
+    Mutant(
+        "a run that failed tells the step of its last line alone",
+        "api/training.py",
+        "info.facts(session) if restored else {}",
+        "{}",
+        "tests/test_managed.py -k failed",
+    ),
 ]
 
 

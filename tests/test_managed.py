@@ -26,6 +26,7 @@ from rl_training import (
     train,
     train_sac,
 )
+from rl_training.experiment.manager import read_run_info
 
 SMALL: dict[str, Any] = {
     "hidden_sizes": [16, 16],
@@ -134,6 +135,51 @@ def test_callbacks_that_are_none_are_told_what_is_wanted(
         with pytest.raises(ConfigError, match=re.escape(sentence)):
             call()
     assert not list(tmp_path.iterdir())
+
+
+class Fails(Callback):
+    """Raises after a step."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_step(self, session: Any) -> None:
+        if session.state.step == self.step:
+            raise RuntimeError("boom")
+
+
+def test_a_run_that_failed_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    agent = SAC("Pendulum-v1", output_dir=tmp_path, checkpoint_interval=25, **SMALL)
+    with pytest.raises(RuntimeError, match="boom"):
+        agent.learn(100, callbacks=[Fails(70)])
+    assert agent.run_dir == tmp_path / "sac_Pendulum-v1_seed0"
+    assert (
+        f"Warning: the run in {agent.run_dir} ended in an error: resume continues it from "
+        "step_000000050." in capsys.readouterr().err
+    )
+    info = read_run_info(agent.run_dir)
+    assert (info["state"], info["step"], info["error"]) == ("failed", 70, "boom")
+    assert agent.checkpoint.step == 50
+    assert agent.predict(np.zeros(3)).shape == (1,)
+    with pytest.raises(RuntimeError, match="boom"):
+        agent.learn(50, callbacks=[Fails(80)])
+    assert agent.checkpoint.step == 75
+    whole = SAC("Pendulum-v1", output_dir=tmp_path, **SMALL).learn(100)
+    assert agent.learn(25).run_dir == tmp_path / "sac_Pendulum-v1_seed0"
+    obs = np.random.default_rng(0).normal(size=(9, 3))
+    np.testing.assert_array_equal(agent.predict(obs), whole.predict(obs))
+
+
+def test_a_run_that_failed_before_its_first_checkpoint_begins_anew(tmp_path: Path) -> None:
+    class Refuses(Callback):
+        def on_start(self, session: Any) -> None:
+            raise RuntimeError("boom")
+
+    agent = SAC("Pendulum-v1", output_dir=tmp_path, **SMALL)
+    with pytest.raises(RuntimeError, match="boom"):
+        agent.learn(40, callbacks=[Refuses()])
+    assert agent.run_dir is None
+    assert agent.learn(40).checkpoint.step == 40
 
 
 @pytest.fixture(scope="module")

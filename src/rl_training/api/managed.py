@@ -22,8 +22,14 @@ from rl_training.experiment.config import (
 )
 from rl_training.experiment.manager import locate
 from rl_training.runtime.callbacks import Callback
-from rl_training.runtime.checkpointing import Checkpoint, copy_checkpoint, open_checkpoint
+from rl_training.runtime.checkpointing import (
+    Checkpoint,
+    copy_checkpoint,
+    list_steps,
+    open_checkpoint,
+)
 from rl_training.runtime.evaluation import Policy
+from rl_training.runtime.trainer import Session
 from rl_training.runtime.workflows import TrainResult
 from rl_training.types import ActionArray, FloatArray
 
@@ -79,35 +85,44 @@ class ManagedAlgorithm:
         a new run needs no number. ``overrides`` are ``key=value`` texts as on the command line; a
         continued run takes those that do not contradict its checkpoint. ``progress`` shows a live
         display; by default where standard error is a terminal.
+
+        After an error the run stays: `run_dir` and `predict` are those of its newest checkpoint,
+        and the next `learn` continues from there.
         """
         callbacks = check_callbacks(callbacks)
         if total_timesteps is not None:
             total_timesteps = whole_number("total_timesteps", total_timesteps)
         display = [ProgressCallback()] if _shows(progress) else []
+        where = _Whereabouts()
+        watching = [where, *display, *callbacks]
         try:
             if self._checkpoint is None:
                 data = copy.deepcopy(self._data) | {"total_timesteps": total_timesteps}
                 apply_overrides(data, overrides)
-                self.result = train(data, callbacks=[*display, *callbacks])
+                self.result = train(data, callbacks=watching)
             elif total_timesteps is None or total_timesteps < 1:
                 raise ConfigError(
                     f"learn({total_timesteps}): to go on with a run, say how many more steps."
                 )
             else:
-                stands = open_checkpoint(self._checkpoint)
+                stands = self.checkpoint
                 begin = checkpoint_config(stands).online_from
                 goal = max(0, stands.step - begin) + total_timesteps
                 self.result = resume(
-                    self._checkpoint,
+                    stands.path,
                     [f"total_timesteps={goal}", *check_overrides(overrides)],
-                    callbacks=[*display, *callbacks],
+                    callbacks=watching,
                 )
         finally:
             for callback in display:
                 callback.close()
-        self._checkpoint = self.result.checkpoint_path.absolute()  # the folder may be left
-        self._policy = None
+            steps = list_steps(where.run_dir) if where.run_dir is not None else []
+            if steps:
+                self._stand_at(steps[-1])
         return self
+
+    def _stand_at(self, checkpoint: Path) -> None:
+        self._checkpoint, self._policy = checkpoint, None
 
     @property
     def checkpoint(self) -> Checkpoint:
@@ -158,6 +173,15 @@ class ManagedAlgorithm:
         ManagedAlgorithm.__init__(learner, config.pop("env_id"), **config, **kwargs)
         learner._checkpoint = checkpoint.path
         return learner
+
+
+class _Whereabouts(Callback):
+    """Notes the run's folder, for whoever must find it after an error."""
+
+    run_dir: Path | None = None
+
+    def on_start(self, session: Session) -> None:
+        self.run_dir = session.checkpoints.run_dir.absolute()  # the present folder may be left
 
 
 def _shows(progress: bool | None) -> bool:

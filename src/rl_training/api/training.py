@@ -314,8 +314,14 @@ class _RunInfo(Callback):
         self.write(session)
 
     def write(self, session: Session, **extra: Any) -> None:
+        with _writing(self._run_dir / RUN_FILE):
+            write_run_info(self._run_dir, self.facts(session) | extra)
+
+    @staticmethod
+    def facts(session: Session) -> dict[str, Any]:
+        """How far a session is, and how good."""
         state = session.state
-        facts = {
+        facts: dict[str, Any] = {
             "step": state.step,
             "updates": state.updates,
             "best_return": state.best_return,
@@ -323,8 +329,7 @@ class _RunInfo(Callback):
         }
         if state.best_loss is not None:
             facts |= {"best_loss": state.best_loss, "last_loss": state.evaluation.get("eval_loss")}
-        with _writing(self._run_dir / RUN_FILE):
-            write_run_info(self._run_dir, facts | extra)
+        return facts
 
 
 def _run(
@@ -348,7 +353,7 @@ def _run(
         )
         session.engine.warn = on_warning
     except Exception as error:
-        _note_failure(run_dir, error)
+        _note_failure(run_dir, error, on_warning, {})
         raise
     try:
         if checkpoint is None:
@@ -370,7 +375,8 @@ def _run(
         info.write(session, state=_state_name(result.stop_reason), stop_reason=result.stop_reason)
         return result
     except Exception as error:
-        _note_failure(run_dir, error)
+        restored = session.state.step >= start
+        _note_failure(run_dir, error, on_warning, info.facts(session) if restored else {})
         raise
     finally:
         session.close()
@@ -407,8 +413,15 @@ def _state_name(reason: str) -> str:
     return "interrupted" if reason.startswith(SIGNAL) else "stopped"
 
 
-def _note_failure(run_dir: Path, error: Exception) -> None:
+def _note_failure(
+    run_dir: Path, error: Exception, on_warning: Callable[[str], None], facts: dict[str, Any]
+) -> None:
+    """Keep what is known of a run that failed, and say where it is."""
     try:
-        write_run_info(run_dir, {"state": "failed", "error": str(error)})
-    except OSError as second:  # a full disk fails here too; the first error is the one that counts
+        write_run_info(run_dir, facts | {"state": "failed", "error": str(error)})
+        steps = list_steps(run_dir)
+    except (OSError, CheckpointError) as second:  # a full disk fails here too; the first one counts
         warn(f"run.json could not be updated: {second}")
+        return
+    newest = f"resume continues it from {steps[-1].name}" if steps else "it has no checkpoint"
+    on_warning(f"the run in {run_dir} ended in an error: {newest}.")
