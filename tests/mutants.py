@@ -1495,6 +1495,13 @@ MUTANTS = [
         "tests/test_managed.py -k failed",
     ),
     Mutant(
+        "a managed class keeps the policy of a checkpoint that is gone",
+        "api/managed.py",
+        "self._checkpoint, self._policy = path, None",
+        "self._checkpoint = path",
+        "tests/test_managed.py -k no_longer_keeps",
+    ),
+    Mutant(
         "a run that failed tells the step of its last line alone",
         "api/training.py",
         "info.facts(session) if restored else {}",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import pydoc
 import re
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +16,7 @@ import numpy as np
 import pytest
 
 from rl_training import (
+    IQL,
     SAC,
     Callback,
     CheckpointError,
@@ -180,6 +183,40 @@ def test_a_run_that_failed_before_its_first_checkpoint_begins_anew(tmp_path: Pat
         agent.learn(40, callbacks=[Refuses()])
     assert agent.run_dir is None
     assert agent.learn(40).checkpoint.step == 40
+
+
+def test_a_checkpoint_that_its_run_no_longer_keeps_is_followed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options: Any = SMALL | {"keep_checkpoints": 2, "checkpoint_interval": 20, "eval_episodes": 0}
+    agent = SAC("Pendulum-v1", output_dir=tmp_path, **options).learn(20)
+    agent.predict(np.zeros(3))
+    copy = SAC.load(agent.save(tmp_path / "copy"))
+    assert agent.run_dir is not None
+    resume(agent.run_dir, ["total_timesteps=80"])
+    capsys.readouterr()
+    assert agent.evaluate(1)["step"] == 80
+    assert "step_000000020 is no longer there: this SAC goes on with" in capsys.readouterr().err
+    obs = np.random.default_rng(0).normal(size=(9, 3))
+    np.testing.assert_array_equal(agent.predict(obs), SAC.load(agent.run_dir).predict(obs))
+    assert agent.learn(20).checkpoint.step == 100
+    assert "no longer there" not in capsys.readouterr().err
+    shutil.rmtree(tmp_path / "copy")
+    with pytest.raises(CheckpointError, match=r"no longer there: load another, SAC\.load\(PATH\)"):
+        copy.evaluate(1)
+
+
+def test_repr_tells_what_it_is_and_where(trained: SAC, tmp_path: Path) -> None:
+    assert repr(SAC("Pendulum-v1", seed=3)) == "SAC('Pendulum-v1', seed=3, not trained yet)"
+    assert repr(trained) == f"SAC('Pendulum-v1', run_dir='{trained.run_dir}', step=40)"
+    copy = trained.save(tmp_path / "copy")
+    assert repr(SAC.load(copy)) == f"SAC('Pendulum-v1', checkpoint='{copy}', step=40)"
+    assert repr(SAC.load(str(trained.run_dir))) == repr(trained)
+
+
+def test_help_says_where_the_options_are() -> None:
+    for managed in (SAC, IQL):
+        assert "docs/configuration.md" in pydoc.render_doc(managed)
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from rl_training.api.arguments import as_path, check_callbacks, whole_number
 from rl_training.api.checkpoints import check_obs, evaluate_checkpoint
 from rl_training.api.progress import ProgressCallback
-from rl_training.api.training import as_config, resume, train
-from rl_training.errors import ConfigError, RLTrainingError
+from rl_training.api.training import as_config, resume, train, warn
+from rl_training.errors import CheckpointError, ConfigError, RLTrainingError
 from rl_training.experiment.build import checkpoint_config, load_policy
 from rl_training.experiment.config import (
     TrainConfig,
@@ -56,6 +56,11 @@ class ManagedAlgorithm:
     algo: ClassVar[str]
 
     def __init__(self, env_id: str | None, **options: Any) -> None:
+        """``options`` are config keys: docs/configuration.md lists them with their defaults.
+
+        They are the run's own but `total_timesteps`, the controls, and the algorithm's
+        hyper-parameters, all on one level. `learn` is told the number of steps.
+        """
         if "total_timesteps" in options:
             steps, name = options["total_timesteps"], type(self).__name__
             raise ConfigError(
@@ -65,10 +70,11 @@ class ManagedAlgorithm:
         top = {key: options.pop(key) for key in tuple(options) if key in RUN_KEYS}
         # The budget is `learn`'s; 1 stands in so that everything else is checked here and now.
         self._data = {"algo": self.algo, "env_id": env_id, **top, "algo_kwargs": options}
-        make_config(self._data | {"total_timesteps": 1})
+        self._seed = make_config(self._data | {"total_timesteps": 1}).seed
         self.result: TrainResult | None = None
         """What the latest `learn` gave."""
         self._checkpoint: Path | None = None
+        self._step = 0
         self._policy: Policy | None = None
 
     def learn(
@@ -121,14 +127,35 @@ class ManagedAlgorithm:
                 self._stand_at(steps[-1])
         return self
 
-    def _stand_at(self, checkpoint: Path) -> None:
-        self._checkpoint, self._policy = checkpoint, None
+    def _stand_at(self, path: Path) -> None:
+        self._checkpoint, self._policy = path, None
+        self._step = int(path.name.removeprefix("step_"))
+
+    def __repr__(self) -> str:
+        place = f"seed={self._seed}, not trained yet"
+        if self._checkpoint is not None:
+            folder = "run_dir" if self.run_dir is not None else "checkpoint"
+            place = f"{folder}={str(self.run_dir or self._checkpoint)!r}, step={self._step}"
+        return f"{type(self).__name__}({self._data['env_id']!r}, {place})"
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """The present checkpoint, verified."""
+        """The present checkpoint, verified.
+
+        Where the run went on elsewhere and no longer keeps it (`keep_checkpoints`), the run's last
+        one takes its place, with a warning; `evaluate`, `save`, `learn` and a policy that is not
+        loaded yet do the same.
+        """
+        name = type(self).__name__
         if self._checkpoint is None:
-            raise RLTrainingError(f"This {type(self).__name__} has not learned yet: call learn().")
+            raise RLTrainingError(f"This {name} has not learned yet: call learn().")
+        if not self._checkpoint.exists():
+            gone, run_dir = self._checkpoint, self.run_dir
+            steps = list_steps(run_dir) if run_dir is not None else []
+            if not steps:
+                raise CheckpointError(f"{gone} is no longer there: load another, {name}.load(PATH)")
+            warn(f"{gone} is no longer there: this {name} goes on with the run's {steps[-1].name}.")
+            self._stand_at(steps[-1])
         return open_checkpoint(self._checkpoint)
 
     @property
@@ -171,7 +198,7 @@ class ManagedAlgorithm:
         learner = cls.__new__(cls)
         del config["algo"], config["total_timesteps"]
         ManagedAlgorithm.__init__(learner, config.pop("env_id"), **config, **kwargs)
-        learner._checkpoint = checkpoint.path
+        learner._checkpoint, learner._step = checkpoint.path.absolute(), checkpoint.step
         return learner
 
 
