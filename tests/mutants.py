@@ -1502,6 +1502,13 @@ MUTANTS = [
         "tests/test_managed.py -k no_longer_keeps",
     ),
     Mutant(
+        "a learning rate of 0 is not told",
+        "runtime/schedules.py",
+        "return max(self.horizon, self.warmup + 1)",
+        "return None",
+        "tests/test_controls.py -k after_its_schedule",
+    ),
+    Mutant(
         "a run that failed tells the step of its last line alone",
         "api/training.py",
         "info.facts(session) if restored else {}",

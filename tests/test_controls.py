@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rl_training import EarlyStoppingCallback, EarlyStoppingConfig, TrainerState, train
+from rl_training import EarlyStoppingCallback, EarlyStoppingConfig, TrainerState, resume, train
 from rl_training.algorithms.sac import SACConfig
 from rl_training.api import progress
 from rl_training.api.progress import ProgressCallback
@@ -111,6 +111,40 @@ def test_schedules() -> None:
     assert [both.factor(s) for s in (0, 10, 60, 110)] == pytest.approx([0.1, 1.0, 0.5, 0.0])
     assert Schedule().is_constant
     assert not warm.is_constant
+    short = Schedule(kind="linear", warmup=10, horizon=5)
+    for schedule, end in ((linear, None), (cosine, 100), (warm, None), (both, 110), (short, 11)):
+        assert schedule.zero_from == end
+        if end is not None:
+            assert schedule.factor(end - 1) > 0
+            assert schedule.factor(end) == 0
+
+
+@pytest.mark.parametrize(
+    ("algo", "kwargs", "sentence"),
+    [
+        ("sac", {"learning_rate_schedule": "linear"}, "the learning rate is 0 from step 40 on"),
+        ("iql", {"learning_rate_schedule": "cosine"}, "the actor's learning rate is 0 from step"),
+        ("sac", {"learning_rate_schedule": "linear", "learning_rate_final": 0.1}, None),
+        ("sac", {"learning_rate_warmup": 10}, None),
+    ],
+)
+def test_a_run_that_goes_on_after_its_schedule_is_told(
+    small_config: Callable[..., dict[str, Any]],
+    algo: str,
+    kwargs: dict[str, Any],
+    sentence: str | None,
+) -> None:
+    run_dir = train(small_config(algo=algo, total_timesteps=40, algo_kwargs=kwargs)).run_dir
+    told: list[str] = []
+    resume(run_dir, ["total_timesteps=60"], on_warning=told.append)
+    if sentence is None:
+        assert told == []
+        return
+    (warning,) = told
+    assert sentence in warning
+    assert "to learn until step 60, set schedule_horizon=60 " in warning
+    resume(run_dir, ["total_timesteps=80", "schedule_horizon=80"], on_warning=told.append)
+    assert len(told) == 1
 
 
 @given(

@@ -394,6 +394,20 @@ def _continue_from(
     if session.collector is not None and session.collector.inexact_restore:
         reason = session.collector.inexact_restore
         on_warning(f"{config.env_id} begins a new episode here: {reason}.")
+    _warn_of_standstill(session, on_warning)
+
+
+def _warn_of_standstill(session: Session, on_warning: Callable[[str], None]) -> None:
+    """Say where a longer budget goes on after a schedule has brought the learning rate to 0."""
+    first, last = session.settings.first_step, session.settings.total_timesteps
+    end = session.schedule.zero_from
+    if end is not None and first + end < last:
+        change = f"schedule_horizon={last - first}"
+        whose = "".join(f"{name}'s " for name in session.algorithm.scheduled)
+        on_warning(
+            f"the {whose}learning rate is 0 from step {first + end} on, where its schedule ends: "
+            f"to learn until step {last}, set {change} (in Python overrides=[{change!r}])."
+        )
 
 
 def _tell_notes(task: Task, session: Session, on_warning: Callable[[str], None]) -> None:

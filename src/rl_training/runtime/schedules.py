@@ -25,6 +25,13 @@ class Schedule(BaseModel):
         """Whether the factor is always 1."""
         return self.kind == "constant" and self.warmup == 0
 
+    @property
+    def zero_from(self) -> int | None:
+        """The step from which the factor is 0; None where it never ends there."""
+        if self.kind == "constant" or self.final > 0:
+            return None
+        return max(self.horizon, self.warmup + 1)
+
     def factor(self, step: int) -> float:
         """The factor at a step; past the horizon it stays where it ended."""
         if step < self.warmup:
