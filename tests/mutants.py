@@ -1509,6 +1509,13 @@ MUTANTS = [
         "tests/test_controls.py -k after_its_schedule",
     ),
     Mutant(
+        "one episode has an interval of no width",
+        "runtime/evaluation.py",
+        "several = len(self.returns) > 1",
+        "several = True",
+        "tests/test_cli.py -k test_evaluate",
+    ),
+    Mutant(
         "a run that failed tells the step of its last line alone",
         "api/training.py",
         "info.facts(session) if restored else {}",

@@ -205,12 +205,12 @@ def evaluate(
             f"loss {result['eval_loss']:.6g}"
         )
         return
-    low, high = result["eval_return_ci95"]
+    bounds = result["eval_return_ci95"]
+    interval = bounds and f" (95 % interval of the mean {bounds[0]:.2f} to {bounds[1]:.2f})"
     _print(
         f"{result['env_id']}, step {result['step']:,}, {result['eval_episodes']} episodes: "
-        f"return {result['eval_return_mean']:.2f} ± {result['eval_return_std']:.2f} "
-        f"(95 % interval of the mean {low:.2f} to {high:.2f}), "
-        f"length {result['eval_length_mean']:.1f}{_success(result)}"
+        f"return {result['eval_return_mean']:.2f} ± {result['eval_return_std']:.2f}"
+        f"{interval or ''}, length {result['eval_length_mean']:.1f}{_success(result)}"
     )
 
 

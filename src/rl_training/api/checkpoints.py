@@ -45,6 +45,7 @@ def evaluate_checkpoint(
 ) -> dict[str, Any]:
     """Play seeded episodes, ten unless told, with a run's or checkpoint's policy, not exploring.
 
+    Episode i starts from ``seed + i``; `eval_returns` has the return of each (docs/metrics.md).
     A run without an environment is evaluated by its losses on the rows that were held out. With
     ``fqe`` nothing is played: the policy's value is estimated from the run's dataset, or from
     ``dataset``, by fitted Q evaluation (docs/evaluation.md); ``progress`` is told how many

@@ -178,7 +178,10 @@ class ManagedAlgorithm:
         return self.policy(check_obs(obs, self.policy.spec))
 
     def evaluate(self, episodes: int = 10, *, seed: int = 0) -> dict[str, Any]:
-        """Play seeded episodes without exploration."""
+        """Play seeded episodes without exploration; docs/metrics.md explains the numbers.
+
+        Episode i starts from ``seed + i``: evaluations from neighbouring seeds share episodes.
+        """
         return evaluate_checkpoint(self.checkpoint.path, episodes=episodes, seed=seed)
 
     def save(self, path: str | Path) -> Path:

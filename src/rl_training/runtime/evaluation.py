@@ -71,9 +71,11 @@ class EvaluationResult:
         return metrics
 
     def summary(self) -> dict[str, Any]:
-        """The metrics with their bootstrap interval."""
+        """The metrics with each episode's return and, of several, the bootstrap interval."""
+        several = len(self.returns) > 1  # one alone tells nothing of the spread
         return self.metrics() | {
-            "eval_return_ci95": list(bootstrap_interval(self.returns)),
+            "eval_return_ci95": list(bootstrap_interval(self.returns)) if several else None,
+            "eval_returns": list(self.returns),
             "eval_episodes": len(self.returns),
         }
 
