@@ -1516,6 +1516,13 @@ MUTANTS = [
         "tests/test_cli.py -k test_evaluate",
     ),
     Mutant(
+        "a training's threads stay",
+        "experiment/machine.py",
+        "        torch.set_num_threads(before)",
+        "        pass",
+        "tests/test_controls.py -k keeps_its_threads",
+    ),
+    Mutant(
         "a run that failed tells the step of its last line alone",
         "api/training.py",
         "info.facts(session) if restored else {}",

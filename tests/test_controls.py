@@ -10,10 +10,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rl_training import EarlyStoppingCallback, EarlyStoppingConfig, TrainerState, resume, train
+from rl_training import (
+    Callback,
+    EarlyStoppingCallback,
+    EarlyStoppingConfig,
+    TrainerState,
+    evaluate_checkpoint,
+    resume,
+    train,
+)
 from rl_training.algorithms.sac import SACConfig
 from rl_training.api import progress
 from rl_training.api.progress import ProgressCallback
@@ -237,6 +246,25 @@ def test_threads_are_the_cores_where_the_environment_gives_no_number(
     assert choose_threads(None) == 3
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)), raising=False)
     assert choose_threads(None) == MAX_THREADS
+
+
+def test_a_program_keeps_its_threads(small_config: Callable[..., dict[str, Any]]) -> None:
+    class Looks(Callback):
+        def on_step(self, session: Any) -> None:
+            seen.append(torch.get_num_threads())
+
+        def on_end(self, session: Any) -> None:
+            raise RuntimeError("boom")
+
+    seen: list[int] = []
+    torch.set_num_threads(2)
+    config = small_config(algo="bc", total_timesteps=20, algo_kwargs={"num_threads": 1})
+    with pytest.raises(RuntimeError, match="boom"):
+        train(config, callbacks=[Looks()])
+    assert set(seen) == {1}
+    assert torch.get_num_threads() == 2
+    evaluate_checkpoint(train(config).run_dir, fqe=True, fqe_updates=1)
+    assert torch.get_num_threads() == 2
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from rl_training.errors import ConfigError
 from rl_training.experiment.build import check_same_data, checkpoint_config
 from rl_training.experiment.config import TrainConfig, split
 from rl_training.experiment.datasets import load_dataset, load_run_data, untransformed
-from rl_training.experiment.machine import choose_threads, keep_freed_memory
+from rl_training.experiment.machine import choose_threads, keep_freed_memory, restoring_threads
 from rl_training.experiment.task import Task
 from rl_training.runtime.checkpointing import Checkpoint
 from rl_training.runtime.evaluation import Policy
@@ -27,6 +27,7 @@ from rl_training.runtime.fqe import (
 )
 
 
+@restoring_threads()
 def estimate(
     checkpoint: Checkpoint,
     policy: Policy,

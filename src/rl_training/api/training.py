@@ -28,7 +28,7 @@ from rl_training.experiment.config import (
     make_config,
     split,
 )
-from rl_training.experiment.machine import choose_device, choose_threads
+from rl_training.experiment.machine import choose_device, choose_threads, restoring_threads
 from rl_training.experiment.manager import (
     RUN_FILE,
     create_run,
@@ -332,6 +332,7 @@ class _RunInfo(Callback):
         return facts
 
 
+@restoring_threads()
 def _run(
     task: Task,
     run_dir: Path,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -41,6 +43,16 @@ def choose_threads(requested: int | None) -> int:
     if given is not None:
         return given
     return min(MAX_THREADS, usable_cores())
+
+
+@contextmanager
+def restoring_threads() -> Iterator[None]:
+    """Give the program its own number of threads back, also after an error."""
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def usable_cores() -> int:
