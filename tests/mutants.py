@@ -1529,6 +1529,34 @@ MUTANTS = [
         "{}",
         "tests/test_managed.py -k failed",
     ),
+    Mutant(
+        "an environment is not tried before a run",
+        "envs/factory.py",
+        "notes = check_episode(env, env_id, spec)",
+        "notes = list[str]()",
+        "tests/test_env_checks.py",
+    ),
+    Mutant(
+        "trying an environment takes numbers of the run",
+        "envs/checking.py",
+        "np.random.set_state(shared)",
+        "pass",
+        "tests/test_env_checks.py -k takes_no_number",
+    ),
+    Mutant(
+        "a missing time limit is not told",
+        "envs/checking.py",
+        "if plays and not any(",
+        "if False and not any(",
+        "tests/test_env_checks.py -k time_limit",
+    ),
+    Mutant(
+        "running statistics of a wrapper are not told",
+        "envs/checking.py",
+        '== "RunningMeanStd"',
+        '== "None"',
+        "tests/test_env_checks.py -k statistics",
+    ),
 ]
 
 

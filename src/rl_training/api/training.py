@@ -412,7 +412,9 @@ def _warn_of_standstill(session: Session, on_warning: Callable[[str], None]) -> 
 
 
 def _tell_notes(task: Task, session: Session, on_warning: Callable[[str], None]) -> None:
-    """How the data was read: guesses to everybody, the rest to whoever watches the run."""
+    """The environment's notes and guesses of the data to everybody, the rest to who watches."""
+    for note in task.notes:
+        on_warning(note)
     if task.data is not None:
         source, data = task.data.record["source"], task.data.train
         for note in data.notes:

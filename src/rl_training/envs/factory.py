@@ -15,6 +15,7 @@ import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from pydantic import BaseModel, ConfigDict, Field
 
+from rl_training.envs.checking import check_episode, check_spaces, describe_running
 from rl_training.envs.goals import FlatGoals, GoalTask, flatten_goals
 from rl_training.envs.rewards import OwnReturnWrapper, apply_reward_wrappers
 from rl_training.envs.state import CapturableEnv
@@ -110,7 +111,7 @@ def make_env(
         options["render_mode"] = "rgb_array"
     spec = find_spec(env_id)
     try:
-        return flatten_goals(gym.make(spec, disable_env_checker=True, **options))
+        env = gym.make(spec, disable_env_checker=True, **options)
     except (gym.error.DependencyNotInstalled, ImportError) as error:
         raise ConfigError(
             f"{env_id} needs a package that is not installed ({_one_line(error)}): for MuJoCo's "
@@ -118,6 +119,8 @@ def make_env(
         ) from error
     except (TypeError, ValueError, gym.error.Error) as error:
         raise ConfigError(f"{env_id} with env_kwargs {options}: {_one_line(error)}") from error
+    check_spaces(env, env_id)
+    return flatten_goals(env)
 
 
 def _one_line(error: BaseException) -> str:
@@ -196,10 +199,19 @@ def _name(space: gym.Space[Any]) -> str:
 
 
 def describe_env(env_id: str, config: EnvConfig) -> EnvSpec:
-    """Check an environment's spaces without keeping it."""
+    """Check an environment's spaces, one reset and one step without keeping it."""
+    return examine_env(env_id, config)[0]
+
+
+def examine_env(
+    env_id: str, config: EnvConfig, *, plays: bool = False
+) -> tuple[EnvSpec, tuple[str, ...]]:
+    """The same, with notes for the user; ``plays``: episodes are evaluated in it."""
     env = make_env(env_id, config.make_kwargs)
     try:
-        return read_env_spec(env, env_id)
+        spec = read_env_spec(env, env_id)
+        notes = check_episode(env, env_id, spec)
+        return spec, (*notes, *describe_running(env, env_id, plays=plays))
     finally:
         env.close()
 

@@ -9,7 +9,7 @@ from rl_training.algorithms.config import MixingConfig
 from rl_training.algorithms.finetuning import FinetuningConfig
 from rl_training.algorithms.registry import HindsightEntry, get_algorithm, is_finetuned
 from rl_training.data import DataConfig
-from rl_training.envs import EnvConfig, WrappersConfig, describe_env, read_goal_task
+from rl_training.envs import EnvConfig, WrappersConfig, examine_env, read_goal_task
 from rl_training.errors import ConfigError
 from rl_training.experiment.config import TrainConfig, split
 from rl_training.experiment.datasets import RunData, load_run_data, reward_transform
@@ -24,6 +24,8 @@ class Task:
     config: TrainConfig
     spec: EnvSpec
     data: RunData | None = None
+    notes: tuple[str, ...] = ()
+    """What the user should know of the environment."""
 
 
 def check_config(config: TrainConfig) -> Task:
@@ -33,9 +35,11 @@ def check_config(config: TrainConfig) -> Task:
     if parts.controls.engine == "cuda_graph" and device.type != "cuda":
         raise ConfigError("engine = cuda_graph needs a CUDA device: use engine=auto or compiled.")
     _check_sources(config)
-    spec = None
+    spec: EnvSpec | None = None
+    notes: tuple[str, ...] = ()
     if config.env_id is not None:
-        spec = describe_env(config.env_id, parts.env)
+        plays = config.eval_episodes > 0
+        spec, notes = examine_env(config.env_id, parts.env, plays=plays)
         _check_spec(config, spec)
     data = load_run_data(config, spec) if parts.data.dataset_kind is not None else None
     if spec is None:
@@ -52,7 +56,7 @@ def check_config(config: TrainConfig) -> Task:
             f"buffer_capacity = {capacity}: it must hold at least one transition of each of the "
             f"{config.num_envs} environments."
         )
-    return Task(_with_budget(config, data), spec, data)
+    return Task(_with_budget(config, data), spec, data, notes)
 
 
 def _check_sources(config: TrainConfig) -> None:

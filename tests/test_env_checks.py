@@ -1,0 +1,266 @@
+"""An unfit environment is one sentence before anything is written; an odd one is a warning."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+from rl_training.api import train
+from rl_training.envs import EnvConfig, describe_env, examine_env
+from rl_training.errors import ConfigError
+from rl_training.runtime.logging import read_metrics
+from tests import goal_envs
+
+ENV = "tests/Mine-v0"
+HOME = np.zeros(3, dtype=np.float32)
+
+
+class Sound(gym.Env[Any, Any]):
+    """Nothing is wrong with it."""
+
+    observation_space: Any = gym.spaces.Box(-10.0, 10.0, (3,), np.float32)
+    action_space: Any = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return HOME, {}
+
+    def step(self, action: Any) -> Any:
+        return HOME, 1.0, False, False, {}
+
+
+class OldStep(Sound):
+    def step(self, action: Any) -> Any:
+        return HOME, 1.0, False, {}
+
+
+class NoSeed(Sound):
+    def reset(self) -> Any:  # type: ignore[override]
+        return HOME, {}
+
+
+class NoOptions(Sound):
+    def reset(self, seed: int | None = None) -> Any:  # type: ignore[override]
+        return HOME, {}
+
+
+class ObservationAlone(Sound):
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return HOME
+
+
+class ArrayReward(Sound):
+    def step(self, action: Any) -> Any:
+        return HOME, np.array([1.0]), False, False, {}
+
+
+class NoReward(Sound):
+    def step(self, action: Any) -> Any:
+        return HOME, None, False, False, {}
+
+
+class WrongShape(Sound):
+    def step(self, action: Any) -> Any:
+        return np.zeros(4), 1.0, False, False, {}
+
+
+class WrongFirstShape(Sound):
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return np.zeros((3, 1)), {}
+
+
+class NoFlag(Sound):
+    def step(self, action: Any) -> Any:
+        return HOME, 1.0, None, False, {}
+
+
+class NoInfo(Sound):
+    def step(self, action: Any) -> Any:
+        return HOME, 1.0, False, False, None
+
+
+class Broken(Sound):
+    def step(self, action: Any) -> Any:
+        raise KeyError("power")
+
+
+class NoSpace(Sound):
+    observation_space = None
+
+
+class HalfGoal(Sound):
+    """The goal layout, but a step forgets one part."""
+
+    observation_space = gym.spaces.Dict(
+        {
+            key: gym.spaces.Box(-1.0, 1.0, (2,))
+            for key in ("observation", "achieved_goal", "desired_goal")
+        }
+    )
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return {key: np.zeros(2) for key in self.observation_space}, {}
+
+    def step(self, action: Any) -> Any:
+        return {"observation": np.zeros(2), "desired_goal": np.zeros(2)}, 0.0, False, False, {}
+
+
+@pytest.fixture(autouse=True)
+def _forgotten() -> Iterator[None]:
+    yield
+    gym.registry.pop(ENV, None)
+
+
+def register(make: Callable[[], gym.Env[Any, Any]], limit: int | None = 50) -> None:
+    gym.register(ENV, entry_point=lambda **_: make(), max_episode_steps=limit)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        (OldStep, "its step gives 4 values, which was Gym's way before 0.26, but five are needed"),
+        (NoSeed, "NoSeed.reset does not take seed and options: write it as reset"),
+        (NoOptions, "NoOptions.reset does not take options: write it as reset"),
+        (ObservationAlone, "its reset gives the observation alone, but two are needed"),
+        (ArrayReward, r"the reward an array of float64 of shape \(1,\), but one number is needed"),
+        (NoReward, "the reward None, but one number is needed"),
+        (WrongShape, r"its step gives an array of float64 of shape \(4,\).* shape \(3,\) are decl"),
+        (WrongFirstShape, r"its reset gives an array of float64 of shape \(3, 1\)"),
+        (NoFlag, "None for terminated, but True or False is needed"),
+        (NoInfo, "its step gives None for info, but a dict is needed"),
+        (Broken, "its first step failed with KeyError: 'power'"),
+        (NoSpace, "has no observation_space: set self.observation_space"),
+    ],
+)
+def test_an_unfit_environment_is_one_sentence_before_anything_is_written(
+    kind: type[Sound], sentence: str, small_config: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    register(kind)
+    with pytest.raises(ConfigError, match=rf"(?s)^{ENV}:? .*{sentence}") as caught:
+        train(small_config(env_id=ENV))
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_mistake_inside_a_wrapper_is_found() -> None:
+    register(lambda: gym.wrappers.RecordEpisodeStatistics(OldStep()))
+    with pytest.raises(ConfigError, match="its step gives 4 values"):
+        describe_env(ENV, EnvConfig())
+
+
+def test_a_wrapper_may_mend_an_old_environment() -> None:
+    class Mended(gym.Wrapper[Any, Any, Any, Any]):
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            return self.env.reset()
+
+    register(lambda: Mended(NoSeed()))
+    assert describe_env(ENV, EnvConfig()).obs_dim == 3
+
+
+def test_each_part_of_a_goal_is_looked_at() -> None:
+    register(HalfGoal)
+    with pytest.raises(ConfigError, match="a dict of observation, desired_goal for the observ"):
+        describe_env(ENV, EnvConfig())
+    goal_envs.register()
+    assert describe_env("rl_training/PointGoal-v0", EnvConfig()).goal_dim == 2
+
+
+def test_one_reset_and_one_step_are_made() -> None:
+    calls = []
+
+    class Counted(Sound):
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            calls.append("reset")
+            return super().reset(seed=seed)
+
+        def step(self, action: Any) -> Any:
+            calls.append("step")
+            assert self.action_space.contains(action)
+            return super().step(action)
+
+        def close(self) -> None:
+            calls.append("close")
+
+    register(Counted)
+    describe_env(ENV, EnvConfig())
+    assert calls == ["reset", "step", "close"]
+
+
+def test_the_check_takes_no_number_from_what_all_share() -> None:
+    class Gambling(Sound):
+        def step(self, action: Any) -> Any:
+            reward = np.random.random() + random.random() + float(torch.rand(()))
+            return HOME, reward, False, False, {}
+
+    def draw() -> list[float]:
+        return [np.random.random(), random.random(), float(torch.rand(()))]
+
+    def seed() -> None:
+        np.random.seed(0)
+        random.seed(0)
+        torch.manual_seed(0)
+
+    register(Gambling)
+    seed()
+    expected = draw()
+    seed()
+    describe_env(ENV, EnvConfig())
+    assert draw() == expected
+
+
+def test_an_observation_outside_its_bounds_is_a_note() -> None:
+    class Far(Sound):
+        def step(self, action: Any) -> Any:
+            return np.array([0.0, 300.0, 0.0]), 1.0, False, False, {}
+
+    register(Far)
+    _, notes = examine_env(ENV, EnvConfig())
+    assert notes == (
+        f"{ENV}: entry 1 of an observation is 300, outside the bounds [-10, 10] that its space "
+        "declares.",
+    )
+
+
+def test_an_environment_without_a_time_limit_is_told_when_it_is_evaluated(
+    small_config: Callable[..., dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Ends(Sound):
+        time = 0
+
+        def step(self, action: Any) -> Any:
+            self.time += 1
+            return HOME, 1.0, self.time % 20 == 0, False, {}
+
+    register(Ends, limit=None)
+    train(small_config(env_id=ENV, eval_episodes=1, total_timesteps=40))
+    assert f"Warning: {ENV} has no time limit, neither from" in capsys.readouterr().err
+    train(small_config(env_id=ENV, eval_episodes=0, total_timesteps=40))
+    kwargs = {"max_episode_steps": 30}
+    train(small_config(env_id=ENV, eval_episodes=1, total_timesteps=40, env_kwargs=kwargs))
+    assert "time limit" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("limit", [30, None])
+def test_a_time_limit_is_found_wherever_it_stands(limit: int | None) -> None:
+    register(lambda: Sound() if limit else gym.wrappers.TimeLimit(Sound(), 30), limit)
+    assert examine_env(ENV, EnvConfig(), plays=True)[1] == ()
+
+
+@pytest.mark.parametrize(
+    "wrapper", [gym.wrappers.NormalizeObservation, gym.wrappers.NormalizeReward]
+)
+def test_running_statistics_are_told(
+    wrapper: Any, small_config: Callable[..., dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    register(lambda: wrapper(Sound()))
+    result = train(small_config(env_id=ENV, eval_episodes=0, total_timesteps=40))
+    told = capsys.readouterr().err
+    assert f"Warning: {wrapper.__name__} around {ENV} keeps running statistics" in told
+    assert read_metrics(result.run_dir)
