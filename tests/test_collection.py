@@ -205,6 +205,13 @@ BOUNDED = gym.spaces.Box(-1.0, 1.0, (2,))
     ("obs", "actions", "sentence"),
     [
         (gym.spaces.Dict({"a": FLAT}), BOUNDED, "observation space Dict.*FlattenObservation"),
+        (gym.spaces.Dict({"a": FLAT}), BOUNDED, "or for her a Dict of.*for all but her, wrap it"),
+        (
+            gym.spaces.Dict(dict.fromkeys(("observation", "desired_goal"), FLAT)),
+            BOUNDED,
+            "a goal environment needs a Dict of observation, achieved_goal and desired_goal, each "
+            "a flat Box, both goals of one size: give it these parts",
+        ),
         (gym.spaces.Box(0, 255, (8, 8, 3), np.uint8), BOUNDED, r"shape \(8, 8, 3\).*images"),
         (gym.spaces.Discrete(4), BOUNDED, r"observation space Discrete\(4\)"),
         (FLAT, gym.spaces.Box(-np.inf, np.inf, (2,)), "unbounded.*TransformAction"),
@@ -240,6 +247,7 @@ def test_the_advice_for_unbounded_actions_works() -> None:
     ("env_id", "sentence"),
     [
         ("Pendulm-v1", "did you mean 'Pendulum"),
+        ("Mine-v0", r"the module that registers it is not imported \(rl-training --import MODULE"),
         ("Pendulum-v9", "v9"),
         ("no/such/Env-v0", "env_id"),
         ("nomodule:Env-v0", "--import nomodule"),

@@ -32,13 +32,34 @@ class TrainingError(RLTrainingError):
     """Training cannot go on: a value that is not finite, a write that failed."""
 
 
+_COMMON = (
+    *("env_id", "total_timesteps", "seed", "learning_rate", "batch_size", "gamma", "hidden_sizes"),
+    *("learning_starts", "num_envs", "eval_interval"),
+)
+"""The keys that are set most often, first in a list that is too long to show."""
+
+_ELSEWHERE = {
+    **{"env": "env_id", "env_name": "env_id", "n_envs": "num_envs", "ent_coef": "alpha"},
+    **{"lr": "learning_rate", "discount": "gamma", "n_critics": "num_critics"},
+    **{"buffer_size": "buffer_capacity", "net_arch": "hidden_sizes", "n_steps": "total_timesteps"},
+    **{"policy_kwargs": "hidden_sizes", "gradient_steps": "gradient_updates_per_step"},
+    **{"tensorboard_log": "tensorboard", "n_epochs": "num_epochs"},
+}
+"""What other libraries call a key."""
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """A suggestion for a misspelt name, ready to stand behind it in a sentence."""
     options = sorted(known)
     close = get_close_matches(word, options, n=1, cutoff=0.6)
+    if _ELSEWHERE.get(word) in options:
+        close = [_ELSEWHERE[word]]
     if close:
         return f"; did you mean {close[0]!r}?"
-    shown = ", ".join(options[:12]) + (", …" if len(options) > 12 else "")
+    near = get_close_matches(word, options, n=4, cutoff=0.4)
+    common = [name for name in _COMMON if name in options]
+    ordered = list(dict.fromkeys([*near, *common, *options]))
+    shown = ", ".join(ordered[:12]) + (", …" if len(ordered) > 12 else "")
     return f"; known are: {shown}" if options else ""
 
 

@@ -77,7 +77,10 @@ def find_spec(env_id: str) -> gym.envs.registration.EnvSpec:
         return gym.spec(env_id)
     except gym.error.NameNotFound:
         names = {spec.name for spec in gym.registry.values()} | set(gym.registry)
-        raise ConfigError(f"Unknown environment {env_id!r}{nearest(env_id, names)}") from None
+        raise ConfigError(
+            f"Unknown environment {env_id!r}, or the module that registers it is not imported "
+            f"(rl-training --import MODULE …, or an import in Python){nearest(env_id, names)}"
+        ) from None
     except (gym.error.Error, ImportError, ValueError) as error:
         raise ConfigError(f"env_id {env_id!r} cannot be used: {_one_line(error)}") from None
 
@@ -131,11 +134,7 @@ def read_env_spec(env: gym.Env[Any, Any], env_id: str) -> EnvSpec:
     """Sizes and bounds, or an error that names the space and the way out."""
     obs_space, action_space = env.observation_space, env.action_space
     if not isinstance(obs_space, gym.spaces.Box):
-        raise ConfigError(
-            f"{env_id} has the observation space {_name(obs_space)}, but a flat Box is needed: "
-            "wrap it with gymnasium.wrappers.FlattenObservation, register the result in a module "
-            "of yours and have it imported (rl-training --import MODULE …)."
-        )
+        raise ConfigError(_wrong_observations(obs_space, env_id))
     if len(obs_space.shape) != 1:
         raise ConfigError(
             f"{env_id} has observations of shape {obs_space.shape}, but a flat Box is needed: "
@@ -164,6 +163,20 @@ def read_env_spec(env: gym.Env[Any, Any], env_id: str) -> EnvSpec:
         tuple(action_space.high.tolist()),
         goal_dim=goal_dim,
     )
+
+
+def _wrong_observations(space: gym.Space[Any], env_id: str) -> str:
+    text = f"{env_id} has the observation space {_name(space)}, but "
+    goals = "observation, achieved_goal and desired_goal, each a flat Box, both goals of one size"
+    if isinstance(space, gym.spaces.Dict) and "desired_goal" in space.spaces:
+        return f"{text}a goal environment needs a Dict of {goals}: give it these parts."
+    way = (
+        "wrap it with gymnasium.wrappers.FlattenObservation, register the result in a module of "
+        "yours and have it imported (rl-training --import MODULE …)"
+    )
+    if not isinstance(space, gym.spaces.Dict):
+        return f"{text}a flat Box is needed: {way}."
+    return f"{text}a flat Box is needed, or for her a Dict of {goals}: for all but her, {way}."
 
 
 def _check_actions(space: gym.spaces.Box, env_id: str) -> None:

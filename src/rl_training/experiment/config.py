@@ -154,8 +154,11 @@ def split(config: TrainConfig) -> ConfigParts:
     models = kwargs_models(config.algo, config.algo_kwargs)
     known = [name for model in models for name in model.model_fields]
     for key in config.algo_kwargs:
+        if key in TrainConfig.model_fields:
+            raise ConfigError(f"{key!r} does not belong into algo_kwargs: set it beside them.")
         if key not in known:
-            raise ConfigError(f"Unknown key {key!r} in algo_kwargs{nearest(key, known)}")
+            names = [*TrainConfig.model_fields, *known]
+            raise ConfigError(f"Unknown key {key!r} in algo_kwargs{nearest(key, names)}")
 
     def part(model: type[Model]) -> Model:
         chosen = {k: v for k, v in config.algo_kwargs.items() if k in model.model_fields}
