@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from rl_training.api import train
-from rl_training.envs import EnvConfig, describe_env, examine_env
+from rl_training.envs import EnvConfig, examine_env
 from rl_training.errors import ConfigError
 from rl_training.runtime.logging import read_metrics
 from tests import goal_envs
@@ -152,7 +152,7 @@ def test_an_unfit_environment_is_one_sentence_before_anything_is_written(
 def test_a_mistake_inside_a_wrapper_is_found() -> None:
     register(lambda: gym.wrappers.RecordEpisodeStatistics(OldStep()))
     with pytest.raises(ConfigError, match="its step gives 4 values"):
-        describe_env(ENV, EnvConfig())
+        examine_env(ENV, EnvConfig())
 
 
 def test_a_wrapper_may_mend_an_old_environment() -> None:
@@ -161,15 +161,15 @@ def test_a_wrapper_may_mend_an_old_environment() -> None:
             return self.env.reset()
 
     register(lambda: Mended(NoSeed()))
-    assert describe_env(ENV, EnvConfig()).obs_dim == 3
+    assert examine_env(ENV, EnvConfig())[0].obs_dim == 3
 
 
 def test_each_part_of_a_goal_is_looked_at() -> None:
     register(HalfGoal)
     with pytest.raises(ConfigError, match="a dict of observation, desired_goal for the observ"):
-        describe_env(ENV, EnvConfig())
+        examine_env(ENV, EnvConfig())
     goal_envs.register()
-    assert describe_env("rl_training/PointGoal-v0", EnvConfig()).goal_dim == 2
+    assert examine_env("rl_training/PointGoal-v0", EnvConfig())[0].goal_dim == 2
 
 
 def test_one_reset_and_one_step_are_made() -> None:
@@ -189,7 +189,7 @@ def test_one_reset_and_one_step_are_made() -> None:
             calls.append("close")
 
     register(Counted)
-    describe_env(ENV, EnvConfig())
+    examine_env(ENV, EnvConfig())
     assert calls == ["reset", "step", "close"]
 
 
@@ -211,7 +211,7 @@ def test_the_check_takes_no_number_from_what_all_share() -> None:
     seed()
     expected = draw()
     seed()
-    describe_env(ENV, EnvConfig())
+    examine_env(ENV, EnvConfig())
     assert draw() == expected
 
 

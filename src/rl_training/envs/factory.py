@@ -212,14 +212,21 @@ def _name(space: gym.Space[Any]) -> str:
 
 
 def describe_env(env_id: str, config: EnvConfig) -> EnvSpec:
-    """Check an environment's spaces, one reset and one step without keeping it."""
-    return examine_env(env_id, config)[0]
+    """Check an environment's spaces without keeping it."""
+    env = make_env(env_id, config.make_kwargs)
+    try:
+        return read_env_spec(env, env_id)
+    finally:
+        env.close()
 
 
 def examine_env(
     env_id: str, config: EnvConfig, *, plays: bool = False
 ) -> tuple[EnvSpec, tuple[str, ...]]:
-    """The same, with notes for the user; ``plays``: episodes are evaluated in it."""
+    """The same with one reset and one step, and notes for the user.
+
+    ``plays`` says that episodes will be evaluated in it.
+    """
     env = make_env(env_id, config.make_kwargs)
     try:
         spec = read_env_spec(env, env_id)
