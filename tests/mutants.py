@@ -1551,6 +1551,13 @@ MUTANTS = [
         "tests/test_env_checks.py -k time_limit",
     ),
     Mutant(
+        "a misspelt hook is passed over",
+        "api/training.py",
+        "        check_hooks(callback)\n",
+        "",
+        "tests/test_managed.py -k callbacks",
+    ),
+    Mutant(
         "running statistics of a wrapper are not told",
         "envs/checking.py",
         '== "RunningMeanStd"',

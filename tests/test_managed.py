@@ -114,6 +114,13 @@ class Silent(Callback):
     """Does nothing."""
 
 
+class Misspelt(Callback):
+    """Its method would never be called."""
+
+    def on_evaluations(self, session: Any, metrics: Any) -> None:
+        """Looks like a hook."""
+
+
 @pytest.mark.parametrize(
     ("callbacks", "sentence"),
     [
@@ -121,6 +128,11 @@ class Silent(Callback):
         (Silent(), "callbacks is a single Silent: put it into a list, callbacks=[Silent()]."),
         ([Silent], "callbacks[0] is the class Silent: make one of it, Silent()."),
         ([Silent(), print], "callbacks[1] = <built-in function print>: should be a Callback"),
+        (
+            [Misspelt()],
+            "Misspelt.on_evaluations would never be called, as there is no such hook; did you mean "
+            "'on_evaluation'?",
+        ),
         (print, "callbacks = <built-in function print>: should be a list of Callback objects"),
     ],
 )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rl_training.errors import ConfigError
-from rl_training.runtime.callbacks import Callback
+from rl_training.runtime.callbacks import Callback, check_hooks
 
 
 def whole_number(name: str, value: Any) -> int:
@@ -51,4 +51,5 @@ def check_callbacks(callbacks: Sequence[Callback]) -> list[Callback]:
                 f"callbacks[{index}] = {callback!r}: should be a Callback; derive a class from "
                 "rl_training.Callback and put the code into its on_step (docs/callbacks.md)."
             )
+        check_hooks(callback)
     return list(callbacks)

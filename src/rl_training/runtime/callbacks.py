@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from rl_training.errors import TrainingError
+from rl_training.errors import ConfigError, TrainingError, nearest
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -48,6 +48,20 @@ class Callback:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` gave."""
+
+
+HOOKS = frozenset(name for name in vars(Callback) if name.startswith("on_"))
+
+
+def check_hooks(callback: Callback) -> None:
+    """Refuse a method that looks like a hook and would never be called."""
+    kind = type(callback)
+    for name in dir(kind):
+        if name.startswith("on_") and name not in HOOKS and callable(getattr(kind, name)):
+            raise ConfigError(
+                f"{kind.__name__}.{name} would never be called, as there is no such "
+                f"hook{nearest(name, HOOKS)}"
+            )
 
 
 class EarlyStoppingConfig(BaseModel):
