@@ -1551,6 +1551,20 @@ MUTANTS = [
         "tests/test_env_checks.py -k time_limit",
     ),
     Mutant(
+        "offline runs alone are flat lines",
+        "api/plots.py",
+        'over_updates = all(config.mode == "offline" for config in configs)',
+        "over_updates = False",
+        "tests/test_plots.py -k over_updates",
+    ),
+    Mutant(
+        "two runs of many look the same",
+        "api/plots.py",
+        "turn = index // 10 % len(LINES)",
+        "turn = 0",
+        "tests/test_plots.py -k look_the_same",
+    ),
+    Mutant(
         "a misspelt hook is passed over",
         "api/training.py",
         "        check_hooks(callback)\n",

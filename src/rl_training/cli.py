@@ -337,7 +337,7 @@ def plot(
     out: Annotated[Path, typer.Option("--out", help="The picture to write, a .png or .pdf file.")],
     as_json: Json = False,
 ) -> None:
-    """Draw the evaluations of several runs over environment steps."""
+    """Draw the evaluations of several runs over environment steps, or offline ones over updates."""
     from rl_training.api.plots import plot_runs
 
     plot_runs(runs, out)

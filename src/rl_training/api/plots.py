@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from rl_training.data.offline_dataset import TransitionDataset
 from rl_training.errors import ConfigError
@@ -12,7 +16,16 @@ from rl_training.experiment.manager import is_run, read_config_file
 from rl_training.runtime.logging import read_metrics
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+LINE = 110
+"""Characters of a legend that stand beside each other."""
+
+LINES: tuple[Any, ...] = ("-", ":", "-.", (0, (5, 1, 1, 1, 1, 1)))
+MARKERS = (".", "x", "^", "s")
+DASHES: tuple[Any, ...] = ("--", (0, (8, 4)), (0, (2, 2)), (0, (8, 2, 2, 2)))
+"""The looks of curves and of flat lines: after ten, when colours repeat, comes the next."""
 
 
 def _figure(file: Path, width: float, height: float) -> Figure:
@@ -33,11 +46,12 @@ def _write(figure: Figure, file: Path) -> None:
         raise ConfigError(f"{file} cannot be written: {error}") from None
 
 
-def evaluations(run: Path) -> tuple[list[int], list[float]]:
+def evaluations(run: str | Path) -> tuple[list[int], list[float]]:
     """A run's evaluations: environment steps and returns.
 
     Of a run from offline to online, those since it is online; of an offline run its updates.
     """
+    run = Path(run)
     if not is_run(run):
         raise ConfigError(f"{str(run)!r} is not a run.")
     rows = [row for row in read_metrics(run) if "eval_return_mean" in row]
@@ -51,22 +65,65 @@ def evaluations(run: Path) -> tuple[list[int], list[float]]:
     return steps, [float(row["eval_return_mean"]) for row in rows]
 
 
-def plot_runs(runs: Sequence[Path], file: Path) -> None:
-    """Mean evaluation returns over environment steps; an offline run is one dashed line."""
-    found = [(run, *evaluations(run)) for run in runs]
-    figure = _figure(file, 8, 5)
+def plot_runs(runs: Sequence[str | Path] | str | Path, file: str | Path) -> None:
+    """Mean evaluation returns over environment steps; an offline run is one dashed line.
+
+    Offline runs alone are drawn over their updates.
+    """
+    listed = [runs] if isinstance(runs, str | Path) else runs
+    places = list(dict.fromkeys(Path(os.path.abspath(run)) for run in listed))
+    if not places:
+        raise ConfigError("There is no run to draw: give at least one.")
+    found = [evaluations(place) for place in places]
+    configs = [read_config_file(place) for place in places]
+    over_updates = all(config.mode == "offline" for config in configs)
+    labels, file = unique_names(places), Path(file)
+    flat = [config.mode == "offline" and not over_updates for config in configs]
+    for index in (index for index, is_flat in enumerate(flat) if is_flat):
+        labels[index] += f", after {found[index][0][-1]:,} updates"
+    columns = max(1, min(3, LINE // (max(map(len, labels)) + 8)))
+    figure = _figure(file, 8, 5 + 0.2 * math.ceil(len(labels) / columns))
     axes = figure.subplots()
-    for index, (run, steps, returns) in enumerate(found):
-        color = f"C{index}"
-        if read_config_file(run).mode == "offline":
-            label = f"{run.name}, after {steps[-1]:,} updates"
-            axes.axhline(returns[-1], color=color, linestyle="--", label=label)
+    for index, (steps, returns) in enumerate(found):
+        turn = index // 10 % len(LINES)
+        look: dict[str, Any] = {"color": f"C{index % 10}", "label": labels[index]}
+        if flat[index]:
+            axes.axhline(returns[-1], linestyle=DASHES[turn], **look)
         else:
-            axes.plot(steps, returns, color=color, marker=".", label=run.name)
-    axes.set(xlabel="environment steps", ylabel="mean return of an evaluation")
+            axes.plot(steps, returns, linestyle=LINES[turn], marker=MARKERS[turn], **look)
+    axes.set(
+        title=_title([str(config.env_id) for config in configs]),
+        xlabel="updates" if over_updates else "environment steps",
+        ylabel="mean return of an evaluation",
+    )
     axes.grid(alpha=0.3)
-    axes.legend(fontsize="small")
+    # Below the picture, where it covers no curve however many there are.
+    figure.legend(loc="outside lower center", fontsize="small", ncols=columns, frameon=False)
     _write(figure, file)
+
+
+def _title(env_ids: Sequence[str]) -> str:
+    """The environment, or that returns of several stand beside each other."""
+    names = list(dict.fromkeys(env_ids))
+    if len(names) == 1:
+        return names[0]
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"different environments: {', '.join(names[:3])}{more}"
+
+
+def unique_names(places: Sequence[Path]) -> list[str]:
+    """The folders' names, with as many of the folders above as tell equal ones apart."""
+
+    def tail(place: Path, length: int) -> tuple[str, ...]:
+        return place.parts[-length:]
+
+    names = []
+    for place in places:
+        length = 1
+        while sum(tail(other, length) == tail(place, length) for other in places) > 1:
+            length += 1
+        names.append(str(Path(*tail(place, length))))
+    return names
 
 
 def plot_dataset(dataset: TransitionDataset, file: Path, title: str) -> None:
@@ -75,17 +132,33 @@ def plot_dataset(dataset: TransitionDataset, file: Path, title: str) -> None:
     statistics = dataset.statistics()
     actions = dataset.column("actions")
     returns, lengths, rewards, action_axes = figure.subplots(2, 2).flat
-    returns.hist(statistics.returns, bins=40)
+    _histogram(returns, statistics.returns, 40)
     returns.set(xlabel="return", ylabel="episodes")
-    lengths.hist(statistics.lengths, bins=40)
+    _histogram(lengths, statistics.lengths, 40)
     lengths.set(xlabel="length", ylabel="episodes")
-    rewards.hist(dataset.column("rewards"), bins=60)
+    _histogram(rewards, dataset.column("rewards"), 60)
     rewards.set(xlabel="reward", ylabel="transitions", yscale="log")
     for index in range(min(actions.shape[1], 8)):
-        action_axes.hist(actions[:, index], bins=60, histtype="step", label=f"action {index}")
+        look = {"histtype": "step", "label": f"action {index}"}
+        _histogram(action_axes, actions[:, index], 60, **look)
     action_axes.set(xlabel="action, in its own units", ylabel="transitions")
     if actions.shape[1] > 1:
         action_axes.legend(fontsize="small", ncols=2)
     name = Path(title).name if Path(title).exists() else title
     figure.suptitle(f"{name}: {len(dataset):,} transitions, {len(statistics.returns):,} episodes")
     _write(figure, file)
+
+
+def _histogram(axes: Axes, values: Any, bins: int, **look: Any) -> None:
+    """Counts with whole numbers at their axis; where values are whole, so are theirs."""
+    from matplotlib.ticker import MaxNLocator
+
+    array = np.asarray(values, dtype=np.float64)
+    edges: Any = bins
+    if np.isfinite(array).all() and (array == np.round(array)).all():
+        low, high = array.min(), array.max()
+        width = math.ceil((high - low + 1) / bins)
+        edges = np.arange(low - 0.5, high + width, width)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    axes.hist(array, bins=edges, **look)
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
