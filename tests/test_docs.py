@@ -275,6 +275,18 @@ def test_algorithms_of_ones_own_run(tmp_path: Path) -> None:
     assert runs == {"mean_sac_Pendulum-v1_seed0", "regression_Pendulum-v1_seed0"}
 
 
+def test_migrating_page_runs_and_names_keys_that_exist(tmp_path: Path) -> None:
+    page = "docs/migrating.md"
+    run_python("\n".join(code for run, code in blocks("python", page) if run), tmp_path)
+    for run, code in blocks("python", page):
+        if not run:
+            compile(code, page, "exec")
+    known = {name for model in MODELS for name in model.model_fields}
+    keys = re.compile(r"`(\w+)(?:=[^`]*)?`")
+    named = {key for row in rows(read(page))[2:] for key in keys.findall(row[1])}
+    assert {"alpha", "learning_starts", "num_envs", "hidden_sizes"} <= named <= known
+
+
 PAGES_WITH_CONFIGS = ("README.md", "docs/datasets.md")
 
 
