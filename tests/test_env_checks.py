@@ -262,5 +262,5 @@ def test_running_statistics_are_told(
     register(lambda: wrapper(Sound()))
     result = train(small_config(env_id=ENV, eval_episodes=0, total_timesteps=40))
     told = capsys.readouterr().err
-    assert f"Warning: {wrapper.__name__} around {ENV} keeps running statistics" in told
+    assert f"Warning: {wrapper.__name__} in {ENV} keeps running statistics" in told
     assert read_metrics(result.run_dir)

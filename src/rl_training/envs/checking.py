@@ -51,7 +51,7 @@ def describe_running(env: gym.Env[Any, Any], env_id: str, *, plays: bool) -> lis
     """What a user should know of an environment that works; ``plays``: episodes are evaluated."""
     layers = list(_layers(env))
     notes = [
-        f"{type(layer).__name__} around {env_id} keeps running statistics in each environment: "
+        f"{type(layer).__name__} in {env_id} keeps running statistics in each environment: "
         "training and evaluation see different numbers, and they begin anew when the run is "
         "continued; use fixed numbers instead."
         for layer in layers
