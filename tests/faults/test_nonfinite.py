@@ -77,13 +77,13 @@ def test_a_poisoned_reset_stops_the_run(tmp_path: Path, at: int, step: int) -> N
 
 
 def test_the_second_of_two_environments_is_named(tmp_path: Path) -> None:
-    step, order = PoisonEnv.step, list[int]()
+    step, order = PoisonEnv.step, list[PoisonEnv]()
 
     def poisoned(self: PoisonEnv, action: Any) -> Any:
-        if id(self) not in order:
-            order.append(id(self))
+        if self not in order:
+            order.append(self)  # the first is tried before the run, and closed
         obs, reward, ended, cut, info = step(self, action)
-        due = order.index(id(self)) == 1 and self.steps == 30
+        due = self is order[-1] and self.steps == 30
         return obs, NAN if due else reward, ended, cut, info
 
     with mock.patch.object(PoisonEnv, "step", poisoned):
