@@ -30,6 +30,7 @@ RLPD = "algorithms/rlpd.py"
 MIXING = "data/mixing.py"
 TRAINER = "runtime/trainer.py"
 LOOPS = "runtime/loops.py"
+MANAGER = "experiment/manager.py"
 DATASETS = "experiment/datasets.py"
 SLOPES = "models/action_gradients.py"
 ADVANTAGE = "algorithms/advantage.py"
@@ -1577,6 +1578,34 @@ MUTANTS = [
         '== "RunningMeanStd"',
         '== "None"',
         "tests/test_env_checks.py -k statistics",
+    ),
+    Mutant(
+        "a checkpoint of a newer format is taken for damage",
+        MANAGER,
+        "except FormatError:\n            raise\n        except",
+        "except",
+        "tests/faults/test_damage.py -k newer_format_is_refused",
+    ),
+    Mutant(
+        "a checkpoint set aside loses its replay rows",
+        "runtime/checkpointing.py",
+        "used = self._rows_aside.union(",
+        "used = set().union(",
+        "tests/faults/test_damage.py -k set_aside",
+    ),
+    Mutant(
+        "a second fallback replaces what the first set aside",
+        "runtime/retention.py",
+        "while os.path.lexists(aside):",
+        "remove(aside)\n    while False:",
+        "tests/faults/test_damage.py -k set_aside",
+    ),
+    Mutant(
+        "a kill between the renames of a second save loses the checkpoint",
+        "runtime/retention.py",
+        "if not os.path.lexists(path):",
+        "if False:",
+        "tests/faults/test_odd_runs.py -k second_save",
     ),
 ]
 

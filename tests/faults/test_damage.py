@@ -16,6 +16,7 @@ from tests.faults.runs import (
     assert_equal_runs,
     copy_run,
     flip_byte,
+    forge,
     newest,
 )
 from tests.faults.zygote import Zygote
@@ -74,6 +75,67 @@ def test_using_a_damaged_checkpoint_is_refused(
         assert outcome.out == ""
 
 
+@pytest.mark.parametrize("place", [-1, -2])
+def test_a_newer_format_is_refused_and_nothing_is_touched(
+    zygote: Zygote, interrupted: Path, tmp_path: Path, place: int
+) -> None:
+    """An older version must not take what a newer one wrote for damage."""
+    run_dir = copy_run(interrupted, tmp_path)
+    newer = list_steps(run_dir)[place]
+    forge(newer, lambda manifest: manifest.update(format=2))
+    if place == -2:
+        flip_byte(newest(run_dir) / MANIFEST)
+    before = {path: path.stat().st_mtime_ns for path in run_dir.rglob("*")}
+    outcome = zygote.run("resume", run_dir)
+    assert outcome.status == 1
+    assert f"{newer / MANIFEST} has checkpoint format 2" in outcome.error_line()
+    assert before == {path: path.stat().st_mtime_ns for path in run_dir.rglob("*")}
+
+
+def test_a_format_number_that_was_altered_is_damage(
+    zygote: Zygote, reference: Reference, interrupted: Path, tmp_path: Path
+) -> None:
+    run_dir = copy_run(interrupted, tmp_path)
+    manifest = newest(run_dir) / MANIFEST
+    manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 3'))
+    outcome = zygote.run("resume", run_dir)
+    assert outcome.status == 0, outcome.err
+    assert "its digest does not match; falling back" in outcome.err
+    assert_equal_runs(run_dir, reference.run_dir)
+
+
+def test_rows_of_a_newer_format_outlive_a_resume(
+    zygote: Zygote, interrupted: Path, tmp_path: Path
+) -> None:
+    """A best checkpoint that a newer version wrote is passed over, but its rows are needed."""
+    run_dir = copy_run(interrupted, tmp_path)
+    best = run_dir / "checkpoints" / f"step_{BEST_STEP:09d}"
+    forge(best, lambda manifest: manifest.update(format=2))
+    assert zygote.run("resume", run_dir).status == 0
+    assert _segment(best).is_file()
+
+
+def test_every_checkpoint_set_aside_stays_with_its_rows(
+    zygote: Zygote, interrupted: Path, tmp_path: Path
+) -> None:
+    """Damage of the same step again takes a place of its own."""
+    run_dir = copy_run(interrupted, tmp_path)
+    damaged = newest(run_dir)
+    folder, rows = run_dir / "checkpoints", _segment(damaged).name
+    for text in ("one", "two", "three"):
+        (damaged / "state.json").write_text(text)
+        stopped = zygote.run("resume", run_dir, f"total_timesteps={int(damaged.name[5:])}")
+        assert stopped.status == 0, stopped.err
+    assert {path.name: (path / "state.json").read_text() for path in folder.glob("damaged-*")} == {
+        f"damaged-{damaged.name}": "one",
+        f"damaged-{damaged.name}-2": "two",
+        f"damaged-{damaged.name}-3": "three",
+    }
+    assert zygote.run("resume", run_dir, "total_timesteps=300").status == 0
+    assert damaged not in list_steps(run_dir)
+    assert (run_dir / "replay" / rows).is_file()
+
+
 def test_the_same_checkpoint_damaged_twice(
     zygote: Zygote, reference: Reference, interrupted: Path, tmp_path: Path
 ) -> None:
@@ -90,6 +152,7 @@ def test_the_same_checkpoint_damaged_twice(
     assert outcome.err.count("falling back") == 2
     assert {path.name for path in (run_dir / "checkpoints").glob("damaged-*")} == {
         f"damaged-{name}",
+        f"damaged-{name}-2",
         "damaged-step_000000176",
     }
 

@@ -16,6 +16,7 @@ import pytest
 from rl_training.api.training import resume
 from rl_training.errors import ConfigError, RLTrainingError
 from rl_training.runtime.checkpointing import list_steps, open_checkpoint
+from rl_training.runtime.retention import swap
 from tests.faults.conftest import Reference
 from tests.faults.runs import RUN_NAME, assert_equal_runs, copy_run, newest, write_config
 from tests.faults.zygote import Zygote
@@ -178,6 +179,25 @@ def test_saving_twice_in_a_step_keeps_retention_working(tmp_path: Path) -> None:
         "step_000000200",
     ]
     assert not list((result.run_dir / "checkpoints").glob(".tmp-*"))
+
+
+def test_a_kill_amid_a_second_save_of_the_only_checkpoint_loses_nothing(
+    zygote: Zygote, reference: Reference, interrupted: Path, tmp_path: Path
+) -> None:
+    """Between two renames neither the old folder nor the new one has the checkpoint's name."""
+    run_dir = copy_run(interrupted, tmp_path)
+    first, *others = reversed(list_steps(run_dir))
+    for path in others:
+        shutil.rmtree(path)
+    with (
+        mock.patch("os.rename", side_effect=KeyboardInterrupt),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        swap(first, run_dir / "checkpoints" / ".tmp-new")
+    assert list_steps(run_dir) == []
+    assert zygote.run("resume", run_dir).status == 0
+    assert newest(run_dir).name == newest(reference.run_dir).name
+    assert not list(run_dir.rglob(".tmp-*"))
 
 
 def test_a_copy_is_complete_without_its_run(tmp_path: Path, reference: Reference) -> None:

@@ -47,6 +47,7 @@ from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpointing import Checkpoint, list_steps, open_checkpoint
 from rl_training.runtime.logging import cut_metrics
 from rl_training.runtime.loops import updates_due
+from rl_training.runtime.retention import finish_swaps
 from rl_training.runtime.trainer import COMPLETED, EARLY_STOPPING, SIGNAL, Session
 from rl_training.runtime.workflows import TrainResult, run_session
 
@@ -139,6 +140,8 @@ def resume(
         )
     refuse_links(run_dir)
     with lock_run(run_dir):
+        with _writing(run_dir):
+            finish_swaps(run_dir / "checkpoints")
         checkpoint = newest_sound_checkpoint(run_dir, on_warning)
         base = read_config_file(run_dir)
         config = _changed(base, overrides)

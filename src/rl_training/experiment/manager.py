@@ -21,6 +21,7 @@ from rl_training.errors import CheckpointError, ConfigError, RLTrainingError
 from rl_training.experiment.config import TrainConfig, make_config, parse_yaml
 from rl_training.runtime.checkpointing import (
     Checkpoint,
+    FormatError,
     list_steps,
     open_checkpoint,
     read_pointer,
@@ -218,12 +219,18 @@ def locate(path: Path, *, best: bool = False) -> Path:
 
 
 def newest_sound_checkpoint(run_dir: Path, warn: Callable[[str], None]) -> Checkpoint | None:
-    """The newest checkpoint whose every file is whole; None for a run that has none yet."""
+    """The newest checkpoint whose every file is whole; None for a run that has none yet.
+
+    Raises:
+        FormatError: One on the way is of another format: newer than this version, not damaged.
+    """
     steps = list_steps(run_dir)
     problem = ""
     for path in reversed(steps):
         try:
             checkpoint = open_checkpoint(path, replay=True)
+        except FormatError:
+            raise
         except CheckpointError as error:
             problem = str(error)
             warn(f"{problem}; falling back to the checkpoint before it.")

@@ -25,7 +25,8 @@ from torch import Tensor, nn
 
 from rl_training.errors import CheckpointError
 from rl_training.runtime import plain
-from rl_training.runtime.files import remove, sync_folder
+from rl_training.runtime.files import remove, sha256_of, sync_folder
+from rl_training.runtime.retention import MAX_MANIFEST, rows_named, rows_set_aside, set_aside, swap
 from rl_training.types import FloatArray, SegmentedStorage
 
 FORMAT = 1
@@ -42,7 +43,10 @@ _UNREADABLE = (
     *(OSError, MemoryError, RecursionError),
 )
 """What reading a file that somebody made up can raise."""
-_MAX_MANIFEST = 64 << 20
+
+
+class FormatError(CheckpointError):
+    """A checkpoint that is whole, but not for this version to read."""
 
 
 def step_name(step: int) -> str:
@@ -123,7 +127,8 @@ def open_checkpoint(path: Path, *, replay: bool = False) -> Checkpoint:
     """Verify a checkpoint's files against its manifest, and its replay rows if asked.
 
     Raises:
-        CheckpointError: A file is missing, altered, a link, or of another format; named.
+        CheckpointError: A file is missing, altered or a link; named.
+        FormatError: The checkpoint is of another format.
     """
     manifest = _read_manifest(path)
     for name in FILES:
@@ -148,19 +153,21 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     try:
         if not file.is_file():
             raise CheckpointError(f"{file} is missing")
-        if file.stat().st_size > _MAX_MANIFEST:
+        if file.stat().st_size > MAX_MANIFEST:
             raise CheckpointError(f"{file} is too large to be a manifest")
         manifest = json.loads(file.read_bytes())
         digest = manifest.pop("digest")
         body = plain.dumps(manifest)
     except (*_UNREADABLE, AttributeError) as error:
         raise CheckpointError(f"{file} is damaged ({type(error).__name__})") from None
-    if manifest.get("format") != FORMAT:
-        raise CheckpointError(
-            f"{file} has checkpoint format {manifest.get('format')!r}; this version reads {FORMAT}"
-        )
+    # First the digest, which every format has: an altered number is damage, not another format.
     if digest != hashlib.sha256(body).hexdigest():
         raise CheckpointError(f"{file} was altered: its digest does not match")
+    if manifest.get("format") != FORMAT:
+        raise FormatError(
+            f"{file} has checkpoint format {manifest.get('format')!r}, and this version of "
+            f"rl-training reads {FORMAT}: use the version that wrote it"
+        )
     _check_manifest(file, manifest)
     return manifest  # type: ignore[no-any-return]
 
@@ -195,20 +202,8 @@ def _verify(file: Path, sha256: str, size: int | None = None) -> None:
         raise CheckpointError(f"{file} is missing")
     if size is not None and file.stat().st_size != size:
         raise CheckpointError(f"{file} has {file.stat().st_size} bytes instead of {size}")
-    with file.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256") if _HAS_FILE_DIGEST else _digest(stream)
-    if digest.hexdigest() != sha256:
+    if sha256_of(file) != sha256:
         raise CheckpointError(f"{file} was altered: its contents do not match the manifest")
-
-
-_HAS_FILE_DIGEST = hasattr(hashlib, "file_digest")  # Python 3.11
-
-
-def _digest(stream: Any) -> Any:
-    digest = hashlib.sha256()
-    while block := stream.read(1 << 20):
-        digest.update(block)
-    return digest
 
 
 def _read_segment(file: Path) -> FloatArray:
@@ -271,6 +266,7 @@ class CheckpointWriter:
         self._replay = run_dir / "replay"
         self._segments: list[str] = []
         self._references: dict[Path, set[str]] = {}
+        self._rows_aside: set[str] = set()
         self._best: Path | None = None
 
     def attach(self, checkpoint: Checkpoint, *, best_step: int | None = None) -> bool:
@@ -285,9 +281,8 @@ class CheckpointWriter:
                 remove(leftover)
         for path in list_steps(self.run_dir):
             if int(path.name.removeprefix("step_")) > checkpoint.step:  # found damaged
-                aside = self._folder / f"damaged-{path.name}"
-                remove(aside)  # what an earlier fallback put there
-                os.replace(path, aside)
+                set_aside(path)
+        self._rows_aside = rows_set_aside(self._folder)
         self._segments, self.last_step = list(checkpoint.manifest["replay"]), checkpoint.step
         best = self._folder / step_name(best_step) if best_step is not None else None
         known = (best, read_pointer(self.run_dir, "best"))
@@ -373,8 +368,9 @@ class CheckpointWriter:
                 self._write_file(temporary / name, data)
             sync_folder(temporary)
             if path.exists():  # saved twice in one step
-                self._discard(path)
-            os.rename(temporary, path)
+                swap(path, temporary)
+            else:
+                os.rename(temporary, path)
         except OSError:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
@@ -410,18 +406,11 @@ class CheckpointWriter:
             if path not in keep:
                 self._discard(path)
             elif path not in self._references:
-                self._references[path] = _segments_of(path)
-        used = set().union(*self._references.values())
+                self._references[path] = rows_named(path)
+        used = self._rows_aside.union(*self._references.values())
         for file in self._replay.glob("*.npy"):
             if file.stem not in used:
                 file.unlink()
-
-
-def _segments_of(path: Path) -> set[str]:
-    try:
-        return set(_read_manifest(path)["replay"])
-    except CheckpointError:  # a damaged one keeps no rows alive
-        return set()
 
 
 def copy_checkpoint(checkpoint: Checkpoint, destination: Path) -> Path:

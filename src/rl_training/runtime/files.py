@@ -1,10 +1,14 @@
-"""Files that are whole or not there: replaced, removed and made durable."""
+"""Files that are whole or not there: replaced, removed, made durable and told by their contents."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from pathlib import Path
+from typing import Any
+
+_HAS_FILE_DIGEST = hasattr(hashlib, "file_digest")  # Python 3.11
 
 
 def write_atomically(file: Path, data: bytes) -> None:
@@ -34,3 +38,17 @@ def sync_folder(folder: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def sha256_of(file: Path) -> str:
+    """The check sum of a file's contents."""
+    with file.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256") if _HAS_FILE_DIGEST else _digest(stream)
+    return digest.hexdigest()
+
+
+def _digest(stream: Any) -> Any:
+    digest = hashlib.sha256()
+    while block := stream.read(1 << 20):
+        digest.update(block)
+    return digest

@@ -1,0 +1,60 @@
+"""Which checkpoints and replay rows outlive an accident: those set aside, those amid a swap."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from rl_training.runtime.files import remove
+
+MAX_MANIFEST = 64 << 20
+ASIDE = "damaged-"
+_SWAPPED = ".tmp-swap-"
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a checkpoint that was found damaged; what was set aside before it stays."""
+    aside, number = path.with_name(f"{ASIDE}{path.name}"), 1
+    while os.path.lexists(aside):
+        number += 1
+        aside = path.with_name(f"{ASIDE}{path.name}-{number}")
+    os.replace(path, aside)
+    return aside
+
+
+def rows_named(path: Path) -> set[str]:
+    """The replay rows that a checkpoint names, as far as its manifest can be read.
+
+    One that is damaged or of another format keeps its rows, too: whoever mends it needs them.
+    """
+    file = path / "manifest.json"
+    try:
+        if file.is_symlink() or not file.is_file() or file.stat().st_size > MAX_MANIFEST:
+            return set()
+        names = json.loads(file.read_bytes())["replay"]
+        return {name for name in names if isinstance(name, str)}
+    except (OSError, ValueError, TypeError, KeyError, MemoryError, RecursionError):
+        return set()
+
+
+def rows_set_aside(folder: Path) -> set[str]:
+    """The replay rows that checkpoints set aside in ``folder`` name."""
+    return set[str]().union(*(rows_named(path) for path in folder.glob(f"{ASIDE}*")))
+
+
+def swap(path: Path, new: Path) -> None:
+    """Put the folder ``new`` in the place of ``path``; `finish_swaps` undoes what a kill left."""
+    old = path.with_name(f"{_SWAPPED}{path.name}")
+    remove(old)
+    os.replace(path, old)
+    os.rename(new, path)
+    remove(old)
+
+
+def finish_swaps(folder: Path) -> None:
+    """Give a checkpoint its name back where a kill came before the new one had it."""
+    for old in folder.glob(f"{_SWAPPED}*"):
+        path = folder / old.name.removeprefix(_SWAPPED)
+        if not os.path.lexists(path):
+            os.replace(old, path)
