@@ -1607,6 +1607,13 @@ MUTANTS = [
         "if False:",
         "tests/faults/test_odd_runs.py -k second_save",
     ),
+    Mutant(
+        "a signal hides that its step stopped early",
+        TRAINER,
+        "if not self.should_stop or signalled:",
+        "if not self.should_stop:",
+        "tests/test_exactness.py -k stops_early",
+    ),
 ]
 
 

@@ -109,6 +109,14 @@ def test_the_first_stop_reason_stands_but_completion_outranks_a_signal() -> None
     assert state == TrainerState()
 
 
+@pytest.mark.parametrize("reason", ["early_stopping: reached", "enough"])
+def test_a_reason_of_the_runs_own_outranks_a_signal(reason: str) -> None:
+    state = TrainerState()
+    for text in ("signal: SIGTERM", "signal: SIGINT", reason, "later", "signal: SIGTERM"):
+        state.request_stop(text)
+    assert (state.should_stop, state.stop_reason) == (True, reason)
+
+
 def test_schedules() -> None:
     linear = Schedule(kind="linear", horizon=100, final=0.2)
     assert [linear.factor(s) for s in (0, 50, 100, 500)] == pytest.approx([1.0, 0.6, 0.2, 0.2])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
+import os
 import shutil
+import signal
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +19,7 @@ from rl_training import resume, train
 from rl_training.envs import CaptureError, capture_env, make_env, restore_env
 from rl_training.errors import ConfigError, TrainingError
 from rl_training.runtime import evaluation, plain
+from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpointing import MODEL, list_steps
 from rl_training.runtime.evaluation import Evaluator
 from rl_training.runtime.trainer import Session
@@ -122,7 +125,6 @@ def test_resume_with_a_wrapped_replay_and_schedules(small_config: Config) -> Non
 
 def test_a_stop_between_checkpoints_leaves_no_trace(small_config: Config) -> None:
     """A signal saves at a step of its own; the end is the same as without it."""
-    from rl_training.runtime.callbacks import Callback
     from rl_training.runtime.trainer import SIGNAL
 
     class StopAt(Callback):
@@ -135,6 +137,26 @@ def test_a_stop_between_checkpoints_leaves_no_trace(small_config: Config) -> Non
     assert stopped.interrupted_by == "SIGINT"
     assert stopped.checkpoint_path.name == "step_000000071"
     assert_same_run(train(config), resume(stopped.run_dir))
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_in_the_step_that_stops_early_leaves_the_end_as_it_is(
+    small_config: Config, name: str
+) -> None:
+    """A resume after it would go on past the end of a run that got no signal."""
+
+    class SendAt(Callback):
+        def on_step(self, session: Session) -> None:
+            if session.state.step == 60:
+                os.kill(os.getpid(), signal.Signals[name])
+
+    config = small_config(eval_episodes=1, env_kwargs={"max_episode_steps": 20})
+    stopping = {"target_value": -1e6, "min_steps": 50}
+    config["algo_kwargs"] |= {"eval_interval": 30, "early_stopping": stopping}
+    whole, signalled = train(config), train(config, callbacks=[SendAt()])
+    assert (whole.metrics["step"], whole.stop_reason[:14]) == (60, "early_stopping")
+    assert (signalled.stop_reason, signalled.interrupted_by) == (whole.stop_reason, None)
+    assert_same_run(whole, signalled)
 
 
 @pytest.mark.parametrize("interval", [0, 30, 7])

@@ -86,8 +86,12 @@ class TrainerState:
         }
 
     def request_stop(self, reason: str) -> None:
-        """Ask the loop to end after the present step; the first reason stands."""
-        if not self.should_stop:
+        """Ask the loop to end after the present step; the first reason stands.
+
+        A signal gives way to a reason of the run's own: a resume would go on past it.
+        """
+        signalled = str(self.stop_reason).startswith(SIGNAL) and not reason.startswith(SIGNAL)
+        if not self.should_stop or signalled:
             self.should_stop = True
             self.stop_reason = reason
 
