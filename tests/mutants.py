@@ -1614,6 +1614,20 @@ MUTANTS = [
         "if not self.should_stop:",
         "tests/test_exactness.py -k stops_early",
     ),
+    Mutant(
+        "a line of an evaluation that is made up stands twice",
+        "runtime/logging.py",
+        'if row["step"] == step][:rows]',
+        'if row["step"] == step]',
+        f"{PHASES} -k first_evaluation",
+    ),
+    Mutant(
+        "a fine-tuning evaluates before it can be resumed",
+        TRAINER,
+        "self.state.evaluation_owed |= wanted\n",
+        "self.state.evaluation_owed |= wanted\n        self.evaluate_owed()\n",
+        f"{PHASES} -k first_evaluation",
+    ),
 ]
 
 

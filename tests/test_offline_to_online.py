@@ -404,6 +404,40 @@ def test_a_finetuned_run_resumes_exactly(small_config: Config, crashes: tuple[in
     assert whole.metrics["updates/pretraining"] == 11
 
 
+@pytest.mark.parametrize("place", ["amid", "after", "amid, then after"])
+def test_a_finetuning_that_dies_in_its_first_evaluation_resumes_exactly(
+    small_config: Config, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """The checkpoint comes first; the evaluation is made up, and its line stands once."""
+    source = source_run(small_config, "td3_bc")
+    keys = (*GO_ON, "eval_episodes=1", "eval_interval=20", "env_kwargs.max_episode_steps=37")
+    whole = finetune(source.run_dir, "Pendulum-v1", keys)
+    there = set(source.run_dir.parent.glob("*"))
+
+    class Die(Callback):
+        def on_evaluation(self, session: Session, metrics: Mapping[str, float]) -> None:
+            raise CrashError
+
+    def crash(*_: Any) -> Any:
+        raise CrashError
+
+    with monkeypatch.context() as patch:
+        if place != "after":
+            patch.setattr(Evaluator, "evaluate", crash)
+        with pytest.raises(CrashError):
+            finetune(source.run_dir, "Pendulum-v1", keys, callbacks=[Die()])
+    (run_dir,) = set(source.run_dir.parent.glob("*")) - there
+    if place == "amid, then after":
+        with pytest.raises(CrashError):
+            resume(run_dir, callbacks=[Die()])
+    resumed = resume(run_dir)
+    assert_same_run(whole, resumed)
+    assert whole.metrics == resumed.metrics
+    assert whole.best_checkpoint_path is not None
+    assert resumed.best_checkpoint_path is not None
+    assert whole.best_checkpoint_path.name == resumed.best_checkpoint_path.name
+
+
 def test_the_report_shows_before_lowest_and_after(
     small_config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:

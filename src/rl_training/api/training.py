@@ -150,7 +150,7 @@ def resume(
         task = _check_resume(checkpoint, config, on_warning, run_dir)
         with _writing(run_dir):
             write_config(run_dir, task.config)
-            cut_metrics(run_dir, checkpoint.step if checkpoint else -1)
+            _keep_metrics(checkpoint, run_dir, run_dir)
         return _run(task, run_dir, checkpoint, callbacks, on_warning)
 
 
@@ -178,9 +178,16 @@ def _branch(
     with lock_run(run_dir):
         with _writing(run_dir):
             if origin is not None:
-                cut_metrics(origin, checkpoint.step, run_dir)
+                _keep_metrics(checkpoint, origin, run_dir)
             write_run_info(run_dir, {"branched_from_step": checkpoint.step})
         return _run(task, run_dir, checkpoint, callbacks, on_warning)
+
+
+def _keep_metrics(checkpoint: Checkpoint | None, source: Path, run_dir: Path) -> None:
+    """Cut a run's metrics back to the instant of the checkpoint from which it goes on."""
+    rows = checkpoint.state().get("metrics_rows") if checkpoint else None
+    known = rows if type(rows) is int and rows >= 0 else None
+    cut_metrics(source, checkpoint.step if checkpoint else -1, run_dir, rows=known)
 
 
 def _changed(base: TrainConfig, overrides: Sequence[str]) -> TrainConfig:

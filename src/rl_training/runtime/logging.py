@@ -30,9 +30,16 @@ def read_metrics(run_dir: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def cut_metrics(run_dir: Path, step: int, destination: Path | None = None) -> None:
-    """Drop the lines after ``step``, so that a continued run writes none twice."""
-    kept = [row for row in read_metrics(run_dir) if row["step"] <= step]
+def cut_metrics(
+    run_dir: Path, step: int, destination: Path | None = None, *, rows: int | None = None
+) -> None:
+    """Drop the lines after ``step``, so that a continued run writes none twice.
+
+    Of the step itself the first ``rows`` stay, or all: a checkpoint may owe an evaluation there.
+    """
+    found = read_metrics(run_dir)
+    kept = [row for row in found if row["step"] < step]
+    kept += [row for row in found if row["step"] == step][:rows]
     text = "".join(json.dumps(row) + "\n" for row in kept)
     write_atomically((destination or run_dir) / METRICS_FILE, text.encode())
 
@@ -44,6 +51,8 @@ class MetricsLogger:
         previous = read_metrics(run_dir)
         seconds = [row["time/seconds"] for row in previous if "time/seconds" in row]
         self._offset = float(seconds[-1]) if seconds else 0.0
+        self._step = previous[-1]["step"] if previous else start_step
+        self._rows = sum(row["step"] == self._step for row in previous)
         self._began = time.perf_counter()
         self._file = run_dir / METRICS_FILE
         try:
@@ -72,8 +81,14 @@ class MetricsLogger:
                 data = data[self._stream.write(data) :]
         except OSError as error:
             raise self._failure(error) from error
+        self._rows = self.rows_at(step) + 1
+        self._step = step
         if self._writer is not None:
             self._write_scalars(step, metrics)
+
+    def rows_at(self, step: int) -> int:
+        """Lines of the present step, ``step``."""
+        return self._rows if step == self._step else 0
 
     def _write_scalars(self, step: int, metrics: Mapping[str, float]) -> None:
         try:

@@ -14,8 +14,9 @@ def run_loop(session: Session) -> None:
     """
     for callback in session.callbacks:
         callback.on_start(session)
-    if session.checkpoints.last_step is None:  # so that a run can be resumed from its first instant
-        session.save(best=session.evaluate_first())
+    if session.checkpoints.last_step is None:
+        session.begin()
+    session.evaluate_owed()
     run_offline(session)
     if session.collector is not None:
         run_online(session)

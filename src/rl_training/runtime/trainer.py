@@ -55,7 +55,7 @@ class TrainerState:
     evaluation: dict[str, float] = field(default_factory=dict)
     evaluation_step: int | None = None
     evaluation_owed: bool = False
-    """Whether the evaluation at this step began and has not ended."""
+    """Whether the evaluation at this step is due and has not ended."""
     # Of runs from offline to online, what each phase has used so far.
     pretraining_updates: int = 0
     env_steps: int = 0
@@ -319,15 +319,19 @@ class Session:
             raise
 
     def evaluate_owed(self) -> None:
-        """Make up for the evaluation that failed right after the checkpoint's step."""
+        """Make up for the evaluation at the checkpoint's step that failed or is yet to come."""
         if self.state.evaluation_owed and self.settings.evaluates:
             self.save(best=self.evaluate())
         self.state.evaluation_owed = False
 
-    def evaluate_first(self) -> bool:
-        """Evaluate before the first step where a comparison is wanted; returns whether it was."""
+    def begin(self) -> None:
+        """Save before anything can fail, so that a run can be resumed from its first instant.
+
+        Where a comparison is wanted, the checkpoint owes the evaluation before the first step.
+        """
         wanted = self.settings.compares and self.state.return_before is None
-        return self.evaluate() if wanted else False
+        self.state.evaluation_owed |= wanted
+        self.save()
 
     def adopt(self, checkpoint: Checkpoint) -> None:
         """Begin with another run's learner as it was; learning rates begin anew as configured."""
@@ -353,6 +357,7 @@ class Session:
                 for name, callback in self._named_callbacks()
                 if (saved := callback.state_dict())
             },
+            "metrics_rows": self.logger.rows_at(self.state.step),
         }
         restores = {"weights, optimizers, generators": "exactly"}
         if self.storage is not None:

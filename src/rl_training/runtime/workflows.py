@@ -67,7 +67,6 @@ def stop_on_signals(state: TrainerState) -> Iterator[None]:
 def run_session(session: Session) -> TrainResult:
     """Train until the budget is spent or a stop is requested; always ends on a checkpoint."""
     with stop_on_signals(session.state):
-        session.evaluate_owed()
         run_loop(session)
     state = session.state
     assert session.checkpoint_path is not None
