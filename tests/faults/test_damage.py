@@ -179,6 +179,31 @@ def test_a_torn_line_of_metrics_is_dropped(
     assert_equal_runs(run_dir, reference.run_dir)
 
 
+LINES = {
+    "seconds in words": '{"step": 150, "time/seconds": "x"}',
+    "deep": "[" * 100_000,
+    "a return in words": '{"step": 150, "eval_return_mean": "x"}',
+    "no return": '{"step": 150, "eval_return_mean": null}',
+    "a huge return": f'{{"step": 150, "eval_return_mean": 1{"0" * 400}}}',
+    "a huge step": f'{{"step": 1{"0" * 400}, "eval_return_mean": 1}}',
+    "a list": '{"step": 150, "updates": [1]}',
+}
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_damaged_line_of_metrics_is_dropped(
+    zygote: Zygote, reference: Reference, interrupted: Path, tmp_path: Path, line: str
+) -> None:
+    run_dir = copy_run(interrupted, tmp_path)
+    with (run_dir / "metrics.jsonl").open("a") as stream:
+        stream.write(LINES[line] + "\n")
+    picture = zygote.run("plot", run_dir, "--out", tmp_path / "returns.png")
+    assert picture.status == 0, picture.err
+    resumed = zygote.run("resume", run_dir)
+    assert resumed.status == 0, resumed.err
+    assert_equal_runs(run_dir, reference.run_dir)
+
+
 POINTERS = {
     "missing": None,
     "empty": b"",

@@ -17,17 +17,25 @@ TIMING_PREFIX = "time/"
 
 
 def read_metrics(run_dir: Path) -> list[dict[str, Any]]:
-    """The run's metrics, oldest first; a line torn by a kill is left out."""
+    """The run's metrics, oldest first; a line that a kill tore or that is damaged is left out."""
     file = run_dir / METRICS_FILE
     rows: list[dict[str, Any]] = []
-    for line in file.read_text(errors="replace").splitlines() if file.exists() else []:
+    for line in file.read_text(errors="replace").splitlines() if file.is_file() else []:
         try:
             row = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
-        if isinstance(row, dict) and isinstance(row.get("step"), int):
+        if isinstance(row, dict) and isinstance(row.get("step"), int) and _is_sound(row):
             rows.append(row)
     return rows
+
+
+def _is_sound(row: dict[str, Any]) -> bool:
+    """Whether all values are numbers that fit into a float."""
+    return all(
+        isinstance(value, float) or (isinstance(value, int) and abs(value) < 1 << 63)
+        for value in row.values()
+    )
 
 
 def cut_metrics(
