@@ -676,6 +676,18 @@ def test_what_does_not_fit_the_checkpoint(small_config: Config, tmp_path: Path) 
     assert set(source.run_dir.parent.glob("*")) == there
 
 
+@pytest.mark.parametrize(("place", "path"), [("", "."), ("checkpoints", ".."), ("..", None)])
+def test_a_finetuning_is_made_beside_its_source(
+    small_config: Config, monkeypatch: pytest.MonkeyPatch, place: str, path: str | None
+) -> None:
+    """Also where the source is the present folder or the one above."""
+    source = source_run(small_config, "iql").run_dir
+    monkeypatch.chdir(source / place)
+    result = finetune(path or source.name, None, GO_ON)
+    assert result.run_dir.resolve() == source.with_name(f"{source.name}_finetuned")
+    assert (path is None) == (read_config_file(result.run_dir).output_dir == ".")
+
+
 def test_a_run_without_an_environment_is_told_one(small_config: Config) -> None:
     source = train(
         small_config(

@@ -406,7 +406,7 @@ def _finish(result: TrainResult, as_json: bool) -> None:
 
 
 def _print_result(result: TrainResult) -> None:
-    from rl_training.experiment.manager import read_config_file
+    from rl_training.experiment.manager import folder_of, read_config_file
     from rl_training.runtime.trainer import EARLY_STOPPING
 
     metrics = result.metrics
@@ -437,7 +437,7 @@ def _print_result(result: TrainResult) -> None:
     for line in (
         f"evaluate {result.run_dir} {'--episodes 20' if plays else '--fqe'}",
         f"resume {result.run_dir} {more}",
-        f"runs {result.run_dir.parent}",
+        f"runs {folder_of(result.run_dir)}",
     ):
         _print(f"  rl-training {line}")
 

@@ -547,6 +547,22 @@ def test_planted_links_lead_no_write_outside(
     danger.assert_untouched()
 
 
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+def test_a_lock_that_is_no_file_does_not_hang_a_listing(
+    zygote: Zygote, lone: Path, tmp_path: Path, kind: str
+) -> None:
+    run_dir, elsewhere = lone.parents[1], tmp_path / "elsewhere"
+    (run_dir / ".lock").unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(run_dir / ".lock")
+    else:
+        (run_dir / ".lock").symlink_to(elsewhere)
+    listed = zygote.start("runs", run_dir.parent).wait(kill_after=20)
+    assert listed.status == 0, listed.err
+    assert "killed" in listed.out
+    assert not elsewhere.exists()
+
+
 def test_a_pipe_for_a_file_does_not_hang(zygote: Zygote, lone: Path, observation: Path) -> None:
     for name in (MANIFEST, MODEL):
         (lone / name).rename(lone / "kept")

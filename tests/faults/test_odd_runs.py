@@ -131,7 +131,12 @@ def test_an_output_dir_that_is_a_file_is_refused(zygote: Zygote, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{", '{"step": "many", "best_return": "x", "state": 3}', "[" * 100_000]
+    "text",
+    [
+        *("", "[]", "{", '{"step": "many", "best_return": "x", "state": 3}', "[" * 100_000),
+        *(f'{{"step": 1{"0" * 400}}}', '{"step": NaN, "best_return": -Infinity}'),
+    ],
+    ids=range(7),
 )
 def test_a_broken_run_json_does_no_harm(
     zygote: Zygote, reference: Reference, interrupted: Path, tmp_path: Path, text: str

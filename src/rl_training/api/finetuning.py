@@ -24,7 +24,7 @@ from rl_training.experiment.build import (
 )
 from rl_training.experiment.config import TrainConfig, apply_overrides, make_config
 from rl_training.experiment.datasets import REWARD_KEYS, load_run_data
-from rl_training.experiment.manager import locate
+from rl_training.experiment.manager import folder_of, locate
 from rl_training.experiment.task import Task, check_config
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpointing import (
@@ -92,7 +92,7 @@ def finetuning_run(
 ) -> TrainConfig:
     """The config of the run that goes on from ``checkpoint``."""
     origin = checkpoint.run_dir
-    source = checkpoint_config(checkpoint, str(origin.parent) if origin else "runs")
+    source = checkpoint_config(checkpoint, str(folder_of(origin)) if origin else "runs")
     _check_algorithm(source)
     data = source.to_dict()
     data["env_id"] = env_id or source.env_id

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import secrets
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -68,6 +68,12 @@ def create_run(config: TrainConfig) -> Path:
         ) from None
 
 
+def folder_of(run_dir: Path) -> Path:
+    """The folder that a run is in, also where the run is given as ``.`` or ``..``."""
+    named = run_dir.name not in ("", "..")
+    return run_dir.parent if named else Path(os.path.abspath(run_dir)).parent
+
+
 def write_config(run_dir: Path, config: TrainConfig) -> None:
     """Save the resolved config."""
     text = yaml.safe_dump(config.to_dict(), sort_keys=False, allow_unicode=True)
@@ -123,8 +129,9 @@ def lock_run(run_dir: Path) -> Iterator[None]:
 
 
 def is_locked(run_dir: Path) -> bool:
-    """Whether a process is training this run now."""
-    if not (run_dir / LOCK_FILE).exists():
+    """Whether a process is training this run now; a lock that is a pipe or a link is nobody's."""
+    file = run_dir / LOCK_FILE
+    if file.is_symlink() or not file.is_file():
         return False
     try:
         with lock_run(run_dir):
@@ -194,8 +201,9 @@ def list_runs(folder: Path) -> list[RunRow]:
 
 
 def _number(value: Any) -> float | None:
-    """What ``run.json`` says, where it is a number."""
-    return value if isinstance(value, int | float) and math.isfinite(value) else None
+    """What ``run.json`` says, where it is a number that a run can have."""
+    known = isinstance(value, int | float) and abs(value) <= sys.float_info.max
+    return value if known else None
 
 
 def locate(path: Path, *, best: bool = False) -> Path:
