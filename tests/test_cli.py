@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -321,6 +323,18 @@ def test_environments_of_ones_own_are_imported_only_when_told(tmp_path: Path) ->
     run_dir = "runs/sac_Mine-v0_seed0"
     assert cli("evaluate", run_dir, "--episodes", "1", cwd=tmp_path).returncode == 2
     ok("--import", "my_envs", "evaluate", run_dir, "--episodes", "1", cwd=tmp_path)
+
+
+def test_printed_commands_can_be_pasted(run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "my folder" / "my run's é"
+    shutil.copytree(run, copy)
+    told = ok("resume", str(copy), "total_timesteps=121", cwd=tmp_path)
+    lines = [line for line in told.splitlines() if line.startswith("  rl-training ")]
+    assert [shlex.split(line)[1:3] for line in lines] == [
+        ["evaluate", str(copy)],
+        ["resume", str(copy)],
+        ["runs", str(copy.parent)],
+    ]
 
 
 def test_a_checkpoint_is_found_from_inside_its_run(run: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import shlex
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -227,6 +229,7 @@ def predict(
     import numpy as np
 
     from rl_training.api.checkpoints import predict_checkpoint
+    from rl_training.runtime.files import write_output
     from rl_training.runtime.plain import read_npy
 
     if not obs.is_file():
@@ -237,11 +240,9 @@ def predict(
         raise ConfigError(f"{obs} is not a plain .npy file: {error}") from None
     actions = predict_checkpoint(run, loaded, best=best, device=device)
     if out is not None:
-        try:
-            with out.open("wb") as stream:
-                np.save(stream, actions, allow_pickle=False)
-        except OSError as error:
-            raise ConfigError(f"{out} cannot be written: {error.strerror}.") from None
+        data = io.BytesIO()
+        np.save(data, actions, allow_pickle=False)
+        write_output(out, data.getvalue())
     if as_json:
         print_json({"actions": actions.tolist(), "out": str(out) if out else None})
     elif out is not None:
@@ -409,10 +410,10 @@ def _print_result(result: TrainResult) -> None:
     from rl_training.experiment.manager import folder_of, read_config_file
     from rl_training.runtime.trainer import EARLY_STOPPING
 
-    metrics = result.metrics
+    metrics, run_dir = result.metrics, shlex.quote(str(result.run_dir))
     if result.interrupted_by is not None:
         _print(f"Interrupted at step {metrics['step']:,}; the checkpoint is saved.")
-        _print(f"Continue with: rl-training resume {result.run_dir}")
+        _print(f"Continue with: rl-training resume {run_dir}")
         return
     _print(f"Stopped at step {metrics['step']:,}: {result.stop_reason}")
     if "eval_return_mean" in metrics:
@@ -435,9 +436,9 @@ def _print_result(result: TrainResult) -> None:
     _print("Next:")
     plays = read_config_file(result.run_dir).env_id is not None
     for line in (
-        f"evaluate {result.run_dir} {'--episodes 20' if plays else '--fqe'}",
-        f"resume {result.run_dir} {more}",
-        f"runs {folder_of(result.run_dir)}",
+        f"evaluate {run_dir} {'--episodes 20' if plays else '--fqe'}",
+        f"resume {run_dir} {more}",
+        f"runs {shlex.quote(str(folder_of(result.run_dir)))}",
     ):
         _print(f"  rl-training {line}")
 

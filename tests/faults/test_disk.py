@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rl_training.runtime.checkpointing import open_checkpoint
@@ -78,6 +80,43 @@ def test_a_file_at_its_size_limit_stops_a_save(zygote: Zygote, tmp_path: Path) -
     assert "the last complete one is" in stopped.error_line()
     assert newest(tmp_path / RUN_NAME).name == "step_000000400"
     _check_and_continue(zygote, Reference(whole / RUN_NAME, []), tmp_path, stopped)
+
+
+@pytest.mark.parametrize("old", [None, b"old"])
+def test_actions_are_written_whole_or_not_at_all(
+    zygote: Zygote, reference: Reference, tmp_path: Path, old: bytes | None
+) -> None:
+    obs, folder = tmp_path / "obs.npy", tmp_path / "out"
+    folder.mkdir()
+    np.save(obs, np.zeros((5000, 3), dtype=np.float32))
+    if old is not None:
+        (folder / "actions.npy").write_bytes(old)
+    command = ("predict", reference.run_dir, "--obs", obs, "--out", folder / "actions.npy")
+    failed = zygote.run(*command, file_limit=3000)
+    assert failed.status == 2
+    assert f"{folder / 'actions.npy'} cannot be written: File too large." in failed.error_line()
+    assert {path.read_bytes() for path in folder.iterdir()} == ({old} if old else set())
+    assert zygote.run(*command).status == 0
+    assert np.load(folder / "actions.npy").shape == (5000, 1)
+    assert [path.name for path in folder.iterdir()] == ["actions.npy"]
+
+
+def test_actions_go_through_a_link_and_into_a_pipe(
+    zygote: Zygote, reference: Reference, tmp_path: Path
+) -> None:
+    obs, link, pipe = (tmp_path / name for name in ("obs.npy", "link.npy", "pipe.npy"))
+    np.save(obs, np.zeros(3, dtype=np.float32))
+    link.symlink_to(tmp_path / "actions.npy")
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDWR)
+    for out in (link, pipe):
+        done = zygote.run("predict", reference.run_dir, "--obs", obs, "--out", out)
+        assert done.status == 0, done.err
+    assert link.is_symlink()
+    assert np.load(tmp_path / "actions.npy").shape == (1,)
+    assert pipe.is_fifo()
+    assert os.read(reader, 6) == b"\x93NUMPY"
+    os.close(reader)
 
 
 def test_a_first_save_that_fails_names_no_checkpoint(zygote: Zygote, tmp_path: Path) -> None:

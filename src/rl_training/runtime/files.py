@@ -5,21 +5,44 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from rl_training.errors import ConfigError
 
 _HAS_FILE_DIGEST = hasattr(hashlib, "file_digest")  # Python 3.11
 
 
 def write_atomically(file: Path, data: bytes) -> None:
-    """Replace a small file so that a reader sees the old one or the new one, never a part."""
+    """Replace a small file so that a reader sees the old one or the new one, never a part.
+
+    Raises:
+        OSError: A write failed; the old file is as it was, and no part of the new one is left.
+    """
     temporary = file.parent / f".tmp-{file.name}"
     temporary.unlink(missing_ok=True)
-    with temporary.open("xb") as stream:
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(temporary, file)
+    try:
+        with temporary.open("xb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, file)
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+def write_output(file: Path, data: bytes) -> None:
+    """Write a file that a user asked for, whole or not at all; through a link, into a pipe."""
+    try:
+        if file.exists() and not file.is_file():
+            file.write_bytes(data)
+        else:
+            write_atomically(Path(os.path.realpath(file)), data)
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be written: {error.strerror or error}.") from None
 
 
 def remove(path: Path) -> None:
