@@ -15,10 +15,19 @@ import pytest
 
 from rl_training.api.training import resume
 from rl_training.errors import ConfigError, RLTrainingError
+from rl_training.experiment.config import make_config
+from rl_training.experiment.manager import create_run
 from rl_training.runtime.checkpointing import list_steps, open_checkpoint
 from rl_training.runtime.retention import swap
 from tests.faults.conftest import Reference
-from tests.faults.runs import RUN_NAME, assert_equal_runs, copy_run, newest, write_config
+from tests.faults.runs import (
+    RUN_NAME,
+    assert_equal_runs,
+    config_for,
+    copy_run,
+    newest,
+    write_config,
+)
 from tests.faults.zygote import Zygote
 
 
@@ -151,6 +160,31 @@ def test_a_broken_run_json_does_no_harm(
     assert_equal_runs(run_dir, reference.run_dir)
 
 
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), KeyboardInterrupt()])
+def test_a_run_that_cannot_be_made_leaves_nothing(tmp_path: Path, error: BaseException) -> None:
+    config = make_config(config_for(tmp_path)).resolved()
+    with mock.patch("os.rename", side_effect=error), pytest.raises((ConfigError, type(error))):
+        create_run(config)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_kill_left_of_an_unborn_run_goes_after_a_while(tmp_path: Path) -> None:
+    """A young one may be another process's; one with other files is not ours."""
+    old, young, foreign = (tmp_path / f".tmp-{RUN_NAME}-0000000{n}" for n in range(3))
+    kept = tmp_path / ".tmp-mine"
+    for folder in (old, young, foreign, kept):
+        folder.mkdir()
+        (folder / "config.yaml").write_text("")
+    (foreign / "precious.txt").write_text("")
+    for folder in (old, foreign, kept):
+        os.utime(folder, (0, 0))
+    assert create_run(make_config(config_for(tmp_path)).resolved()).name == RUN_NAME
+    assert {path.name for path in tmp_path.iterdir()} == {
+        *(path.name for path in (young, foreign, kept)),
+        RUN_NAME,
+    }
+
+
 def test_an_older_checkpoint_branches_off(
     zygote: Zygote, reference: Reference, tmp_path: Path
 ) -> None:
@@ -170,7 +204,6 @@ def test_saving_twice_in_a_step_keeps_retention_working(tmp_path: Path) -> None:
     from rl_training.api.training import train
     from rl_training.runtime.callbacks import Callback
     from rl_training.runtime.trainer import Session
-    from tests.faults.runs import config_for
 
     class Saver(Callback):
         def on_step(self, session: Session) -> None:

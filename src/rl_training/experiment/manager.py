@@ -6,9 +6,11 @@ import json
 import os
 import re
 import secrets
+import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -31,6 +33,9 @@ from rl_training.runtime.files import write_atomically
 CONFIG_FILE = "config.yaml"
 RUN_FILE = "run.json"
 LOCK_FILE = ".lock"
+UNBORN_SECONDS = 3600.0
+_UNBORN = re.compile(r"\.tmp-.+-[0-9a-f]{8}")
+_FIRST_FILES = {name for file in (CONFIG_FILE, RUN_FILE) for name in (file, f".tmp-{file}")}
 
 
 def now() -> str:
@@ -46,26 +51,50 @@ def create_run(config: TrainConfig) -> Path:
     base = f"{config.algo}_{environment}_seed{config.seed}{suffix}"
     try:
         parent.mkdir(parents=True, exist_ok=True)
+        remove_unborn(parent)
         temporary = parent / f".tmp-{base}-{secrets.token_hex(4)}"
         temporary.mkdir()
-        write_config(temporary, config)
-        write_run_info(temporary, {"state": "created", "created": now()})
-        number = 1
-        while True:
-            path = parent / (base if number == 1 else f"{base}_{number}")
-            try:
-                # A folder with files in it is never replaced by rename.
-                os.rename(temporary, path)
-                return path
-            except OSError:
-                if not path.exists():
-                    raise
-                number += 1
+        try:
+            write_config(temporary, config)
+            write_run_info(temporary, {"state": "created", "created": now()})
+            return _give_name(temporary, base)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
     except OSError as error:
         raise ConfigError(
             f"output_dir {config.output_dir!r} cannot be written ({error.strerror or error}): "
             "choose another with output_dir=PATH."
         ) from None
+
+
+def _give_name(temporary: Path, base: str) -> Path:
+    """Rename a new run's folder to the first name that is free."""
+    number = 1
+    while True:
+        path = temporary.with_name(base if number == 1 else f"{base}_{number}")
+        try:
+            # A folder with files in it is never replaced by rename.
+            os.rename(temporary, path)
+            return path
+        except OSError:
+            if not path.exists():
+                raise
+            number += 1
+
+
+def remove_unborn(parent: Path) -> None:
+    """Remove what kills left of runs that had no name yet, an hour after the last change.
+
+    Only the files with which a run begins go: a folder that holds anything else stays.
+    """
+    for folder in parent.glob(".tmp-*"):
+        with suppress(OSError):
+            young = time.time() - folder.lstat().st_mtime < UNBORN_SECONDS
+            if young or folder.is_symlink() or not _UNBORN.fullmatch(folder.name):
+                continue
+            if {file.name for file in folder.iterdir()} <= _FIRST_FILES:
+                shutil.rmtree(folder)
 
 
 def folder_of(run_dir: Path) -> Path:
