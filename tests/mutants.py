@@ -1628,6 +1628,34 @@ MUTANTS = [
         "self.state.evaluation_owed |= wanted\n        self.evaluate_owed()\n",
         f"{PHASES} -k first_evaluation",
     ),
+    Mutant(
+        "a fine-tuning of the present folder is made inside its source",
+        MANAGER,
+        'named = run_dir.name not in ("", "..")',
+        "named = True",
+        f"{PHASES} -k beside",
+    ),
+    Mutant(
+        "a damaged line of metrics is believed",
+        "runtime/logging.py",
+        "and _is_sound(row)",
+        "",
+        "tests/faults/test_damage.py -k damaged_line",
+    ),
+    Mutant(
+        "predicted actions are written over the old ones bit by bit",
+        "runtime/files.py",
+        "if file.exists() and not file.is_file():",
+        "if True:",
+        "tests/faults/test_disk.py -k whole_or_not",
+    ),
+    Mutant(
+        "the advice after a reached target is to be patient",
+        "api/training.py",
+        '"target_value" if REACHED in reason else "patience"',
+        '"patience"',
+        "tests/test_controls.py -k advice",
+    ),
 ]
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from rl_training import (
     Callback,
+    ConfigError,
     EarlyStoppingCallback,
     EarlyStoppingConfig,
     TrainerState,
@@ -66,6 +67,36 @@ def test_early_stopping(
     config: EarlyStoppingConfig, values: list[float], expected: int | None
 ) -> None:
     assert stop_step(config, values) == expected
+
+
+def test_early_stopping_tells_how_long_it_waited() -> None:
+    """`min_steps` may make it wait for longer than its patience."""
+    callback = EarlyStoppingCallback(EarlyStoppingConfig(patience=2, min_steps=500))
+    state = TrainerState()
+    for step in range(100, 600, 100):
+        session: Any = SimpleNamespace(state=state, own_steps=step)
+        callback.on_evaluation(session, {"eval_return_mean": 1.0})
+    reason = "early_stopping: eval_return_mean did not improve for 4 evaluations"
+    assert state.stop_reason == reason
+
+
+@pytest.mark.parametrize(
+    ("stopping", "advice", "enough"),
+    [
+        ({"target_value": -1e6, "patience": 9}, "target_value", "early_stopping.target_value=1e6"),
+        ({"patience": 1, "min_delta": 1e6}, "patience", "early_stopping.patience=9"),
+    ],
+)
+def test_the_advice_after_an_early_stop_lets_the_run_go_on(
+    stopping: dict[str, Any], advice: str, enough: str, small_config: Callable[..., dict[str, Any]]
+) -> None:
+    config = small_config(eval_episodes=1, env_kwargs={"max_episode_steps": 20})
+    config["algo_kwargs"] |= {"eval_interval": 30, "early_stopping": stopping}
+    stopped = train(config)
+    assert stopped.metrics["step"] < 120
+    with pytest.raises(ConfigError, match=rf"\(early_stopping\.{advice}=N\)"):
+        resume(stopped.run_dir)
+    assert resume(stopped.run_dir, [enough]).stop_reason == "completed"
 
 
 def test_early_stopping_begins_anew_with_another_metric() -> None:

@@ -43,7 +43,7 @@ from rl_training.experiment.manager import (
     write_run_info,
 )
 from rl_training.experiment.task import Task, check_config
-from rl_training.runtime.callbacks import Callback
+from rl_training.runtime.callbacks import REACHED, Callback
 from rl_training.runtime.checkpointing import Checkpoint, list_steps, open_checkpoint
 from rl_training.runtime.logging import cut_metrics
 from rl_training.runtime.loops import updates_due
@@ -254,9 +254,10 @@ def _why_over(checkpoint: Checkpoint, config: TrainConfig) -> str | None:
     reason, old = _stop_reason(checkpoint), checkpoint_config(checkpoint)
     stopping = [c.algo_kwargs.get("early_stopping") for c in (old, config)]
     if reason.startswith(EARLY_STOPPING) and stopping[0] == stopping[1]:
+        key = "target_value" if REACHED in reason else "patience"
         return (
             f"This run stopped early at step {checkpoint.step} ({reason}): to go on, change "
-            "early_stopping (early_stopping.patience=N) or switch it off (early_stopping=null)."
+            f"early_stopping (early_stopping.{key}=N) or switch it off (early_stopping=null)."
         )
     if checkpoint.step >= config.last_step:
         return (

@@ -20,6 +20,9 @@ EvaluationMetric = Literal[
     "eval_return_mean", "eval_return_std", "eval_length_mean", "eval_success_rate", "eval_loss"
 ]
 
+REACHED = " reached "
+"""Stands in the reason of an early stop at `target_value`, and in no other."""
+
 
 class Callback:
     """Override what you need. State that must survive a resume goes through `state_dict`."""
@@ -116,14 +119,14 @@ class EarlyStoppingCallback(Callback):
             self.evaluations_without_improvement += 1
         if session.own_steps < config.min_steps:
             return
-        target = config.target_value
+        target, waited = config.target_value, self.evaluations_without_improvement
         if target is not None and sign * (value - target) >= 0:
             session.state.request_stop(
-                f"early_stopping: {config.metric} {value:.6g} reached {target:.6g}"
+                f"early_stopping: {config.metric} {value:.6g}{REACHED}{target:.6g}"
             )
-        elif config.patience and self.evaluations_without_improvement >= config.patience:
+        elif config.patience and waited >= config.patience:
             session.state.request_stop(
-                f"early_stopping: {config.metric} did not improve for {config.patience} evaluations"
+                f"early_stopping: {config.metric} did not improve for {waited} evaluations"
             )
 
     def state_dict(self) -> dict[str, Any]:
