@@ -57,6 +57,8 @@ OFFLINE = "tests/test_offline.py"
 FQE = "runtime/fqe.py"
 RECORDING = "runtime/recording.py"
 REPLAY = "tests/test_datasets.py -k replay"
+LOADERS = "data/dataset_loaders.py"
+ODD_DATA = "tests/test_odd_datasets.py"
 KNOWN_VALUE = "tests/test_fqe.py::test_a_known_value_is_found"
 
 
@@ -1655,6 +1657,20 @@ MUTANTS = [
         '"target_value" if REACHED in reason else "patience"',
         '"patience"',
         "tests/test_controls.py -k advice",
+    ),
+    Mutant(
+        "an expanded tensor's pages are given back beyond its memory",
+        LOADERS,
+        "and chunk.flags.c_contiguous:",
+        "and True:",
+        f"{ODD_DATA} -k no_memory",
+    ),
+    Mutant(
+        "pages that were swapped in memory are read from the file again",
+        LOADERS,
+        "if mapped and alone else",
+        "if mapped else",
+        f"{ODD_DATA} -k byte_order",
     ),
 ]
 

@@ -7,6 +7,7 @@ import mmap
 import sys
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -202,10 +203,23 @@ def _open_pt(path: Path) -> Iterator[dict[str, Column]]:
     ):
         raise ConfigError(f"{path} must hold a dict of tensors.")
     try:
-        columns: dict[str, Column] = {k: _MappedColumn(v.detach().numpy()) for k, v in data.items()}
-    except TypeError as error:
+        columns = _tensor_columns(data)
+    except (TypeError, RuntimeError) as error:
         raise ConfigError(f"{path} holds a type that NumPy does not know: {error}") from None
     yield columns
+
+
+def _tensor_columns(data: dict[str, torch.Tensor]) -> dict[str, Column]:
+    users = Counter(tensor.untyped_storage().data_ptr() for tensor in data.values())
+
+    def column(tensor: torch.Tensor) -> Column:
+        storage = tensor.untyped_storage()
+        mapped = not storage.resizable()
+        alone = users[storage.data_ptr()] == 1  # a file of the other byte order is swapped in place
+        kind = _MappedColumn if mapped and alone else ArrayColumn
+        return kind(tensor.detach().numpy())
+
+    return {name: column(tensor) for name, tensor in data.items()}
 
 
 class _MappedColumn(ArrayColumn):
@@ -214,14 +228,18 @@ class _MappedColumn(ArrayColumn):
     def chunks(self) -> Iterator[np.ndarray[Any, Any]]:
         for chunk in super().chunks():
             yield chunk
-            if sys.platform == "linux":
-                start = -(-chunk.ctypes.data // mmap.PAGESIZE) * mmap.PAGESIZE
-                length = chunk.ctypes.data + chunk.nbytes - start
-                if length > 0:
-                    dont_need = ctypes.c_int(mmap.MADV_DONTNEED)
-                    ctypes.CDLL(None).madvise(
-                        ctypes.c_void_p(start), ctypes.c_size_t(length), dont_need
-                    )
+            # An expanded tensor has more bytes than memory: what follows it is not its own.
+            if sys.platform == "linux" and chunk.flags.c_contiguous:
+                _give_back(chunk)
+
+
+def _give_back(chunk: np.ndarray[Any, Any]) -> None:
+    """Drop the pages that hold nothing but ``chunk``."""
+    start = -(-chunk.ctypes.data // mmap.PAGESIZE) * mmap.PAGESIZE
+    stop = (chunk.ctypes.data + chunk.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
+    if stop > start:
+        dont_need = ctypes.c_int(mmap.MADV_DONTNEED)
+        ctypes.CDLL(None).madvise(ctypes.c_void_p(start), ctypes.c_size_t(stop - start), dont_need)
 
 
 # --- HDF5: D4RL's layout -----------------------------------------------------------

@@ -1,0 +1,97 @@
+"""Datasets that are odd on purpose: read as what they hold, or refused in one sentence."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from rl_training.data import load_transition_dataset
+
+ROWS = 20_000
+
+
+def pt_data() -> dict[str, torch.Tensor]:
+    rng = torch.Generator().manual_seed(0)
+    return {
+        "observations": torch.rand(ROWS, 3, generator=rng),
+        "actions": torch.rand(ROWS, 1, generator=rng),
+        "rewards": torch.rand(ROWS, generator=rng),
+        "next_observations": torch.rand(ROWS, 3, generator=rng),
+        "terminals": torch.zeros(ROWS),
+    }
+
+
+def odd_tensors() -> dict[str, dict[str, torch.Tensor]]:
+    line = torch.arange(3.0 * ROWS)
+    shared = torch.rand(ROWS + 1, 3)
+    return {
+        "plain": {},
+        "expanded": {"terminals": torch.zeros(1).expand(ROWS)},
+        "one row for all": {"observations": torch.tensor([[1.0, 2.0, 3.0]]).expand(ROWS, 3)},
+        "one value a row": {"observations": line[:ROWS, None].expand(ROWS, 3)},
+        "overlapping": {"observations": line[: ROWS + 2].unfold(0, 3, 1)},
+        "strided": {"rewards": line.as_strided((ROWS,), (3,), 2)},
+        "turned": {"observations": line.view(3, ROWS).t()},
+        "shared": {"observations": shared[:-1], "next_observations": shared[1:]},
+    }
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="pages are given back on Linux alone")
+@pytest.mark.parametrize("odd", odd_tensors().values(), ids=list(odd_tensors()))
+def test_no_memory_is_given_back_but_the_files(
+    odd: dict[str, torch.Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tensor's bytes may be fewer than its values take: what lies behind is somebody else's."""
+    data = pt_data() | odd
+    torch.save(data, tmp_path / "odd.pt")
+    given: list[bool] = []
+
+    def note(start: Any, length: Any, advice: Any) -> None:
+        maps = Path("/proc/self/maps").read_text().splitlines()
+        ours = (line.split()[0].split("-") for line in maps if line.endswith("odd.pt"))
+        first, last = start.value, start.value + length.value
+        given.append(any(int(a, 16) <= first and last <= int(b, 16) for a, b in ours))
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace(madvise=note))
+    load_transition_dataset({"dataset_kind": "pt", "dataset_path": tmp_path / "odd.pt"})
+    assert given
+    assert all(given)
+
+
+@pytest.mark.parametrize("odd", odd_tensors().values(), ids=list(odd_tensors()))
+def test_tensors_of_any_strides_are_read(odd: dict[str, torch.Tensor], tmp_path: Path) -> None:
+    data = pt_data() | odd
+    torch.save(data, tmp_path / "odd.pt")
+    path = tmp_path / "odd.pt"
+    loaded = load_transition_dataset({"dataset_kind": "pt", "dataset_path": path})
+    for name in ("observations", "actions", "rewards", "next_observations"):
+        np.testing.assert_array_equal(loaded.column(name), data[name].numpy())
+
+
+def test_a_file_of_the_other_byte_order_is_read(tmp_path: Path) -> None:
+    """Its pages are swapped in memory alone: given back, they would be the file's again."""
+    shared = torch.rand(ROWS + 1, 3)
+    data = pt_data() | {"observations": shared[:-1], "next_observations": shared[1:]}
+    torch.save(data, tmp_path / "ours.pt")
+    reader = torch._C.PyTorchFileReader(str(tmp_path / "ours.pt"))
+    writer = torch._C.PyTorchFileWriter(str(tmp_path / "other.pt"))
+    for name in reader.get_all_records():
+        record = reader.get_record(name)
+        if name == "byteorder":
+            record = b"big" if sys.byteorder == "little" else b"little"
+        elif name.startswith("data/"):
+            record = np.frombuffer(record, np.float32).byteswap().tobytes()
+        if name in ("byteorder", "data.pkl") or name.startswith("data/"):
+            writer.write_record(name, record, len(record))
+    writer.write_end_of_file()
+    path = tmp_path / "other.pt"
+    loaded = load_transition_dataset({"dataset_kind": "pt", "dataset_path": path})
+    for name in ("observations", "actions", "rewards", "next_observations"):
+        np.testing.assert_array_equal(loaded.column(name), data[name].numpy())
