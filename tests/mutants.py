@@ -1672,6 +1672,13 @@ MUTANTS = [
         "if mapped else",
         f"{ODD_DATA} -k byte_order",
     ),
+    Mutant(
+        "HDF5 writes to a file of its own and crashes on a full disk",
+        "data/dataset_writers.py",
+        'h5py.File(stream, "w")',
+        'h5py.File(stream.name, "w")',
+        f"{ODD_DATA} -k full_disk",
+    ),
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -95,3 +96,31 @@ def test_a_file_of_the_other_byte_order_is_read(tmp_path: Path) -> None:
     loaded = load_transition_dataset({"dataset_kind": "pt", "dataset_path": path})
     for name in ("observations", "actions", "rewards", "next_observations"):
         np.testing.assert_array_equal(loaded.column(name), data[name].numpy())
+
+
+FILL_DISK = """
+import resource, sys
+from pathlib import Path
+import numpy as np
+from rl_training.data.dataset_writers import write_arrays
+from rl_training.errors import ConfigError
+arrays = {"observations": np.zeros((700, 3)), "rewards": np.ones(700), "terminals": np.zeros(700)}
+for name in ("d.npz", "d.pt", "d.hdf5"):
+    for limit in (0, 1000, 5000, 9000, 17_000):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+        try:
+            write_arrays(arrays, Path(sys.argv[1]) / name)
+        except ConfigError as error:
+            print(error)
+"""
+
+
+def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path: Path) -> None:
+    """In a process of its own, since a library may crash when it ends."""
+    command = [sys.executable, "-c", FILL_DISK, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert len(lines) == 15
+    assert all(line.endswith("cannot be written: File too large.") for line in lines)
+    assert list(tmp_path.iterdir()) == []

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import warnings
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -53,27 +54,39 @@ def write_arrays(arrays: Arrays, path: Path) -> Path:
     temporary = path.with_name(f".tmp-{path.name}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if kind == "npz":
-            with temporary.open("wb") as stream:
-                np.savez(stream, **arrays)  # type: ignore[arg-type]
-        elif kind == "pt":
-            tensors = {k: torch.from_numpy(np.ascontiguousarray(v)) for k, v in arrays.items()}
-            torch.save(tensors, temporary)
-        else:
-            _write_hdf5(arrays, temporary)
+        # Python's file, not a library's own: after a failed write those raise what they like, and
+        # HDF5 crashes when the process ends.
+        with temporary.open("wb+") as stream:
+            {"npz": _write_npz, "pt": _write_pt, "hdf5": _write_hdf5}[kind](arrays, stream)
         os.replace(temporary, path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise ConfigError(f"{path} cannot be written: {error.strerror or error}.") from None
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
     return path
 
 
-def _write_hdf5(arrays: Arrays, path: Path) -> None:
+def _write_npz(arrays: Arrays, stream: IO[bytes]) -> None:
+    np.savez(stream, **arrays)  # type: ignore[arg-type]
+
+
+def _write_pt(arrays: Arrays, stream: IO[bytes]) -> None:
+    tensors = {k: torch.from_numpy(np.ascontiguousarray(v)) for k, v in arrays.items()}
+    try:
+        torch.save(tensors, stream)
+    except RuntimeError as error:  # raised in closing the archive, over the write that failed
+        failed = error.__context__
+        reason = str(error).splitlines()[0]
+        raise (failed if isinstance(failed, OSError) else OSError(reason)) from None
+
+
+def _write_hdf5(arrays: Arrays, stream: IO[bytes]) -> None:
     try:
         import h5py
     except ImportError:
         raise ConfigError(f"Writing HDF5 needs h5py: {INSTALL}") from None
-    with h5py.File(path, "w") as file:
+    with h5py.File(stream, "w") as file:
         for name, values in arrays.items():
             file.create_dataset(name, data=values)
 
