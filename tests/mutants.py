@@ -1679,6 +1679,20 @@ MUTANTS = [
         'h5py.File(stream.name, "w")',
         f"{ODD_DATA} -k full_disk",
     ),
+    Mutant(
+        "memory is taken for what a header claims",
+        LOADERS,
+        "math.prod(shape) * dtype.itemsize > room:",
+        "False:",
+        f"{ODD_DATA} -k made_up",
+    ),
+    Mutant(
+        "the last of two arrays of one name wins",
+        LOADERS,
+        "if times > 1:",
+        "if False:",
+        f"{ODD_DATA} -k twice",
+    ),
 ]
 
 

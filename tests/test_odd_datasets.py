@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import io
+import struct
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +16,10 @@ import numpy as np
 import pytest
 import torch
 
-from rl_training.data import load_transition_dataset
+from rl_training.api.datasets import read_raw
+from rl_training.data import TransitionDataset, load_transition_dataset
+from rl_training.errors import ConfigError
+from tests.test_datasets import make_data, without
 
 ROWS = 20_000
 
@@ -124,3 +130,112 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path: Path) -> None:
     assert len(lines) == 15
     assert all(line.endswith("cannot be written: File too large.") for line in lines)
     assert list(tmp_path.iterdir()) == []
+
+
+# --- Archives and headers that somebody made up -----------------------------------------
+
+
+def npy(array: Any) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+
+def header(text: str) -> bytes:
+    """An array file that ends behind its header."""
+    line = text.encode().ljust(117) + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(line)) + line
+
+
+def described(shape: str, *, fortran: bool = False) -> bytes:
+    return header(f"{{'descr': '<f4', 'fortran_order': {fortran}, 'shape': {shape}}}")
+
+
+def write_npz(path: Path, *members: tuple[str, bytes]) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members:
+            archive.writestr(name, content)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (
+            header("{'descr': '<f4', 'fortran_order': False, 'shape': (4, 2)"),
+            "damaged or not an npz",
+        ),
+        (header("'''abc"), "damaged or not an npz"),
+        (header("{'descr': '<f4', 'fortran_order': False, 5: 6}"), "damaged or not an npz"),
+        (described("(1000000000000000, 2)"), "'observations' has shape .* but 0 bytes"),
+        (described("(1000000000000000, 2)", fortran=True), "'observations' has shape .* 0 bytes"),
+        (described("(8, 99999999999999999999999)"), "'observations' has shape .* 0 bytes"),
+        (described("(-8, 2)"), "'observations' has shape"),
+        (npy(np.zeros((8, 2)))[:-1], "'observations' has shape .* but 127 bytes"),
+    ],
+)
+def test_made_up_headers_are_one_sentence(tmp_path: Path, content: bytes, sentence: str) -> None:
+    """Before a row is read or memory is taken for one."""
+    rest = without(make_data([4, 4]), "observations")
+    others = [(f"{name}.npy", npy(values)) for name, values in rest.items()]
+    write_npz(tmp_path / "d.npz", ("observations.npy", content), *others)
+    with pytest.raises(ConfigError, match=sentence) as caught:
+        read_raw(str(tmp_path / "d.npz"))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("local", "central", "byte", "sentence"),
+    [(6, 8, 1, "is encrypted"), (8, 10, 99, "compression method is not supported")],
+)
+def test_archives_that_cannot_be_opened_are_one_sentence(
+    tmp_path: Path, local: int, central: int, byte: int, sentence: str
+) -> None:
+    np.savez(tmp_path / "d.npz", **make_data([4, 4]))
+    raw = bytearray((tmp_path / "d.npz").read_bytes())
+    for mark, place in ((b"PK\x03\x04", local), (b"PK\x01\x02", central)):
+        start = raw.find(mark)
+        while start >= 0:
+            raw[start + place] = byte
+            start = raw.find(mark, start + 4)
+    (tmp_path / "d.npz").write_bytes(raw)
+    with pytest.raises(ConfigError, match=rf"damaged or not an npz file: .*{sentence}"):
+        read_raw(str(tmp_path / "d.npz"))
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_an_array_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    members = [(f"{name}.npy", npy(values)) for name, values in make_data([4, 4]).items()]
+    write_npz(tmp_path / "d.npz", *members, ("rewards.npy", npy(np.zeros(8))))
+    with pytest.raises(ConfigError, match="holds 'rewards' twice: keep one"):
+        read_raw(str(tmp_path / "d.npz"))
+
+
+def test_an_empty_hdf5_dataset_is_passed_over(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "d.hdf5", "w") as file:
+        for name, values in make_data([4, 4]).items():
+            file[name] = values
+        file.create_dataset("about", data=h5py.Empty("f"))
+    assert len(read_raw(str(tmp_path / "d.hdf5"))) == 8
+    with h5py.File(tmp_path / "d.hdf5", "a") as file:
+        del file["rewards"]
+        file.create_dataset("rewards", data=h5py.Empty("f"))
+    with pytest.raises(ConfigError, match="has no rewards"):
+        read_raw(str(tmp_path / "d.hdf5"))
+
+
+def test_rows_that_no_memory_holds_are_one_sentence(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "d.hdf5", "w") as file:
+        for name, values in make_data([4, 4]).items():
+            shape = (10**13, *values.shape[1:])
+            file.create_dataset(name, shape, values.dtype, chunks=(1000, *values.shape[1:]))
+    with pytest.raises(ConfigError, match=r"10000000000000 rows .* do not fit into memory"):
+        read_raw(str(tmp_path / "d.hdf5"))
+
+
+@pytest.mark.parametrize("name", ["observations", "actions"])
+def test_rows_without_a_value_are_refused(name: str) -> None:
+    data = without(make_data([4, 4]), "next_observations") | {name: np.zeros((8, 0))}
+    with pytest.raises(ConfigError, match=rf"'{name}' has shape \(8, 0\)"):
+        TransitionDataset.from_dict(data)

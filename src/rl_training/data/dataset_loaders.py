@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import mmap
 import sys
 import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -79,7 +79,7 @@ def spec_of(fields: Fields, settings: DataConfig) -> EnvSpec:
     """Sizes as they are in the data, bounds as the config gives them."""
 
     def width(name: str) -> int:
-        return int(np.prod(fields.columns[name].shape[1:], dtype=np.int64))
+        return math.prod(fields.columns[name].shape[1:])
 
     if fields.columns["actions"].dtype.kind in "biu":
         raise ConfigError(
@@ -127,6 +127,22 @@ def open_fields(
             yield find_fields(found, config.source)
 
 
+@contextmanager
+def _reading(path: Path, kind: str) -> Iterator[None]:
+    """Turn whatever a made-up file raises into one sentence."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except Exception as error:  # archives, filters and parsers of headers have no common class
+        raise ConfigError(f"{path} is damaged or not {kind} file: {_reason(error)}") from None
+
+
+def _reason(error: Exception) -> str:
+    """What an exception says in its first line, or its name where it says nothing."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:200]
+
+
 # --- npz: streamed out of the archive --------------------------------------------
 
 
@@ -140,15 +156,16 @@ class _ZipColumn:
     dtype: np.dtype[Any]
 
     def chunks(self) -> Iterator[np.ndarray[Any, Any]]:
-        with self.archive.open(self.member) as stream:
+        path = Path(str(self.archive.filename))
+        with _reading(path, "an npz"), self.archive.open(self.member) as stream:
             _read_header(stream)
             row_shape = self.shape[1:]
-            row_bytes = self.dtype.itemsize * int(np.prod(row_shape, dtype=np.int64))
+            row_bytes = self.dtype.itemsize * math.prod(row_shape)
             for start in range(0, self.shape[0], CHUNK_ROWS):
                 rows = min(CHUNK_ROWS, self.shape[0] - start)
                 data = stream.read(rows * row_bytes)
                 if len(data) != rows * row_bytes:
-                    raise ConfigError(f"{self.archive.filename}: {self.member} is cut short.")
+                    raise ConfigError(f"{path}: {self.member} is cut short.")
                 yield np.frombuffer(data, dtype=self.dtype).reshape(rows, *row_shape)
 
 
@@ -161,29 +178,37 @@ def _read_header(stream: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 @contextmanager
 def _open_npz(path: Path) -> Iterator[dict[str, Column]]:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            columns: dict[str, Column] = {}
-            for member in archive.namelist():
-                with archive.open(member) as stream:
-                    shape, fortran, dtype = _read_header(stream)
-                name = member.removesuffix(".npy")
-                if dtype.hasobject:
-                    raise ConfigError(
-                        f"{path}: {name!r} holds Python objects, which are never loaded: store "
-                        "plain arrays."
-                    )
-                if fortran and len(shape) > 1:
-                    with archive.open(member) as stream:
-                        array = np.lib.format.read_array(stream, allow_pickle=False)
-                    columns[name] = ArrayColumn(array)
-                else:
-                    columns[name] = _ZipColumn(archive, member, shape, dtype)
-            yield columns
-    except (zipfile.BadZipFile, EOFError, OSError, zlib.error, ValueError) as error:
-        if isinstance(error, ConfigError):
-            raise
-        raise ConfigError(f"{path} is damaged or not an npz file: {error}") from None
+    with _reading(path, "an npz"):
+        archive = zipfile.ZipFile(path)
+    with archive:
+        members = [(info.filename.removesuffix(".npy"), info) for info in archive.infolist()]
+        for name, times in Counter(name for name, _ in members).items():
+            if times > 1:
+                raise ConfigError(f"{path} holds {name!r} twice: keep one.")
+        with _reading(path, "an npz"):
+            columns = {
+                name: _npz_column(archive, info, f"{path}: {name!r}") for name, info in members
+            }
+        yield columns
+
+
+def _npz_column(archive: zipfile.ZipFile, info: zipfile.ZipInfo, place: str) -> Column:
+    """One array of an archive, once its header is known to fit what the archive holds."""
+    with archive.open(info.filename) as stream:
+        shape, fortran, dtype = _read_header(stream)
+        room = info.file_size - stream.tell()
+    if dtype.hasobject:
+        raise ConfigError(
+            f"{place} holds Python objects, which are never loaded: store plain arrays."
+        )
+    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize > room:
+        raise ConfigError(
+            f"{place} has shape {shape} by its header, but {room} bytes of values are there."
+        )
+    if fortran and len(shape) > 1:
+        with archive.open(info.filename) as stream:
+            return ArrayColumn(np.lib.format.read_array(stream, allow_pickle=False))
+    return _ZipColumn(archive, info.filename, shape, dtype)
 
 
 # --- pt: tensors and nothing else --------------------------------------------------
@@ -194,9 +219,8 @@ def _open_pt(path: Path) -> Iterator[dict[str, Column]]:
     try:
         data = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:  # unpickling errors have no common class
-        reason = str(error).splitlines()[0][:160]
         raise ConfigError(
-            f"{path} cannot be read as tensors alone, and nothing else is loaded: {reason}"
+            f"{path} cannot be read as tensors alone, and nothing else is loaded: {_reason(error)}"
         ) from None
     if not isinstance(data, dict) or not all(
         isinstance(key, str) and isinstance(value, torch.Tensor) for key, value in data.items()
@@ -205,7 +229,9 @@ def _open_pt(path: Path) -> Iterator[dict[str, Column]]:
     try:
         columns = _tensor_columns(data)
     except (TypeError, RuntimeError) as error:
-        raise ConfigError(f"{path} holds a type that NumPy does not know: {error}") from None
+        raise ConfigError(
+            f"{path} holds a type that NumPy does not know: {_reason(error)}"
+        ) from None
     yield columns
 
 
@@ -251,11 +277,32 @@ def _open_hdf5(path: Path) -> Iterator[dict[str, Column]]:
         import h5py
     except ImportError:
         raise ConfigError(f"Reading {path} needs h5py: {INSTALL}") from None
-    try:
-        with h5py.File(path, "r") as file:
-            yield {k: ArrayColumn(v) for k, v in file.items() if isinstance(v, h5py.Dataset)}
-    except (OSError, RuntimeError) as error:
-        raise ConfigError(f"{path} is damaged or not an HDF5 file: {error}") from None
+    with _reading(path, "an HDF5"):
+        file = h5py.File(path, "r")
+    with file:
+        with _reading(path, "an HDF5"):
+            columns: dict[str, Column] = {
+                str(name): _HDF5Column(found, path)  # a name that is no UTF-8 comes as bytes
+                for name, found in file.items()
+                if isinstance(found, h5py.Dataset) and found.shape is not None  # which may be null
+            }
+        yield columns
+
+
+@dataclass(frozen=True)
+class _HDF5Column(ArrayColumn):
+    """A column of an open file."""
+
+    path: Path
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        with _reading(self.path, "an HDF5"):
+            return super().dtype
+
+    def chunks(self) -> Iterator[np.ndarray[Any, Any]]:
+        with _reading(self.path, "an HDF5"):
+            yield from super().chunks()
 
 
 # --- Minari ------------------------------------------------------------------------

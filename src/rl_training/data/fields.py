@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -163,7 +164,7 @@ def _check_columns(columns: Mapping[str, Column], names: Mapping[str, str], sour
                 f"{source}: {name!r} has {found} rows, but {names['observations']!r} has {rows}."
             )
         flat = field in ("rewards", "terminations", "truncations")
-        width = int(np.prod(column.shape[1:], dtype=np.int64))
+        width = math.prod(column.shape[1:])
         if flat and width != 1:
             raise ConfigError(
                 f"{source}: {name!r} has shape {column.shape}, but one value a row is needed."
@@ -171,6 +172,10 @@ def _check_columns(columns: Mapping[str, Column], names: Mapping[str, str], sour
         if not flat and len(column.shape) > 2:
             raise ConfigError(
                 f"{source}: {name!r} has shape {column.shape}, but flat rows are needed."
+            )
+        if width == 0:
+            raise ConfigError(
+                f"{source}: {name!r} has shape {column.shape}, but a value a row is the least."
             )
     if "next_observations" in columns:
         ours, theirs = columns["observations"].shape[1:], columns["next_observations"].shape[1:]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass
@@ -130,7 +131,7 @@ class TransitionDataset(Sampler):
         inspection to count.
         """
         layout = _layout(fields, spec, source)
-        rows = np.zeros((fields.rows, layout.width), dtype=np.float32)
+        rows = _make_rows(fields.rows, layout.width, source)
         for name, column in fields.columns.items():
             _fill(rows[:, layout.slices[name]], column, name, source, finite)
         odd = tuple(_odd_flags(rows, layout, fields))  # before a flag is settled or a row dropped
@@ -303,7 +304,7 @@ def _as_array(value: Any) -> Any:
 
 def _layout(fields: Fields, spec: EnvSpec | None, source: str) -> RowLayout:
     def width(name: str) -> int:
-        return int(np.prod(fields.columns[name].shape[1:], dtype=np.int64))
+        return math.prod(fields.columns[name].shape[1:])
 
     obs_dim, action_dim = width("observations"), width("actions")
     if spec is not None:
@@ -314,6 +315,15 @@ def _layout(fields: Fields, spec: EnvSpec | None, source: str) -> RowLayout:
                 f"the environment has {spec.obs_dim} and {expected}: it is of another environment."
             )
     return RowLayout(obs_dim, action_dim)
+
+
+def _make_rows(count: int, width: int, source: str) -> FloatRows:
+    try:
+        return np.zeros((count, width), dtype=np.float32)
+    except (MemoryError, ValueError, OverflowError):
+        raise ConfigError(
+            f"{source} says it holds {count} rows of {width} numbers, which do not fit into memory."
+        ) from None
 
 
 def _fill(target: FloatRows, column: Column, name: str, source: str, finite: bool) -> None:
