@@ -18,6 +18,7 @@ import torch
 
 from rl_training.api.datasets import read_raw
 from rl_training.data import TransitionDataset, load_transition_dataset
+from rl_training.data.dataset_writers import write_minari
 from rl_training.errors import ConfigError
 from tests.test_datasets import make_data, without
 
@@ -109,6 +110,7 @@ import resource, sys
 from pathlib import Path
 import numpy as np
 from rl_training.data.dataset_writers import write_arrays
+from rl_training.data.dataset_writers import write_minari
 from rl_training.errors import ConfigError
 arrays = {"observations": np.zeros((700, 3)), "rewards": np.ones(700), "terminals": np.zeros(700)}
 for name in ("d.npz", "d.pt", "d.hdf5"):
@@ -239,3 +241,53 @@ def test_rows_without_a_value_are_refused(name: str) -> None:
     data = without(make_data([4, 4]), "next_observations") | {name: np.zeros((8, 0))}
     with pytest.raises(ConfigError, match=rf"'{name}' has shape \(8, 0\)"):
         TransitionDataset.from_dict(data)
+
+
+# --- Minari ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def minari_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    pytest.importorskip("minari")
+    root = tmp_path / "minari"
+    root.mkdir()
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(root))
+    return root
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        ("cut", "is damaged: .*truncated"),
+        ("no rewards", "is damaged: .*rewards"),
+        ("short rewards", "episode 1 holds columns of different lengths"),
+        ("no steps", "episode 1 holds no steps"),
+    ],
+)
+def test_damaged_minari_data_is_one_sentence(minari_root: Path, damage: str, sentence: str) -> None:
+    h5py = pytest.importorskip("h5py")
+    write_minari(make_data([40, 40, 40]), "tests/odd-v0", None)
+    (file,) = minari_root.rglob("*.hdf5")
+    if damage == "cut":
+        file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    else:
+        kept = {"no rewards": None, "short rewards": 10, "no steps": 0}[damage]
+        with h5py.File(file, "a") as data:
+            episode = data["episode_1"]
+            for name in ["rewards"] if kept != 0 else list(episode):
+                values = episode[name][: 1 if name == "observations" else kept]
+                del episode[name]
+                if kept is not None:
+                    episode[name] = values
+    with pytest.raises(ConfigError, match=sentence) as caught:
+        read_raw("tests/odd-v0")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["bad id!", "a/b-v0"])
+def test_a_refused_minari_id_leaves_no_folder(minari_root: Path, name: str) -> None:
+    """Else the same command says next that the dataset is there."""
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="Malformed dataset ID"):
+            write_minari(make_data([4, 4]), name, None)
+    assert list(minari_root.iterdir()) == []

@@ -310,7 +310,12 @@ class _HDF5Column(ArrayColumn):
 
 def _minari_fields(dataset_id: str, download: bool) -> Fields:
     dataset = open_minari(dataset_id, download)
-    episodes = [_minari_episode(episode, dataset_id) for episode in dataset.iterate_episodes()]
+    try:
+        episodes = [_minari_episode(episode, dataset_id) for episode in dataset.iterate_episodes()]
+    except ConfigError:
+        raise
+    except Exception as error:  # of HDF5, or of a piece that is not where Minari looks for it
+        raise ConfigError(f"Minari dataset {dataset_id!r} is damaged: {_reason(error)}") from None
     if not episodes:
         raise ConfigError(f"Minari dataset {dataset_id!r} holds no episodes.")
     columns: dict[str, Column] = {
@@ -346,6 +351,11 @@ def _minari_episode(episode: Any, dataset_id: str) -> dict[str, np.ndarray[Any, 
         )
     terminations = np.asarray(episode.terminations, dtype=bool)
     truncations = np.asarray(episode.truncations, dtype=bool)
+    lengths = {len(obs) - 1, len(terminations), len(truncations)}
+    lengths |= {len(episode.actions), len(episode.rewards)}
+    if len(lengths) > 1 or 0 in lengths:
+        steps = "no steps" if lengths == {0} else "columns of different lengths"
+        raise ConfigError(f"Minari dataset {dataset_id!r}: episode {episode.id} holds {steps}.")
     if not (terminations[-1] or truncations[-1]):
         truncations = truncations.copy()
         truncations[-1] = True  # an episode that was recorded to here and no further

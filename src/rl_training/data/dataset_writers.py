@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import warnings
 from contextlib import suppress
 from itertools import pairwise
@@ -96,6 +97,7 @@ def write_minari(arrays: Arrays, dataset_id: str, env_id: str | None) -> str:
     try:
         import minari
         from minari.data_collector import EpisodeBuffer
+        from minari.storage import get_dataset_path
     except ImportError:
         raise ConfigError(f"Minari datasets need minari: {INSTALL}") from None
     ends = np.flatnonzero(arrays["terminals"] | arrays["timeouts"]) + 1
@@ -115,12 +117,16 @@ def write_minari(arrays: Arrays, dataset_id: str, env_id: str | None) -> str:
             )
         )
     spaces = {} if env_id else _spaces(arrays)
+    folder = Path(get_dataset_path(dataset_id))
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         with warnings.catch_warnings():  # of author, permalink and the like, which we do not know
             warnings.simplefilter("ignore", UserWarning)
             minari.create_dataset_from_buffers(dataset_id, buffer=episodes, env=env_id, **spaces)
     except (ValueError, TypeError, OSError, ImportError, AssertionError) as error:
         reason = " ".join(str(error).split())[:200]
+        if missing:  # else the next try would find the dataset there already
+            shutil.rmtree(missing[-1], ignore_errors=True)
         raise ConfigError(f"Minari could not make {dataset_id!r}: {reason}") from None
     return dataset_id
 
