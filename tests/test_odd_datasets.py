@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from rl_training.api.datasets import read_raw
+from rl_training.api.datasets import collect_data, read_raw
 from rl_training.data import TransitionDataset, load_transition_dataset
 from rl_training.data.dataset_writers import write_minari
 from rl_training.errors import ConfigError
@@ -291,3 +291,12 @@ def test_a_refused_minari_id_leaves_no_folder(minari_root: Path, name: str) -> N
         with pytest.raises(ConfigError, match="Malformed dataset ID"):
             write_minari(make_data([4, 4]), name, None)
     assert list(minari_root.iterdir()) == []
+
+
+# --- Keys and options -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("noise", [float("nan"), float("inf"), -0.1])
+def test_noise_that_is_no_deviation_is_refused(tmp_path: Path, noise: float) -> None:
+    with pytest.raises(ConfigError, match=rf"noise = {noise} finite and at least 0"):
+        collect_data(tmp_path, steps=5, out=tmp_path / "d.npz", noise=noise)

@@ -283,6 +283,22 @@ def test_a_hostile_state_is_refused(zygote: Zygote, lone: Path, danger: Danger, 
     danger.assert_untouched()
 
 
+REPLAY_STATES = {
+    "nothing": lambda state: {"trainer": state["trainer"]},
+    "no total": lambda state: state | {"storage": {"capacity": state["storage"]["capacity"]}},
+    "a total in a list": _put("storage", "total", value=[1]),
+    "an infinite total": _put("storage", "total", value=float("inf")),
+} | {name: STATES[name] for name in ("no storage", "fewer than no rows", "a capacity in words")}
+
+
+@pytest.mark.parametrize("name", REPLAY_STATES)
+def test_a_hostile_replay_is_no_dataset(zygote: Zygote, lone: Path, name: str) -> None:
+    state = REPLAY_STATES[name](json.loads((lone / STATE).read_bytes()))
+    (lone / STATE).write_text(json.dumps(state))
+    forge(lone)
+    assert str(lone / STATE) in _refused(zygote, "data", "inspect", lone.parents[1])
+
+
 @pytest.mark.parametrize(
     "data", [b"", b"[" * 100_000, b"\xff\xfe", b'{"a": 1' + b"0" * 10_000 + b"}"]
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from rl_training.data.inspection import (
 )
 from rl_training.data.offline_dataset import TransitionDataset
 from rl_training.envs import ActionScaler, make_env, read_env_spec, time_limit
-from rl_training.errors import ConfigError
+from rl_training.errors import CheckpointError, ConfigError
 from rl_training.experiment.build import (
     build_replay,
     checkpoint_config,
@@ -34,7 +35,7 @@ from rl_training.experiment.build import (
 from rl_training.experiment.config import TrainConfig, split
 from rl_training.experiment.manager import locate
 from rl_training.experiment.task import training_envs
-from rl_training.runtime.checkpointing import Checkpoint, open_checkpoint
+from rl_training.runtime.checkpointing import STATE, Checkpoint, open_checkpoint
 from rl_training.runtime.recording import noisy_policy, record
 
 
@@ -63,7 +64,12 @@ def read_replay(checkpoint: Checkpoint) -> TransitionDataset:
             "which the environment's own cannot be had: record its policy with data collect."
         )
     buffer = build_replay(config, spec, torch.device("cpu"))
-    checkpoint.restore_storage(buffer, checkpoint.state()["storage"])
+    try:
+        checkpoint.restore_storage(buffer, checkpoint.state()["storage"])
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise CheckpointError(
+            f"{checkpoint.path / STATE} holds counters of a replay that cannot be: {error}"
+        ) from None
     if len(buffer) == 0:
         raise ConfigError(f"{checkpoint.path} has collected nothing yet.")
     order = torch.arange(buffer.total - len(buffer), buffer.total)
@@ -147,9 +153,10 @@ def collect_data(
     """Record a checkpoint's policy; the same seed gives the same file."""
     if (out is None) == (minari_id is None):
         raise ConfigError("Give either --out FILE or --minari ID.")
-    if steps < 1 or noise < 0 or seed < 0:
+    if steps < 1 or not 0 <= noise < math.inf or seed < 0:
         raise ConfigError(
-            f"steps = {steps} must be at least 1, noise = {noise} and seed = {seed} at least 0."
+            f"steps = {steps} must be at least 1, noise = {noise} finite and at least 0, "
+            f"seed = {seed} at least 0."
         )
     if out is not None:
         check_destination(Path(out))
