@@ -300,3 +300,21 @@ def test_a_refused_minari_id_leaves_no_folder(minari_root: Path, name: str) -> N
 def test_noise_that_is_no_deviation_is_refused(tmp_path: Path, noise: float) -> None:
     with pytest.raises(ConfigError, match=rf"noise = {noise} finite and at least 0"):
         collect_data(tmp_path, steps=5, out=tmp_path / "d.npz", noise=noise)
+
+
+def test_random_data_without_an_environment_says_how_to_collect() -> None:
+    with pytest.raises(ConfigError, match="give env_id, or to load_transition_dataset collect_ran"):
+        load_transition_dataset({"dataset_kind": "random"})
+
+
+def test_a_missing_file_says_where_it_was_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A path that is not absolute means another file in another folder, as after a resume."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        load_transition_dataset({"dataset_kind": "npz", "dataset_path": "d.npz"})
+    assert f"'d.npz' in the present folder, '{tmp_path}'" in str(caught.value)
+    assert "dataset_path=FILE" in str(caught.value)
+    with pytest.raises(ConfigError, match=r"d.npz': give the path of one"):
+        load_transition_dataset({"dataset_kind": "npz", "dataset_path": tmp_path / "d.npz"})

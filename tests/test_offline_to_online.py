@@ -512,14 +512,17 @@ def test_data_that_changed_is_refused_unless_it_is_given_again(
     file = tmp_path / "mine.npz"
     write_arrays(record_random("Pendulum-v1", {}, 450, 7), file)
     source = source_run(small_config, "iql", dataset_path=str(file), return_scaling=scaled)
-    file.unlink()
+    moved = file.rename(tmp_path / "moved.npz")
     write_arrays(record_random("Pendulum-v1", {}, 450, 8), file)
     there = set(source.run_dir.parent.glob("*"))
-    with pytest.raises(ConfigError, match="is not the data that"):
+    with pytest.raises(ConfigError, match=r"is not the data that .* with --dataset FILE"):
         finetune(source.run_dir, None, GO_ON)
+    if scaled:  # the factor of the old data is needed, whatever comes in its place
+        with pytest.raises(ConfigError, match=r"mine\.npz is not .* takes its factor from"):
+            finetune(source.run_dir, None, GO_ON, dataset=file)
     assert set(source.run_dir.parent.glob("*")) == there
-    if not scaled:
-        assert finetune(source.run_dir, None, GO_ON, dataset=str(file)).stop_reason == "completed"
+    again = finetune(source.run_dir, None, GO_ON, dataset=moved if scaled else file)
+    assert again.stop_reason == "completed"
 
 
 def test_return_scaling_becomes_one_factor_for_both(small_config: Config) -> None:

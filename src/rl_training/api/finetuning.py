@@ -101,7 +101,7 @@ def finetuning_run(
     data["total_timesteps"] = DEFAULT_STEPS
     kwargs = {k: v for k, v in data["algo_kwargs"].items() if k not in FRESH_KEYS}
     kwargs["finetuned_step"] = checkpoint.step
-    _fix_return_scale(checkpoint, source, kwargs)
+    _fix_return_scale(checkpoint, source, kwargs, dataset)
     data["algo_kwargs"] = kwargs
     if dataset is not None:
         _use_dataset(kwargs, dataset)
@@ -139,14 +139,36 @@ def _use_dataset(kwargs: dict[str, Any], source: str | PathLike[str]) -> None:
     kwargs |= {key: getattr(found, key) for key in DATASET_KEYS if key != "dataset_download"}
 
 
-def _fix_return_scale(checkpoint: Checkpoint, source: TrainConfig, kwargs: dict[str, Any]) -> None:
-    """The factor that `return_scaling` found in the source's data, as one for all rewards."""
-    if kwargs.get("return_scaling"):
-        spec = saved_spec(checkpoint)
-        data = load_run_data(source, spec if source.env_id else None)
-        check_same_data(checkpoint, Task(source, spec, data))
-        kwargs["return_scaling"] = False
-        kwargs["reward_scale"] = data.train.return_scale * kwargs["reward_scale"]
+def _fix_return_scale(
+    checkpoint: Checkpoint,
+    source: TrainConfig,
+    kwargs: dict[str, Any],
+    dataset: str | PathLike[str] | None,
+) -> None:
+    """The factor that `return_scaling` found in the source's data, as one for all rewards.
+
+    Where that data is no longer in its place, ``dataset`` may be it.
+    """
+    if not kwargs.get("return_scaling"):
+        return
+    try:
+        scale = _return_scale(checkpoint, source)
+    except ConfigError:
+        if dataset is None:
+            raise
+        moved = dict(source.algo_kwargs)
+        _use_dataset(moved, dataset)
+        scale = _return_scale(checkpoint, source.model_copy(update={"algo_kwargs": moved}))
+    kwargs["return_scaling"] = False
+    kwargs["reward_scale"] = scale * kwargs["reward_scale"]
+
+
+def _return_scale(checkpoint: Checkpoint, source: TrainConfig) -> float:
+    spec = saved_spec(checkpoint)
+    data = load_run_data(source, spec if source.env_id else None)
+    advice = "give that data with --dataset FILE, since return_scaling takes its factor from it"
+    check_same_data(checkpoint, Task(source, spec, data), advice=advice)
+    return data.train.return_scale
 
 
 def _check_data(checkpoint: Checkpoint, task: Task) -> None:

@@ -108,7 +108,10 @@ def open_fields(
     kind = config.dataset_kind
     if kind == "random":
         if collect_random is None:
-            raise ConfigError("dataset_kind 'random' needs an environment to collect from.")
+            raise ConfigError(
+                "dataset_kind 'random' needs an environment to collect from: give env_id, or to "
+                "load_transition_dataset collect_random=, a function of size and seed."
+            )
         data = collect_random(config.dataset_size, config.dataset_seed)
         columns: Mapping[str, Column] = {k: ArrayColumn(np.asarray(v)) for k, v in data.items()}
         yield find_fields(columns, config.source)
@@ -117,10 +120,11 @@ def open_fields(
     else:
         path = Path(str(config.dataset_path))
         if not path.is_file():
+            place = "" if path.is_absolute() else f" in the present folder, {str(Path.cwd())!r}"
             raise ConfigError(
-                f"There is no dataset file {str(path)!r}: give one that is there (dataset_path; "
-                "--dataset with finetune and evaluate), or record one with rl-training data "
-                "collect."
+                f"There is no dataset file {str(path)!r}{place}: give the path of one "
+                "(dataset_path=FILE; --dataset FILE with finetune and evaluate), or record one "
+                "with rl-training data collect."
             )
         opener = {"npz": _open_npz, "pt": _open_pt, "hdf5": _open_hdf5}[str(kind)]
         with opener(path) as found:
