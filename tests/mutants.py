@@ -1693,6 +1693,27 @@ MUTANTS = [
         "if False:",
         f"{ODD_DATA} -k twice",
     ),
+    Mutant(
+        "noise of NaN is recorded with",
+        "api/datasets.py",
+        "not 0 <= noise < math.inf",
+        "noise < 0",
+        f"{ODD_DATA} -k deviation",
+    ),
+    Mutant(
+        "a refused Minari id is found there by the next try",
+        "data/dataset_writers.py",
+        "if missing:",
+        "if False:",
+        f"{ODD_DATA} -k leaves_no_folder",
+    ),
+    Mutant(
+        "data that moved does not give its return scale",
+        "api/finetuning.py",
+        "if dataset is None:\n            raise",
+        "if True:\n            raise",
+        f"{PHASES} -k data_that_changed",
+    ),
 ]
 
 
