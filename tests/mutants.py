@@ -1122,8 +1122,8 @@ MUTANTS = [
     Mutant(
         "new rewards are not scaled as the old ones were",
         "api/finetuning.py",
-        "data.train.return_scale * kwargs",
-        "kwargs",
+        'kwargs["reward_scale"] = scale * kwargs',
+        'kwargs["reward_scale"] = kwargs',
         PHASES,
     ),
     Mutant(
@@ -1569,7 +1569,7 @@ MUTANTS = [
     ),
     Mutant(
         "a misspelt hook is passed over",
-        "api/training.py",
+        "api/arguments.py",
         "        check_hooks(callback)\n",
         "",
         "tests/test_managed.py -k callbacks",
@@ -1653,7 +1653,7 @@ MUTANTS = [
     ),
     Mutant(
         "the advice after a reached target is to be patient",
-        "api/training.py",
+        "api/resuming.py",
         '"target_value" if REACHED in reason else "patience"',
         '"patience"',
         "tests/test_controls.py -k advice",
@@ -1703,8 +1703,8 @@ MUTANTS = [
     Mutant(
         "a refused Minari id is found there by the next try",
         "data/dataset_writers.py",
-        "if missing:",
-        "if False:",
+        "_remove_made(missing)",
+        "pass",
         f"{ODD_DATA} -k leaves_no_folder",
     ),
     Mutant(

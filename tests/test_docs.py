@@ -21,7 +21,7 @@ from rl_training import cli
 from rl_training.algorithms.finetuning import FinetuningConfig
 from rl_training.algorithms.registry import REGISTRY
 from rl_training.api import train
-from rl_training.api.training import RESUMABLE_KEYS
+from rl_training.api.resuming import RESUMABLE_KEYS
 from rl_training.data.config import DataConfig
 from rl_training.envs.factory import EnvConfig, WrappersConfig
 from rl_training.experiment.config import TrainConfig, apply_override, make_config, read_config

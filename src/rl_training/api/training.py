@@ -13,22 +13,19 @@ import torch
 from rl_training.algorithms.config import CollectionConfig
 from rl_training.algorithms.registry import is_finetuned
 from rl_training.api.arguments import as_path, check_callbacks
+from rl_training.api.resuming import changed_config, check_resume, why_over
 from rl_training.errors import CheckpointError, ConfigError, TrainingError
 from rl_training.experiment.build import (
     build_session,
-    check_same_data,
-    check_same_env,
     checkpoint_config,
     versions,
 )
 from rl_training.experiment.config import (
     TrainConfig,
-    apply_overrides,
-    check_overrides,
     make_config,
     split,
 )
-from rl_training.experiment.machine import choose_device, choose_threads, restoring_threads
+from rl_training.experiment.machine import restoring_threads
 from rl_training.experiment.manager import (
     RUN_FILE,
     create_run,
@@ -37,39 +34,20 @@ from rl_training.experiment.manager import (
     lock_run,
     newest_sound_checkpoint,
     read_config_file,
-    read_run_info,
     refuse_links,
     write_config,
     write_run_info,
 )
 from rl_training.experiment.task import Task, check_config
-from rl_training.runtime.callbacks import REACHED, Callback
+from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpointing import Checkpoint, list_steps, open_checkpoint
 from rl_training.runtime.logging import cut_metrics
 from rl_training.runtime.loops import updates_due
 from rl_training.runtime.retention import finish_swaps
-from rl_training.runtime.trainer import COMPLETED, EARLY_STOPPING, SIGNAL, Session
+from rl_training.runtime.trainer import COMPLETED, SIGNAL, Session
 from rl_training.runtime.workflows import TrainResult, run_session
 
 ConfigLike = TrainConfig | Mapping[str, Any] | str | Path
-
-RESUMABLE_KEYS = frozenset(
-    {"total_timesteps", "output_dir", "tags", "eval_episodes", "checkpoint_interval"}
-    | {
-        "num_epochs",
-        "dataset_path",
-        "log_interval",
-        "device",
-        "eval_interval",
-        "early_stopping",
-        "keep_checkpoints",
-    }
-    | {"tensorboard", "num_threads", "schedule_horizon", "engine", "matmul_precision"}
-)
-"""What a resume may change; all else would contradict the checkpoint."""
-
-ENDED_STATES = ("completed", "stopped")
-"""What ``run.json`` calls a run that came to its own end."""
 
 
 def warn(message: str) -> None:
@@ -144,10 +122,10 @@ def resume(
             finish_swaps(run_dir / "checkpoints")
         checkpoint = newest_sound_checkpoint(run_dir, on_warning)
         base = read_config_file(run_dir)
-        config = _changed(base, overrides)
+        config = changed_config(base, overrides)
         if config.output_dir != base.output_dir:
             raise ConfigError("A run is continued where it is: move its folder to change that.")
-        task = _check_resume(checkpoint, config, on_warning, run_dir)
+        task = check_resume(checkpoint, config, on_warning, run_dir)
         with _writing(run_dir):
             write_config(run_dir, task.config)
             _keep_metrics(checkpoint, run_dir, run_dir)
@@ -173,7 +151,7 @@ def _branch(
 ) -> TrainResult:
     origin = checkpoint.run_dir
     base = checkpoint_config(checkpoint, str(origin.parent) if origin else "runs")
-    task = _check_resume(checkpoint, _changed(base, overrides), on_warning)
+    task = check_resume(checkpoint, changed_config(base, overrides), on_warning)
     run_dir = create_run(task.config)
     with lock_run(run_dir):
         with _writing(run_dir):
@@ -188,117 +166,6 @@ def _keep_metrics(checkpoint: Checkpoint | None, source: Path, run_dir: Path) ->
     rows = checkpoint.state().get("metrics_rows") if checkpoint else None
     known = rows if type(rows) is int and rows >= 0 else None
     cut_metrics(source, checkpoint.step if checkpoint else -1, run_dir, rows=known)
-
-
-def _changed(base: TrainConfig, overrides: Sequence[str]) -> TrainConfig:
-    """The config with the overrides; a budget given in steps replaces one in epochs, or back."""
-    data, overrides = base.to_dict(), check_overrides(overrides)
-    keys = {override.partition("=")[0].removeprefix("algo_kwargs.") for override in overrides}
-    if "num_epochs" in keys and "total_timesteps" not in keys:
-        data["total_timesteps"] = None
-    if "total_timesteps" in keys and "num_epochs" not in keys:
-        data["algo_kwargs"]["num_epochs"] = None
-    apply_overrides(data, overrides)
-    return make_config(data).resolved()
-
-
-def _flat(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A config's keys on one level, `algo_kwargs` among them."""
-    return {**{k: v for k, v in data.items() if k != "algo_kwargs"}, **data["algo_kwargs"]}
-
-
-def _check_resume(
-    checkpoint: Checkpoint | None,
-    config: TrainConfig,
-    on_warning: Callable[[str], None],
-    run_dir: Path | None = None,
-) -> Task:
-    """Refuse what would contradict the checkpoint, and what has nothing left to do.
-
-    A run that was killed between its last checkpoint and its end has its end left to do.
-    """
-    if checkpoint is None:
-        if is_finetuned(config.algo_kwargs):
-            raise CheckpointError(f"{run_dir} ended before its first checkpoint: fine-tune again")
-        return check_config(config)
-    _check_same(checkpoint, config)
-    if config.total_timesteps is not None:  # or the data must be read first, to count epochs
-        _check_left(checkpoint, config, run_dir)
-    _warn_of_differences(checkpoint, config, on_warning)
-    task = check_config(config)
-    _check_left(checkpoint, task.config, run_dir)
-    check_same_env(checkpoint, task.spec)
-    check_same_data(checkpoint, task)
-    return task
-
-
-def _check_same(checkpoint: Checkpoint, config: TrainConfig) -> None:
-    old, new = _flat(checkpoint_config(checkpoint).to_dict()), _flat(config.to_dict())
-    for key in sorted(old.keys() | new.keys()):
-        if key not in RESUMABLE_KEYS and old.get(key) != new.get(key):
-            raise ConfigError(
-                f"{key} = {new.get(key)!r} contradicts the checkpoint, which was trained with "
-                f"{old.get(key)!r}: start a new run to change it."
-            )
-
-
-def _check_left(checkpoint: Checkpoint, config: TrainConfig, run_dir: Path | None) -> None:
-    over = _why_over(checkpoint, config)
-    ended = run_dir is None or read_run_info(run_dir).get("state") in ENDED_STATES
-    if over and (ended or not _stop_reason(checkpoint).startswith((COMPLETED, EARLY_STOPPING))):
-        raise ConfigError(over)
-
-
-def _why_over(checkpoint: Checkpoint, config: TrainConfig) -> str | None:
-    """Why there are no steps left to train, and the way out; None where there are."""
-    reason, old = _stop_reason(checkpoint), checkpoint_config(checkpoint)
-    stopping = [c.algo_kwargs.get("early_stopping") for c in (old, config)]
-    if reason.startswith(EARLY_STOPPING) and stopping[0] == stopping[1]:
-        key = "target_value" if REACHED in reason else "patience"
-        return (
-            f"This run stopped early at step {checkpoint.step} ({reason}): to go on, change "
-            f"early_stopping (early_stopping.{key}=N) or switch it off (early_stopping=null)."
-        )
-    if checkpoint.step >= config.last_step:
-        return (
-            f"This run is finished at step {checkpoint.step}: to go on, give a total_timesteps=N "
-            f"larger than {checkpoint.step - config.online_from}."
-        )
-    return None
-
-
-def _stop_reason(checkpoint: Checkpoint) -> str:
-    return str(checkpoint.state()["trainer"].get("stop_reason") or "")
-
-
-def _warn_of_differences(
-    checkpoint: Checkpoint, config: TrainConfig, on_warning: Callable[[str], None]
-) -> None:
-    """Say what keeps the continuation from being exact."""
-    manifest = checkpoint.manifest
-    threads = choose_threads(split(config).controls.num_threads)
-    if threads != manifest.get("num_threads"):
-        on_warning(
-            f"the checkpoint was written with {manifest.get('num_threads')} threads, this run uses "
-            f"{threads}: the last bits of products may differ."
-        )
-    device = choose_device(config.device).type
-    if device != manifest.get("device"):
-        on_warning(
-            f"the checkpoint is from {manifest.get('device')}, this run uses {device}: it goes on, "
-            "but not bit for bit."
-        )
-    engine, wanted = manifest.get("engine", "eager"), split(config).controls.engine
-    if wanted not in ("auto", engine):
-        on_warning(
-            f"the checkpoint is of {engine} updates, this run makes {wanted} ones: it goes on, but "
-            "the last bits may differ."
-        )
-    written = manifest.get("versions")
-    for name, version in versions().items():
-        saved = written.get(name) if isinstance(written, dict) else None
-        if saved != version:
-            on_warning(f"the checkpoint was written with {name} {saved}, this is {version}.")
 
 
 @contextmanager
@@ -401,7 +268,7 @@ def _continue_from(
     on_warning: Callable[[str], None],
 ) -> None:
     session.restore(checkpoint)
-    if _why_over(checkpoint, config) is None:
+    if why_over(checkpoint, config) is None:
         session.state.clear_stop()
     if session.collector is not None and session.collector.inexact_restore:
         reason = session.collector.inexact_restore

@@ -125,10 +125,18 @@ def write_minari(arrays: Arrays, dataset_id: str, env_id: str | None) -> str:
             minari.create_dataset_from_buffers(dataset_id, buffer=episodes, env=env_id, **spaces)
     except (ValueError, TypeError, OSError, ImportError, AssertionError) as error:
         reason = " ".join(str(error).split())[:200]
-        if missing:  # else the next try would find the dataset there already
-            shutil.rmtree(missing[-1], ignore_errors=True)
+        _remove_made(missing)  # else the next try would find the dataset there already
         raise ConfigError(f"Minari could not make {dataset_id!r}: {reason}") from None
     return dataset_id
+
+
+def _remove_made(folders: list[Path]) -> None:
+    """Remove a folder that was not there before, and those above it that nothing else is in."""
+    for folder in folders[:1]:
+        shutil.rmtree(folder, ignore_errors=True)
+    for folder in folders[1:]:
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def _spaces(arrays: Arrays) -> dict[str, Any]:

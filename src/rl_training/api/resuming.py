@@ -1,0 +1,158 @@
+"""What a resume may change, and whether a run can go on from its checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rl_training.algorithms.registry import is_finetuned
+from rl_training.errors import CheckpointError, ConfigError
+from rl_training.experiment.build import (
+    check_same_data,
+    check_same_env,
+    checkpoint_config,
+    versions,
+)
+from rl_training.experiment.config import (
+    TrainConfig,
+    apply_overrides,
+    check_overrides,
+    make_config,
+    split,
+)
+from rl_training.experiment.machine import choose_device, choose_threads
+from rl_training.experiment.manager import read_run_info
+from rl_training.experiment.task import Task, check_config
+from rl_training.runtime.callbacks import REACHED
+from rl_training.runtime.checkpointing import Checkpoint
+from rl_training.runtime.trainer import COMPLETED, EARLY_STOPPING
+
+RESUMABLE_KEYS = frozenset(
+    {"total_timesteps", "output_dir", "tags", "eval_episodes", "checkpoint_interval"}
+    | {
+        "num_epochs",
+        "dataset_path",
+        "log_interval",
+        "device",
+        "eval_interval",
+        "early_stopping",
+        "keep_checkpoints",
+    }
+    | {"tensorboard", "num_threads", "schedule_horizon", "engine", "matmul_precision"}
+)
+"""What a resume may change; all else would contradict the checkpoint."""
+
+ENDED_STATES = ("completed", "stopped")
+"""What ``run.json`` calls a run that came to its own end."""
+
+
+def changed_config(base: TrainConfig, overrides: Sequence[str]) -> TrainConfig:
+    """The config with the overrides; a budget given in steps replaces one in epochs, or back."""
+    data, overrides = base.to_dict(), check_overrides(overrides)
+    keys = {override.partition("=")[0].removeprefix("algo_kwargs.") for override in overrides}
+    if "num_epochs" in keys and "total_timesteps" not in keys:
+        data["total_timesteps"] = None
+    if "total_timesteps" in keys and "num_epochs" not in keys:
+        data["algo_kwargs"]["num_epochs"] = None
+    apply_overrides(data, overrides)
+    return make_config(data).resolved()
+
+
+def _flat(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A config's keys on one level, `algo_kwargs` among them."""
+    return {**{k: v for k, v in data.items() if k != "algo_kwargs"}, **data["algo_kwargs"]}
+
+
+def check_resume(
+    checkpoint: Checkpoint | None,
+    config: TrainConfig,
+    on_warning: Callable[[str], None],
+    run_dir: Path | None = None,
+) -> Task:
+    """Refuse what would contradict the checkpoint, and what has nothing left to do.
+
+    A run that was killed between its last checkpoint and its end has its end left to do.
+    """
+    if checkpoint is None:
+        if is_finetuned(config.algo_kwargs):
+            raise CheckpointError(f"{run_dir} ended before its first checkpoint: fine-tune again")
+        return check_config(config)
+    _check_same(checkpoint, config)
+    if config.total_timesteps is not None:  # or the data must be read first, to count epochs
+        _check_left(checkpoint, config, run_dir)
+    _warn_of_differences(checkpoint, config, on_warning)
+    task = check_config(config)
+    _check_left(checkpoint, task.config, run_dir)
+    check_same_env(checkpoint, task.spec)
+    check_same_data(checkpoint, task)
+    return task
+
+
+def _check_same(checkpoint: Checkpoint, config: TrainConfig) -> None:
+    old, new = _flat(checkpoint_config(checkpoint).to_dict()), _flat(config.to_dict())
+    for key in sorted(old.keys() | new.keys()):
+        if key not in RESUMABLE_KEYS and old.get(key) != new.get(key):
+            raise ConfigError(
+                f"{key} = {new.get(key)!r} contradicts the checkpoint, which was trained with "
+                f"{old.get(key)!r}: start a new run to change it."
+            )
+
+
+def _check_left(checkpoint: Checkpoint, config: TrainConfig, run_dir: Path | None) -> None:
+    over = why_over(checkpoint, config)
+    ended = run_dir is None or read_run_info(run_dir).get("state") in ENDED_STATES
+    if over and (ended or not _stop_reason(checkpoint).startswith((COMPLETED, EARLY_STOPPING))):
+        raise ConfigError(over)
+
+
+def why_over(checkpoint: Checkpoint, config: TrainConfig) -> str | None:
+    """Why there are no steps left to train, and the way out; None where there are."""
+    reason, old = _stop_reason(checkpoint), checkpoint_config(checkpoint)
+    stopping = [c.algo_kwargs.get("early_stopping") for c in (old, config)]
+    if reason.startswith(EARLY_STOPPING) and stopping[0] == stopping[1]:
+        key = "target_value" if REACHED in reason else "patience"
+        return (
+            f"This run stopped early at step {checkpoint.step} ({reason}): to go on, change "
+            f"early_stopping (early_stopping.{key}=N) or switch it off (early_stopping=null)."
+        )
+    if checkpoint.step >= config.last_step:
+        return (
+            f"This run is finished at step {checkpoint.step}: to go on, give a total_timesteps=N "
+            f"larger than {checkpoint.step - config.online_from}."
+        )
+    return None
+
+
+def _stop_reason(checkpoint: Checkpoint) -> str:
+    return str(checkpoint.state()["trainer"].get("stop_reason") or "")
+
+
+def _warn_of_differences(
+    checkpoint: Checkpoint, config: TrainConfig, on_warning: Callable[[str], None]
+) -> None:
+    """Say what keeps the continuation from being exact."""
+    manifest = checkpoint.manifest
+    threads = choose_threads(split(config).controls.num_threads)
+    if threads != manifest.get("num_threads"):
+        on_warning(
+            f"the checkpoint was written with {manifest.get('num_threads')} threads, this run uses "
+            f"{threads}: the last bits of products may differ."
+        )
+    device = choose_device(config.device).type
+    if device != manifest.get("device"):
+        on_warning(
+            f"the checkpoint is from {manifest.get('device')}, this run uses {device}: it goes on, "
+            "but not bit for bit."
+        )
+    engine, wanted = manifest.get("engine", "eager"), split(config).controls.engine
+    if wanted not in ("auto", engine):
+        on_warning(
+            f"the checkpoint is of {engine} updates, this run makes {wanted} ones: it goes on, but "
+            "the last bits may differ."
+        )
+    written = manifest.get("versions")
+    for name, version in versions().items():
+        saved = written.get(name) if isinstance(written, dict) else None
+        if saved != version:
+            on_warning(f"the checkpoint was written with {name} {saved}, this is {version}.")
