@@ -295,7 +295,7 @@ def test_a_run_without_an_environment(recorded: Path, tmp_path: Path) -> None:
     done = cli(*arguments, cwd=tmp_path)
     told = done.stdout
     assert (done.returncode, done.stderr) == (0, "")
-    assert re.match(r"Step 1, 20 updates on .*pendulum.npz: value -\d+\.\d\d ± ", told)
+    assert re.match(r"Step 2, 20 updates on .*pendulum.npz: value -\d+\.\d\d ± ", told)
     assert "discount 0.99" in told
     assert f"{only_json(*arguments, cwd=tmp_path)['fqe_value']:.2f} ±" in told
     for extra, sentence in {

@@ -74,7 +74,7 @@ def test_kwargs_are_split_by_name() -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"algo": "sca"}, "Unknown algorithm 'sca'; did you mean 'sac'"),
+        ({"algo": "sca"}, "Unknown algorithm 'sca' (one of your own"),
         ({"sede": 1}, "Unknown key 'sede'; did you mean 'seed'"),
         ({"seed": -1}, "seed = -1: should be greater than or equal to 0"),
         ({"seed": "x"}, "seed = 'x': should be a valid integer"),
