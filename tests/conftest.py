@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import settings
 
 from rl_training.algorithms.registry import REGISTRY
 from rl_training.data.dataset_writers import write_arrays
 from rl_training.runtime.recording import record_random
+
+settings.register_profile("any machine", deadline=None)  # a busy one is no failure
+settings.load_profile("any machine")
 
 ENVS = {"continuous": "Pendulum-v1", "discrete": "CartPole-v1"}
 """A quick environment for each kind of actions."""

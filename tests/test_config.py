@@ -76,6 +76,19 @@ def test_kwargs_are_split_by_name() -> None:
     [
         ({"algo": "sca"}, "Unknown algorithm 'sca' (one of your own"),
         ({"sede": 1}, "Unknown key 'sede'; did you mean 'seed'"),
+        (
+            {"algo_kwargs": {"alpha": "autoo"}},
+            "alpha = 'autoo': should be a valid number or 'auto'.",
+        ),
+        (
+            {"algo_kwargs": {"alpha": -1}},
+            "alpha = -1: should be greater than or equal to 0 or 'auto'",
+        ),
+        ({"algo_kwargs": {"hidden_sizes": 64}}, "hidden_sizes = 64: should be a list."),
+        (
+            {"algo_kwargs": {"early_stopping": {"patiance": 3}}},
+            "Unknown key 'patiance' in early_stopping; did you mean 'patience'?",
+        ),
         ({"seed": -1}, "seed = -1: should be greater than or equal to 0"),
         ({"seed": "x"}, "seed = 'x': should be a valid integer"),
         ({"total_timesteps": 0}, "total_timesteps = 0: should be greater than 0"),
@@ -99,8 +112,11 @@ def test_kwargs_are_split_by_name() -> None:
         ({"env_kwargs": {"cfg": {1: 2}}}, "env_kwargs.cfg has the key 1, but keys should be str"),
         ({"env_kwargs": {"a": [{"b": np.zeros(2)}]}}, "env_kwargs.a.b is a ndarray, but should"),
         ({"env_kwargs": {"map": Path("x")}}, "env_kwargs.map is a PosixPath, but should be"),
-        ({"env_kwargs": {"wrappers": {"reward": {"scal": 1}}}}, "'scal'; did you mean 'scale'"),
-        ({"env_kwargs": {"wrappers": {"rewrd": {}}}}, "'rewrd'; did you mean 'reward'"),
+        (
+            {"env_kwargs": {"wrappers": {"reward": {"scal": 1}}}},
+            "'scal' in wrappers.reward; did you",
+        ),
+        ({"env_kwargs": {"wrappers": {"rewrd": {}}}}, "'rewrd' in wrappers; did you mean 'reward'"),
         (
             {"algo_kwargs": {"reward_clip_min": 1, "reward_clip_max": 0}},
             "clip_min = 1.0 must be below clip_max = 0.0",

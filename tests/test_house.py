@@ -121,3 +121,11 @@ def test_mutants_fit_the_sources(mutant: Mutant) -> None:
     text = (ROOT / "src" / "rl_training" / mutant.file).read_text()
     assert mutant.old in text
     assert (ROOT / mutant.tests.split()[0].split("::")[0]).is_file()
+
+
+def test_defaults_are_seen_by_type_checkers() -> None:
+    """One that is given by position is not: every key would then be required."""
+    for file in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Field":
+                assert not node.args, f"{file.name}:{node.lineno}: write Field(default=...)"

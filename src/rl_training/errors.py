@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
@@ -86,15 +86,36 @@ def sentence(error: ValidationError, model: type[BaseModel]) -> str:
     path = [str(part) for part in first["loc"] if not _is_branch(part)]
     where = ".".join(path)
     if first["type"] == "extra_forbidden":
-        text = f"Unknown key {path[-1]!r}{nearest(path[-1], _fields(model, path[:-1]))}"
+        inside = f" in {'.'.join(path[:-1])}" if path[:-1] else ""
+        text = f"Unknown key {path[-1]!r}{inside}{nearest(path[-1], _fields(model, path[:-1]))}"
     elif first["type"] == "missing":
         text = f"The key {where!r} is missing."
     else:
-        message = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
         value = "" if not where else f"{where} = {first['input']!r}: "
-        text = f"{value}{message}."
+        text = f"{value}{_wanted(first, problems)}."
     more = len({problem["loc"][:1] for problem in problems}) - 1
     return text + (f" ({more} more)" if more else "")
+
+
+_PLAINER = {
+    ", unable to parse string as a number": "",
+    ", unable to parse string as an integer": "",
+    "a valid tuple": "a list",
+    "a valid dictionary or instance of": "a mapping with the keys of",
+}
+
+
+def _wanted(first: Any, problems: Sequence[Any]) -> str:
+    """What is allowed, with the words that a number may be given as (`auto`)."""
+    message = str(first["msg"]).removeprefix("Value error, ").removeprefix("Input ")
+    for heavy, plain in _PLAINER.items():
+        message = message.replace(heavy, plain)
+    words = [
+        str(problem["ctx"]["expected"])
+        for problem in problems[1:]
+        if problem["type"] == "literal_error" and problem["loc"][:-1] == first["loc"][:-1]
+    ]
+    return " or ".join([message, *words])
 
 
 def _is_branch(part: Any) -> bool:

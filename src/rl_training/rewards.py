@@ -17,10 +17,14 @@ class RewardTransformConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    scale: float = Field(1.0, description="Factor on the reward.")
-    shift: float = Field(0.0, description="Added after scaling.")
-    clip_min: float | None = Field(None, description="Least reward after scaling and shifting.")
-    clip_max: float | None = Field(None, description="Greatest reward after scaling and shifting.")
+    scale: float = Field(default=1.0, description="Factor on the reward.")
+    shift: float = Field(default=0.0, description="Added after scaling.")
+    clip_min: float | None = Field(
+        default=None, description="Least reward after scaling and shifting."
+    )
+    clip_max: float | None = Field(
+        default=None, description="Greatest reward after scaling and shifting."
+    )
 
     @model_validator(mode="after")
     def _bounds_are_ordered(self) -> Self:

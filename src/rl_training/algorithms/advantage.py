@@ -14,9 +14,10 @@ from rl_training.types import Metrics
 class AdvantageConfig(ValueConfig):
     """What the learners with an advantage-weighted actor share."""
 
-    weight_clip: float = Field(100.0, gt=0, description="Largest weight of a transition.")
+    weight_clip: float = Field(default=100.0, gt=0, description="Largest weight of a transition.")
     log_std_bounds: tuple[float, float] = Field(
-        (-5.0, 2.0), description="Least and greatest log σ of the Gaussian around a tanh mean."
+        default=(-5.0, 2.0),
+        description="Least and greatest log σ of the Gaussian around a tanh mean.",
     )
 
     @field_validator("log_std_bounds")

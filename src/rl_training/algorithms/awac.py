@@ -30,23 +30,32 @@ Weighting = Literal["clip", "softmax"]
 class AWACConfig(AdvantageConfig):
     """AWAC's hyper-parameters (docs/algorithms/awac.md)."""
 
-    batch_size: BatchSize = Field(1024, description="Transitions in one gradient update.")
+    batch_size: BatchSize = Field(default=1024, description="Transitions in one gradient update.")
     hidden_sizes: tuple[Width, ...] = Field(
-        (256, 256, 256, 256), min_length=1, description="Widths of the actor's hidden layers."
+        default=(256, 256, 256, 256),
+        min_length=1,
+        description="Widths of the actor's hidden layers.",
     )
     critic_hidden_sizes: tuple[Width, ...] = Field(
-        (256, 256), min_length=1, description="Widths of the critics' hidden layers."
+        default=(256, 256), min_length=1, description="Widths of the critics' hidden layers."
     )
-    weight_decay: float = Field(1e-4, ge=0, description="Weight decay in the actor's gradient.")
-    temperature: float = Field(1.0, gt=0, description="Temperature λ that advantages are over.")
+    weight_decay: float = Field(
+        default=1e-4, ge=0, description="Weight decay in the actor's gradient."
+    )
+    temperature: float = Field(
+        default=1.0, gt=0, description="Temperature λ that advantages are over."
+    )
     weighting: Weighting = Field(
-        "clip", description="Weights exp(A/λ) up to `weight_clip`, or a softmax over the batch."
+        default="clip",
+        description="Weights exp(A/λ) up to `weight_clip`, or a softmax over the batch.",
     )
     policy: Literal["tanh_mean", "squashed"] = Field(
-        "tanh_mean", description="The actor: a Gaussian around a tanh mean, or SAC's squashed one."
+        default="tanh_mean",
+        description="The actor: a Gaussian around a tanh mean, or SAC's squashed one.",
     )
     log_std_bounds: tuple[float, float] = Field(
-        (-6.0, 0.0), description="Least and greatest log σ of the Gaussian around a tanh mean."
+        default=(-6.0, 0.0),
+        description="Least and greatest log σ of the Gaussian around a tanh mean.",
     )
 
 

@@ -23,7 +23,8 @@ class BCConfig(AlgorithmConfig):
     """BC's hyper-parameters (docs/algorithms/bc.md)."""
 
     loss: Literal["mse", "likelihood"] = Field(
-        "mse", description="Squared error of one action, or the likelihood of a Gaussian policy."
+        default="mse",
+        description="Squared error of one action, or the likelihood of a Gaussian policy.",
     )
 
 

@@ -17,30 +17,40 @@ class AlgorithmConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    batch_size: BatchSize = Field(256, description="Transitions in one gradient update.")
-    learning_rate: float = Field(3e-4, gt=0, description="Adam's step size, for every network.")
+    batch_size: BatchSize = Field(default=256, description="Transitions in one gradient update.")
+    learning_rate: float = Field(
+        default=3e-4, gt=0, description="Adam's step size, for every network."
+    )
     hidden_sizes: tuple[Width, ...] = Field(
-        (256, 256), min_length=1, description="Widths of the hidden layers."
+        default=(256, 256), min_length=1, description="Widths of the hidden layers."
     )
 
 
 class ValueConfig(AlgorithmConfig):
     """What every learner of values has, wherever its data come from."""
 
-    gamma: float = Field(0.99, ge=0, le=1, description="Discount factor γ.")
-    tau: float = Field(0.005, gt=0, le=1, description="Polyak rate τ of the target networks.")
+    gamma: float = Field(default=0.99, ge=0, le=1, description="Discount factor γ.")
+    tau: float = Field(
+        default=0.005, gt=0, le=1, description="Polyak rate τ of the target networks."
+    )
 
 
 class CollectionConfig(AlgorithmConfig):
     """What every learner that collects its data has."""
 
-    buffer_capacity: Capacity = Field(1_000_000, description="Transitions the replay keeps.")
-    learning_starts: int = Field(
-        5_000, ge=0, description="Environment steps of uniform random play before the first update."
+    buffer_capacity: Capacity = Field(
+        default=1_000_000, description="Transitions the replay keeps."
     )
-    train_frequency: int = Field(1, gt=0, description="Collected transitions between updates.")
+    learning_starts: int = Field(
+        default=5_000,
+        ge=0,
+        description="Environment steps of uniform random play before the first update.",
+    )
+    train_frequency: int = Field(
+        default=1, gt=0, description="Collected transitions between updates."
+    )
     gradient_updates_per_step: int = Field(
-        1, gt=0, description="Updates made for every `train_frequency` transitions."
+        default=1, gt=0, description="Updates made for every `train_frequency` transitions."
     )
 
 
@@ -48,13 +58,15 @@ class MixingConfig(CollectionConfig):
     """What every learner has that collects beside a dataset; bases before this one keep theirs."""
 
     offline_batch_ratio: float = Field(
-        0.5, ge=0, le=1, description="Share of the dataset's rows in every batch."
+        default=0.5, ge=0, le=1, description="Share of the dataset's rows in every batch."
     )
     offline_pretrain_updates: int = Field(
-        0, ge=0, description="Updates on the dataset alone before the first environment step."
+        default=0,
+        ge=0,
+        description="Updates on the dataset alone before the first environment step.",
     )
     random_play: bool = Field(
-        True, description="Play at random until `learning_starts`; else the policy plays."
+        default=True, description="Play at random until `learning_starts`; else the policy plays."
     )
 
     @property

@@ -27,21 +27,25 @@ class CQLConfig(SoftConfig):
     """CQL's hyper-parameters (docs/algorithms/cql.md)."""
 
     policy_learning_rate: float = Field(
-        1e-4, gt=0, description="Adam's step size for the actor and the temperature."
+        default=1e-4, gt=0, description="Adam's step size for the actor and the temperature."
     )
     conservative_weight: float = Field(
-        5.0, ge=0, description="Weight of the conservative term beside the squared error."
+        default=5.0, ge=0, description="Weight of the conservative term beside the squared error."
     )
     num_sampled_actions: int = Field(
-        10, gt=0, description="Actions of each of the three kinds behind the log-sum-exp, K."
+        default=10,
+        gt=0,
+        description="Actions of each of the three kinds behind the log-sum-exp, K.",
     )
     conservative_temperature: float = Field(
-        1.0, gt=0, description="Temperature T of the log-sum-exp."
+        default=1.0, gt=0, description="Temperature T of the log-sum-exp."
     )
     lagrange_threshold: float | None = Field(
-        None, ge=0, description="Gap to hold by a learned multiplier; null for a fixed weight."
+        default=None,
+        ge=0,
+        description="Gap to hold by a learned multiplier; null for a fixed weight.",
     )
-    backup_entropy: bool = Field(False, description="Keep −α log π in the critics' target.")
+    backup_entropy: bool = Field(default=False, description="Keep −α log π in the critics' target.")
 
 
 # --- Losses: pure functions of tensors ----------------------------------------

@@ -21,7 +21,7 @@ class DeterministicConfig(ValueConfig):
     """What the learners with a deterministic policy share, online and offline."""
 
     exploration_noise: float = Field(
-        0.1, ge=0, description="Deviation of the Gaussian noise on collected actions."
+        default=0.1, ge=0, description="Deviation of the Gaussian noise on collected actions."
     )
 
 

@@ -23,31 +23,41 @@ from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseField, NoiseS
 class DQNConfig(OffPolicyConfig):
     """DQN's hyper-parameters (docs/algorithms/dqn.md)."""
 
-    batch_size: BatchSize = Field(128, description="Transitions in one gradient update.")
-    learning_rate: float = Field(2.5e-4, gt=0, description="Adam's step size.")
+    batch_size: BatchSize = Field(default=128, description="Transitions in one gradient update.")
+    learning_rate: float = Field(default=2.5e-4, gt=0, description="Adam's step size.")
     hidden_sizes: tuple[Width, ...] = Field(
-        (120, 84), min_length=1, description="Widths of the hidden layers."
+        default=(120, 84), min_length=1, description="Widths of the hidden layers."
     )
-    tau: float = Field(1.0, gt=0, le=1, description="Rate of the target's update; 1 is a copy.")
-    buffer_capacity: Capacity = Field(10_000, description="Transitions the replay keeps.")
+    tau: float = Field(
+        default=1.0, gt=0, le=1, description="Rate of the target's update; 1 is a copy."
+    )
+    buffer_capacity: Capacity = Field(default=10_000, description="Transitions the replay keeps.")
     learning_starts: int = Field(
-        1_000, ge=0, description="Environment steps of uniform random play before the first update."
+        default=1_000,
+        ge=0,
+        description="Environment steps of uniform random play before the first update.",
     )
-    train_frequency: int = Field(10, gt=0, description="Collected transitions between updates.")
+    train_frequency: int = Field(
+        default=10, gt=0, description="Collected transitions between updates."
+    )
     double: bool = Field(
-        False, description="Let the online network choose the target's action (Double DQN)."
+        default=False, description="Let the online network choose the target's action (Double DQN)."
     )
-    layer_norm: bool = Field(False, description="Normalise the hidden layers.")
+    layer_norm: bool = Field(default=False, description="Normalise the hidden layers.")
     target_update_interval: int = Field(
-        50, gt=0, description="Gradient updates between updates of the target network."
+        default=50, gt=0, description="Gradient updates between updates of the target network."
     )
     max_grad_norm: float | None = Field(
-        10.0, gt=0, description="Greatest length of the gradient; `null` for any."
+        default=10.0, gt=0, description="Greatest length of the gradient; `null` for any."
     )
-    epsilon_start: float = Field(1.0, ge=0, le=1, description="Chance ε of a random action, first.")
-    epsilon_end: float = Field(0.05, ge=0, le=1, description="The same, in the end.")
+    epsilon_start: float = Field(
+        default=1.0, ge=0, le=1, description="Chance ε of a random action, first."
+    )
+    epsilon_end: float = Field(default=0.05, ge=0, le=1, description="The same, in the end.")
     epsilon_decay_steps: int = Field(
-        25_000, gt=0, description="Environment steps in which ε goes linearly from first to last."
+        default=25_000,
+        gt=0,
+        description="Environment steps in which ε goes linearly from first to last.",
     )
 
 

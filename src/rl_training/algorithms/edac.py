@@ -25,8 +25,8 @@ LAST_LAYER_BOUND = 3e-3
 class EDACConfig(SoftConfig):
     """EDAC's hyper-parameters (docs/algorithms/edac.md)."""
 
-    num_critics: int = Field(10, ge=2, description="Critics in the ensemble, N.")
-    eta: float = Field(1.0, ge=0, description="Weight η of the diversity term; 0 is SAC-N.")
+    num_critics: int = Field(default=10, ge=2, description="Critics in the ensemble, N.")
+    eta: float = Field(default=1.0, ge=0, description="Weight η of the diversity term; 0 is SAC-N.")
 
 
 # --- Losses: pure functions of tensors ----------------------------------------

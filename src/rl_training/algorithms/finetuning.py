@@ -20,10 +20,12 @@ class FinetuningConfig(MixingConfig):
         ge=0, description="Step of the checkpoint that the run went on from; steps go on from it."
     )
     learning_starts: int = Field(
-        5_000, ge=0, description="Environment steps before the first update on new experience."
+        default=5_000,
+        ge=0,
+        description="Environment steps before the first update on new experience.",
     )
     random_play: bool = Field(
-        False, description="Play at random until `learning_starts`; else the policy plays."
+        default=False, description="Play at random until `learning_starts`; else the policy plays."
     )
 
     @property

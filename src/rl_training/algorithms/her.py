@@ -17,13 +17,17 @@ class HindsightConfig(BaseModel):
     """HER's own hyper-parameters (docs/algorithms/her.md)."""
 
     base_algo: str = Field(
-        "sac", description="The learner: any online algorithm for continuous actions."
+        default="sac", description="The learner: any online algorithm for continuous actions."
     )
     her_strategy: Literal["future", "final", "episode"] = Field(
-        "future", description="Which achieved goals of its episode replace a transition's goal."
+        default="future",
+        description="Which achieved goals of its episode replace a transition's goal.",
     )
     her_ratio: float = Field(
-        0.8, ge=0, le=1, description="Share of transitions that get another goal; 0 for none."
+        default=0.8,
+        ge=0,
+        le=1,
+        description="Share of transitions that get another goal; 0 for none.",
     )
 
 

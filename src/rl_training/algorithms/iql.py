@@ -33,9 +33,12 @@ class IQLConfig(AdvantageConfig):
     """IQL's hyper-parameters (docs/algorithms/iql.md)."""
 
     expectile: float = Field(
-        0.7, gt=0, lt=1, description="Expectile of Q(s, ·) over the dataset that V(s) aims for."
+        default=0.7,
+        gt=0,
+        lt=1,
+        description="Expectile of Q(s, ·) over the dataset that V(s) aims for.",
     )
-    beta: float = Field(3.0, gt=0, description="Inverse temperature β of the advantages.")
+    beta: float = Field(default=3.0, gt=0, description="Inverse temperature β of the advantages.")
 
 
 # --- Losses: pure functions of tensors ----------------------------------------

@@ -25,11 +25,13 @@ class REDQConfig(SACConfig):
     """REDQ's hyper-parameters (docs/algorithms/redq.md)."""
 
     gradient_updates_per_step: int = Field(
-        20, gt=0, description="Updates in each round, G; the actor moves in the last one."
+        default=20, gt=0, description="Updates in each round, G; the actor moves in the last one."
     )
-    num_critics: int = Field(10, gt=0, description="Critics in the ensemble, N.")
+    num_critics: int = Field(default=10, gt=0, description="Critics in the ensemble, N.")
     subset_size: int = Field(
-        2, gt=0, description="Target critics, drawn anew each update, whose minimum is used, M."
+        default=2,
+        gt=0,
+        description="Target critics, drawn anew each update, whose minimum is used, M.",
     )
 
     @model_validator(mode="after")

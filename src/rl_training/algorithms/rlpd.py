@@ -22,10 +22,10 @@ class RLPDConfig(REDQConfig, MixingConfig):
     """RLPD's hyper-parameters (docs/algorithms/rlpd.md)."""
 
     target_entropy: float | Literal["auto"] = Field(
-        "auto", description="Entropy that a learned α aims for; `auto` is −|A|/2."
+        default="auto", description="Entropy that a learned α aims for; `auto` is −|A|/2."
     )
-    backup_entropy: bool = Field(True, description="Keep −α log π in the critics' target.")
-    layer_norm: bool = Field(True, description="Normalise the critics' hidden layers.")
+    backup_entropy: bool = Field(default=True, description="Keep −α log π in the critics' target.")
+    layer_norm: bool = Field(default=True, description="Normalise the critics' hidden layers.")
 
 
 def rlpd_loss(

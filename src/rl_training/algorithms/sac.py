@@ -24,11 +24,11 @@ class SoftConfig(ValueConfig):
     """What the learners of SAC's family share, online and offline."""
 
     alpha: Annotated[float, Field(ge=0)] | Literal["auto"] = Field(
-        "auto", description="Temperature α: a fixed number, or `auto` to learn it."
+        default="auto", description="Temperature α: a fixed number, or `auto` to learn it."
     )
-    initial_alpha: float = Field(1.0, gt=0, description="Where a learned α begins.")
+    initial_alpha: float = Field(default=1.0, gt=0, description="Where a learned α begins.")
     target_entropy: float | Literal["auto"] = Field(
-        "auto", description="Entropy that a learned α aims for; `auto` is −|A|."
+        default="auto", description="Entropy that a learned α aims for; `auto` is −|A|."
     )
 
 

@@ -27,12 +27,12 @@ class SmoothedConfig(DeterministicConfig):
     """What TD3 adds to DDPG, online and offline."""
 
     policy_delay: int = Field(
-        2, gt=0, description="Critic updates for each update of actor and targets."
+        default=2, gt=0, description="Critic updates for each update of actor and targets."
     )
     target_noise: float = Field(
-        0.2, ge=0, description="Deviation of the noise that smooths the target's action."
+        default=0.2, ge=0, description="Deviation of the noise that smooths the target's action."
     )
-    target_noise_clip: float = Field(0.5, ge=0, description="Largest size of that noise.")
+    target_noise_clip: float = Field(default=0.5, ge=0, description="Largest size of that noise.")
 
 
 class TD3Config(SmoothedConfig, DDPGConfig):

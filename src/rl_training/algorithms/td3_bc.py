@@ -21,7 +21,9 @@ from rl_training.types import Batch, Metrics, Noise
 class TD3BCConfig(SmoothedConfig):
     """TD3+BC's hyper-parameters (docs/algorithms/td3_bc.md)."""
 
-    alpha: float = Field(2.5, gt=0, description="Weight α of the value against the imitation.")
+    alpha: float = Field(
+        default=2.5, gt=0, description="Weight α of the value against the imitation."
+    )
 
 
 # --- Losses: pure functions of tensors ----------------------------------------

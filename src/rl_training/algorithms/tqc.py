@@ -28,13 +28,15 @@ if TYPE_CHECKING:
 class TQCConfig(SACConfig):
     """TQC's hyper-parameters (docs/algorithms/tqc.md)."""
 
-    num_critics: int = Field(5, gt=0, description="Critics in the ensemble, N.")
-    num_quantiles: int = Field(25, gt=0, description="Quantiles of each critic, M.")
+    num_critics: int = Field(default=5, gt=0, description="Critics in the ensemble, N.")
+    num_quantiles: int = Field(default=25, gt=0, description="Quantiles of each critic, M.")
     top_quantiles_to_drop_per_net: int = Field(
-        2, ge=0, description="Times N, the largest pooled quantiles left out of the target, d."
+        default=2,
+        ge=0,
+        description="Times N, the largest pooled quantiles left out of the target, d.",
     )
     critic_hidden_sizes: tuple[Width, ...] = Field(
-        (512, 512, 512), min_length=1, description="Widths of the critics' hidden layers."
+        default=(512, 512, 512), min_length=1, description="Widths of the critics' hidden layers."
     )
 
     @model_validator(mode="after")

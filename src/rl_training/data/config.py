@@ -22,43 +22,49 @@ class DataConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     dataset_kind: DatasetKind | None = Field(
-        None, description="Where recorded data comes from; null for none."
+        default=None, description="Where recorded data comes from; null for none."
     )
-    dataset_path: str | None = Field(None, description="The file of an npz, pt or hdf5 dataset.")
-    dataset_id: str | None = Field(None, description="The id of a Minari dataset.")
-    dataset_download: bool = Field(False, description="Let Minari download a missing dataset.")
-    dataset_size: int = Field(10_000, gt=0, description="Transitions of a random dataset.")
-    dataset_seed: int = Field(0, ge=0, description="Seed of a random dataset.")
-    reward_scale: float = Field(1.0, description="Factor on every reward.")
-    reward_shift: float = Field(0.0, description="Added to every reward after scaling.")
-    reward_clip_min: float | None = Field(None, description="Least reward, after scale and shift.")
+    dataset_path: str | None = Field(
+        default=None, description="The file of an npz, pt or hdf5 dataset."
+    )
+    dataset_id: str | None = Field(default=None, description="The id of a Minari dataset.")
+    dataset_download: bool = Field(
+        default=False, description="Let Minari download a missing dataset."
+    )
+    dataset_size: int = Field(default=10_000, gt=0, description="Transitions of a random dataset.")
+    dataset_seed: int = Field(default=0, ge=0, description="Seed of a random dataset.")
+    reward_scale: float = Field(default=1.0, description="Factor on every reward.")
+    reward_shift: float = Field(default=0.0, description="Added to every reward after scaling.")
+    reward_clip_min: float | None = Field(
+        default=None, description="Least reward, after scale and shift."
+    )
     reward_clip_max: float | None = Field(
-        None, description="Greatest reward, after scale and shift."
+        default=None, description="Greatest reward, after scale and shift."
     )
     return_scaling: bool = Field(
-        False, description="Scale a dataset's rewards by 1000 over its range of returns."
+        default=False, description="Scale a dataset's rewards by 1000 over its range of returns."
     )
     normalize_states: bool = Field(
-        False, description="Standardise observations by the dataset's mean and deviation."
+        default=False, description="Standardise observations by the dataset's mean and deviation."
     )
     sampling: Literal["replacement", "epochs"] = Field(
-        "replacement",
+        default="replacement",
         description="Draw dataset rows independently, or every row once an epoch.",
     )
     num_epochs: int | None = Field(
-        None, gt=0, description="The budget as passes over the training rows."
+        default=None, gt=0, description="The budget as passes over the training rows."
     )
     validation_fraction: float | None = Field(
-        None,
+        default=None,
         ge=0,
         lt=1,
         description="Share of the rows held out, in whole episodes; null: 0.05 if env_id is null.",
     )
     action_low: float | tuple[float, ...] | None = Field(
-        None, description="Least actions of the data, where no environment tells."
+        default=None, description="Least actions of the data, where no environment tells."
     )
     action_high: float | tuple[float, ...] | None = Field(
-        None, description="Greatest actions of the data, where no environment tells."
+        default=None, description="Greatest actions of the data, where no environment tells."
     )
 
     @field_validator("dataset_path", mode="before")

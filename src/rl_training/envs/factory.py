@@ -45,7 +45,8 @@ class EnvConfig(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True)
 
     vectorization: Literal["sync", "async"] = Field(
-        "sync", description="Step several environments in turn, or each in a process of its own."
+        default="sync",
+        description="Step several environments in turn, or each in a process of its own.",
     )
 
     wrappers: WrappersConfig = Field(

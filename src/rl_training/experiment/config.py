@@ -36,23 +36,26 @@ class TrainConfig(BaseModel):
 
     algo: str = Field(description="The algorithm's name.")
     env_id: str | None = Field(
-        None, description="A registered Gymnasium environment; null for recorded data alone."
+        default=None,
+        description="A registered Gymnasium environment; null for recorded data alone.",
     )
-    seed: int = Field(0, ge=0, description="All random streams derive from it.")
+    seed: int = Field(default=0, ge=0, description="All random streams derive from it.")
     total_timesteps: int | None = Field(
-        None, gt=0, description="Environment steps, or gradient updates where there are none."
+        default=None,
+        gt=0,
+        description="Environment steps, or gradient updates where there are none.",
     )
-    output_dir: str = Field("runs", min_length=1, description="Where run folders are made.")
-    device: str = Field("auto", description="auto, cpu, cuda or cuda:N.")
-    num_envs: int = Field(1, gt=0, description="Training environments stepped together.")
-    eval_episodes: int = Field(10, ge=0, description="Episodes of each evaluation.")
+    output_dir: str = Field(default="runs", min_length=1, description="Where run folders are made.")
+    device: str = Field(default="auto", description="auto, cpu, cuda or cuda:N.")
+    num_envs: int = Field(default=1, gt=0, description="Training environments stepped together.")
+    eval_episodes: int = Field(default=10, ge=0, description="Episodes of each evaluation.")
     checkpoint_interval: int = Field(
-        10_000,
+        default=10_000,
         ge=0,
         description="Steps between checkpoints; the start, a new best and the end have one too.",
     )
-    log_interval: int = Field(1_000, gt=0, description="Steps between lines of metrics.")
-    tags: tuple[str, ...] = Field((), description="Words that stay with the run.")
+    log_interval: int = Field(default=1_000, gt=0, description="Steps between lines of metrics.")
+    tags: tuple[str, ...] = Field(default=(), description="Words that stay with the run.")
     algo_kwargs: dict[str, Any] = Field(
         default_factory=dict, description="The algorithm's hyper-parameters and the controls."
     )

@@ -73,17 +73,23 @@ class EarlyStoppingConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     metric: EvaluationMetric = Field(
-        "eval_return_mean", description="The evaluation metric to watch."
+        default="eval_return_mean", description="The evaluation metric to watch."
     )
-    mode: Literal["max", "min"] = Field("max", description="Whether larger or smaller is better.")
+    mode: Literal["max", "min"] = Field(
+        default="max", description="Whether larger or smaller is better."
+    )
     patience: int | None = Field(
-        None, gt=0, description="Evaluations without improvement after which to stop."
+        default=None, gt=0, description="Evaluations without improvement after which to stop."
     )
-    min_delta: float = Field(0.0, ge=0, description="The least change that counts as improvement.")
+    min_delta: float = Field(
+        default=0.0, ge=0, description="The least change that counts as improvement."
+    )
     min_steps: int = Field(
-        0, ge=0, description="Never stop before so many of this run's own steps."
+        default=0, ge=0, description="Never stop before so many of this run's own steps."
     )
-    target_value: float | None = Field(None, description="Stop once the metric is this good.")
+    target_value: float | None = Field(
+        default=None, description="Stop once the metric is this good."
+    )
 
     @model_validator(mode="after")
     def _can_stop(self) -> Self:

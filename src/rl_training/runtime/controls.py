@@ -30,36 +30,45 @@ class ControlsConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     eval_interval: int = Field(
-        5_000, ge=0, description="Steps between evaluations; 0 for the one at the end alone."
+        default=5_000,
+        ge=0,
+        description="Steps between evaluations; 0 for the one at the end alone.",
     )
     early_stopping: EarlyStoppingConfig | None = Field(
-        None, description="When to stop before the budget is spent; null for never."
+        default=None, description="When to stop before the budget is spent; null for never."
     )
     learning_rate_schedule: ScheduleKind = Field(
-        "constant", description="How the learning rate goes: constant, linear or cosine."
+        default="constant", description="How the learning rate goes: constant, linear or cosine."
     )
-    learning_rate_warmup: int = Field(0, ge=0, description="Steps of linear warm-up from 0.")
+    learning_rate_warmup: int = Field(
+        default=0, ge=0, description="Steps of linear warm-up from 0."
+    )
     learning_rate_final: float = Field(
-        0.0, ge=0, le=1, description="Fraction of the learning rate at the schedule's end."
+        default=0.0, ge=0, le=1, description="Fraction of the learning rate at the schedule's end."
     )
     schedule_horizon: int | None = Field(
-        None, gt=0, description="Step at which the schedule ends; the first budget by default."
+        default=None,
+        gt=0,
+        description="Step at which the schedule ends; the first budget by default.",
     )
     keep_checkpoints: int = Field(
-        3, ge=2, description="Newest checkpoints to keep, beside the best."
+        default=3, ge=2, description="Newest checkpoints to keep, beside the best."
     )
-    tensorboard: bool = Field(True, description="Write TensorBoard files beside metrics.jsonl.")
+    tensorboard: bool = Field(
+        default=True, description="Write TensorBoard files beside metrics.jsonl."
+    )
     num_threads: int | None = Field(
-        None,
+        default=None,
         gt=0,
         le=1024,
         description="Threads for products on the CPU; null: OMP_NUM_THREADS, or by the machine.",
     )
     engine: EngineChoice = Field(
-        "auto", description="How updates run: eager, compiled, cuda_graph, or auto by the run."
+        default="auto",
+        description="How updates run: eager, compiled, cuda_graph, or auto by the run.",
     )
     matmul_precision: Literal["highest", "high"] = Field(
-        "high", description="Float32 products on a GPU: highest, or high for TF32."
+        default="high", description="Float32 products on a GPU: highest, or high for TF32."
     )
 
     @model_validator(mode="after")
