@@ -114,7 +114,7 @@ def test_kwargs_are_split_by_name() -> None:
         ({"env_kwargs": {"map": Path("x")}}, "env_kwargs.map is a PosixPath, but should be"),
         (
             {"env_kwargs": {"wrappers": {"reward": {"scal": 1}}}},
-            "'scal' in wrappers.reward; did you",
+            "'scal' in wrappers.reward; did",
         ),
         ({"env_kwargs": {"wrappers": {"rewrd": {}}}}, "'rewrd' in wrappers; did you mean 'reward'"),
         (
