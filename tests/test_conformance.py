@@ -173,6 +173,7 @@ def test_train_evaluate_predict_resume(entry: AlgorithmEntry, small_config: Conf
     result = getattr(rl_training, f"train_{entry.name}")(config)
     assert result.stop_reason == "completed"
     assert "eval_return_mean" in result.metrics
+    assert any(name.startswith("loss/") for name in result.metrics)
     score = evaluate_checkpoint(result.run_dir, episodes=2)
     assert score["eval_episodes"] == 2
     spec = describe_env(config["env_id"], EnvConfig())

@@ -181,6 +181,7 @@ class Session:
     callbacks: Sequence[Callback] = ()
     state: TrainerState = field(default_factory=TrainerState)
     checkpoint_path: Path | None = None
+    last_log: Mapping[str, float] = field(default_factory=dict)
 
     def schedule_learning_rates(self, step: int) -> None:
         """Apply the schedule's factor at ``step``."""
@@ -273,6 +274,7 @@ class Session:
         if not self.schedule.is_constant:
             metrics["learning_rate_factor"] = self._factor(self.state.step)
         self.logger.write(self.state.step, metrics)
+        self.last_log = dict(metrics)
         for callback in self.callbacks:
             callback.on_log(self, metrics)
 

@@ -76,6 +76,7 @@ def run_session(session: Session) -> TrainResult:
         best_checkpoint_path=read_pointer(session.checkpoints.run_dir, "best"),
         stop_reason=state.stop_reason or "",
         metrics={
+            **session.last_log,
             "step": state.step,
             "updates": state.updates,
             **({"episodes": session.collector.episodes} if session.collector else {}),
