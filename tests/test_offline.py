@@ -443,3 +443,7 @@ def test_the_managed_class(tmp_path: Path, recorded: Path) -> None:
         agent.learn()
     assert agent.learn(20).result is not None
     assert "eval_loss" in BC.load(agent.save(tmp_path / "copy")).evaluate()
+    played = agent.evaluate(2, env_id="Pendulum-v1")
+    assert (played["env_id"], played["eval_length_mean"]) == ("Pendulum-v1", 200)
+    with pytest.raises(CheckpointError, match="trained on another environment"):
+        agent.evaluate(2, env_id="MountainCarContinuous-v0")

@@ -13,6 +13,13 @@ import typer
 from typer.core import TyperGroup
 
 from rl_training.cli_data import data_app
+from rl_training.cli_text import (
+    best_text,
+    evaluation_text,
+    number_text,
+    score_text,
+    success_text,
+)
 from rl_training.errors import ConfigError, RLTrainingError
 from rl_training.printing import Json, counting, print_json, print_table
 
@@ -158,6 +165,9 @@ def evaluate(
     run: RunPath,
     best: Best = False,
     episodes: Annotated[int | None, typer.Option(help="Episodes to play (10).")] = None,
+    env_id: Annotated[
+        str | None, typer.Option("--env-id", help="Where to play; in the run's own by default.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Episode i starts from seed + i.")] = 0,
     video: Annotated[
         Path | None, typer.Option(help="Record the episodes to a .mp4 or .gif file.")
@@ -176,7 +186,8 @@ def evaluate(
 ) -> None:
     """Play episodes without exploration and report the environment's own returns.
 
-    A run without an environment reports its loss on the rows that were held out.
+    A run without an environment reports its loss on the rows that were held out, unless --env-id
+    names one to play in.
 
     With --fqe nothing is played: the value of the policy is estimated from the run's dataset.
     """
@@ -186,6 +197,7 @@ def evaluate(
         result = evaluate_checkpoint(
             run,
             episodes=episodes,
+            env_id=env_id,
             seed=seed,
             best=best,
             device=device,
@@ -198,22 +210,7 @@ def evaluate(
     if as_json:
         print_json(result)
         return
-    if fqe:
-        _print_estimate(result)
-        return
-    if result["env_id"] is None:
-        _print(
-            f"Step {result['step']:,}, {result['eval_rows']:,} rows held out: "
-            f"loss {result['eval_loss']:.6g}"
-        )
-        return
-    bounds = result["eval_return_ci95"]
-    interval = bounds and f" (95 % interval of the mean {bounds[0]:.2f} to {bounds[1]:.2f})"
-    _print(
-        f"{result['env_id']}, step {result['step']:,}, {result['eval_episodes']} episodes: "
-        f"return {result['eval_return_mean']:.2f} ± {result['eval_return_std']:.2f}"
-        f"{interval or ''}, length {result['eval_length_mean']:.1f}{_success(result)}"
-    )
+    _print(evaluation_text(result))
 
 
 @app.command(epilog="Example: rl-training predict runs/sac_Pendulum-v1_seed0 --obs obs.npy")
@@ -322,8 +319,8 @@ def runs(
             row.env_id or "–",
             str(row.seed),
             f"{row.step:,}/{row.total_timesteps:,}",
-            _score(row.best_return, row.best_loss),
-            _score(row.last_return, row.last_loss),
+            score_text(row.best_return, row.best_loss),
+            score_text(row.last_return, row.last_loss),
             row.state,
         ]
         for row in found
@@ -353,38 +350,6 @@ def plot(
 
 def _print(text: str) -> None:
     typer.echo(text)
-
-
-def _success(metrics: dict[str, Any]) -> str:
-    rate = metrics.get("eval_success_rate")
-    return "" if rate is None else f"; success {rate:.0%}"
-
-
-def _best(metrics: dict[str, Any], key: str) -> str:
-    """The best so far; a run that branched off and evaluated nothing since has none."""
-    value, form = metrics[key], ".2f" if key == "best_return" else ".6g"
-    return "" if value is None else f"; best {value:{form}} at step {metrics['best_step']:,}"
-
-
-def _print_estimate(result: dict[str, Any]) -> None:
-    _print(
-        f"Step {result['step']:,}, {result['fqe_updates']:,} updates on {result['dataset']}: "
-        f"value {result['fqe_value']:.2f} ± {result['fqe_value_std']:.2f} over "
-        f"{result['fqe_episodes']:,} first observations (discount {result['gamma']:g}; critics "
-        f"{result['fqe_critic_spread']:.2g} apart; held-out squared error "
-        f"{result['fqe_loss']:.4g}); the data's own episodes {result['fqe_return_mean_data']:.2f}"
-    )
-
-
-def _score(mean_return: float | None, loss: float | None) -> str:
-    """A run's return; the held-out loss of one that played no episodes."""
-    if mean_return is None:
-        return "–" if loss is None else f"loss {loss:.4g}"
-    return f"{mean_return:.1f}"
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1f}"
 
 
 def _display(config: dict[str, Any] | None = None) -> Any:
@@ -419,16 +384,17 @@ def _print_result(result: TrainResult) -> None:
     if "eval_return_mean" in metrics:
         _print(
             f"Evaluation return: {metrics['eval_return_mean']:.2f} ± "
-            f"{metrics['eval_return_std']:.2f}{_best(metrics, 'best_return')}{_success(metrics)}"
+            f"{metrics['eval_return_std']:.2f}{best_text(metrics, 'best_return')}"
+            f"{success_text(metrics)}"
         )
         if metrics.get("return_before") is not None:
             _print(
-                f"Fine-tuning: return {_number(metrics['return_before'])} before, "
-                f"{_number(metrics['return_lowest'])} at its lowest, "
-                f"{_number(metrics['return_after'])} now"
+                f"Fine-tuning: return {number_text(metrics['return_before'])} before, "
+                f"{number_text(metrics['return_lowest'])} at its lowest, "
+                f"{number_text(metrics['return_after'])} now"
             )
     elif "eval_loss" in metrics:
-        _print(f"Held-out loss: {metrics['eval_loss']:.6g}{_best(metrics, 'best_loss')}")
+        _print(f"Held-out loss: {metrics['eval_loss']:.6g}{best_text(metrics, 'best_loss')}")
     more = f"total_timesteps={2 * metrics.get('env_steps', metrics['step'])}"
     if result.stop_reason.startswith(EARLY_STOPPING):
         more = "early_stopping=null"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rl_training.api.arguments import as_path, whole_number
-from rl_training.envs import GOAL_KEYS, describe_env
+from rl_training.envs import GOAL_KEYS, EnvConfig, describe_env
 from rl_training.errors import ConfigError
 from rl_training.experiment.build import (
     build_validation,
@@ -34,6 +34,7 @@ def evaluate_checkpoint(
     path: str | Path,
     *,
     episodes: int | None = None,
+    env_id: str | None = None,
     seed: int = 0,
     best: bool = False,
     device: str = "cpu",
@@ -46,13 +47,14 @@ def evaluate_checkpoint(
     """Play seeded episodes, ten unless told, with a run's or checkpoint's policy, not exploring.
 
     Episode i starts from ``seed + i``; `eval_returns` has the return of each (docs/metrics.md).
-    A run without an environment is evaluated by its losses on the rows that were held out. With
+    They are played in the run's own environment or in ``env_id``, which must have its spaces. A run
+    without an environment is else evaluated by its losses on the rows that were held out. With
     ``fqe`` nothing is played: the policy's value is estimated from the run's dataset, or from
     ``dataset``, by fitted Q evaluation (docs/evaluation.md); ``progress`` is told how many
     of its updates are done.
     """
-    if fqe and (episodes is not None or video is not None):
-        raise ConfigError("fqe plays nothing: leave out episodes and video.")
+    if fqe and (episodes is not None or video is not None or env_id is not None):
+        raise ConfigError("fqe plays nothing: leave out episodes, video and env_id.")
     episodes = EPISODES if episodes is None else whole_number("episodes", episodes)
     seed = whole_number("seed", seed)
     if fqe_updates is not None:
@@ -63,7 +65,9 @@ def evaluate_checkpoint(
         raise ConfigError("fqe_updates and dataset are for fitted Q evaluation: ask for fqe too.")
     checkpoint = open_checkpoint(locate(as_path("path", path), best=best))
     config = checkpoint_config(checkpoint)
-    if config.env_id is None and video is not None:
+    own = env_id in (None, config.env_id)
+    place = config.env_id if own else env_id
+    if place is None and video is not None:
         raise ConfigError(f"{checkpoint.path} was trained without an environment to film.")
     policy = load_policy(checkpoint, device)
     if fqe:
@@ -72,11 +76,11 @@ def evaluate_checkpoint(
         return estimate(
             checkpoint, policy, updates=fqe_updates, dataset=dataset, seed=seed, progress=progress
         )
-    if config.env_id is None:
+    if place is None:
         return _evaluate_held_out(checkpoint, policy)
-    env = split(config).env
-    check_same_env(checkpoint, describe_env(config.env_id, env))
-    evaluator = Evaluator(config.env_id, env.make_kwargs, seed=seed, render=video is not None)
+    env = split(config).env if own else EnvConfig()
+    check_same_env(checkpoint, describe_env(place, env))
+    evaluator = Evaluator(place, env.make_kwargs, seed=seed, render=video is not None)
     try:
         if video is not None:
             from rl_training.api.video import record
@@ -90,7 +94,7 @@ def evaluate_checkpoint(
     return {
         "checkpoint_path": str(checkpoint.path),
         "step": checkpoint.step,
-        "env_id": config.env_id,
+        "env_id": place,
         "seed": seed,
         **result.summary(),
     }

@@ -177,12 +177,16 @@ class ManagedAlgorithm:
         """
         return self.policy(check_obs(obs, self.policy.spec))
 
-    def evaluate(self, episodes: int = 10, *, seed: int = 0) -> dict[str, Any]:
+    def evaluate(
+        self, episodes: int = 10, *, seed: int = 0, env_id: str | None = None
+    ) -> dict[str, Any]:
         """Play seeded episodes without exploration; docs/metrics.md explains the numbers.
 
-        Episode i starts from ``seed + i``: evaluations from neighbouring seeds share episodes.
+        Episode i starts from ``seed + i``: evaluations from neighbouring seeds share episodes. An
+        ``env_id`` names an environment other than the run's own.
         """
-        return evaluate_checkpoint(self.checkpoint.path, episodes=episodes, seed=seed)
+        path = self.checkpoint.path
+        return evaluate_checkpoint(path, episodes=episodes, seed=seed, env_id=env_id)
 
     def save(self, path: str | Path) -> Path:
         """A self-contained copy of the present checkpoint, replay included."""

@@ -295,8 +295,8 @@ def check_same_env(checkpoint: Checkpoint, spec: EnvSpec) -> None:
     saved = saved_spec(checkpoint)
     if saved != spec:
         raise CheckpointError(
-            f"{checkpoint.path} was trained on another environment than this one of the same name: "
-            f"{saved} then, {spec} now"
+            f"{checkpoint.path} was trained on another environment than this one: {saved} then, "
+            f"{spec} now"
         )
 
 

@@ -1,0 +1,56 @@
+"""What the commands say of results, in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def evaluation_text(result: dict[str, Any]) -> str:
+    """Episodes that were played, a loss on rows that were held out, or an estimated value."""
+    if "fqe_value" in result:
+        return estimate_text(result)
+    if result["env_id"] is None:
+        rows = f"Step {result['step']:,}, {result['eval_rows']:,} rows held out"
+        return f"{rows}: loss {result['eval_loss']:.6g}"
+    bounds = result["eval_return_ci95"]
+    interval = bounds and f" (95 % interval of the mean {bounds[0]:.2f} to {bounds[1]:.2f})"
+    return (
+        f"{result['env_id']}, step {result['step']:,}, {result['eval_episodes']} episodes: "
+        f"return {result['eval_return_mean']:.2f} ± {result['eval_return_std']:.2f}"
+        f"{interval or ''}, length {result['eval_length_mean']:.1f}{success_text(result)}"
+    )
+
+
+def estimate_text(result: dict[str, Any]) -> str:
+    """A fitted Q evaluation."""
+    return (
+        f"Step {result['step']:,}, {result['fqe_updates']:,} updates on {result['dataset']}: "
+        f"value {result['fqe_value']:.2f} ± {result['fqe_value_std']:.2f} over "
+        f"{result['fqe_episodes']:,} first observations (discount {result['gamma']:g}; critics "
+        f"{result['fqe_critic_spread']:.2g} apart; held-out squared error "
+        f"{result['fqe_loss']:.4g}); the data's own episodes {result['fqe_return_mean_data']:.2f}"
+    )
+
+
+def success_text(metrics: dict[str, Any]) -> str:
+    """The share of episodes that succeeded, where the environment tells it."""
+    rate = metrics.get("eval_success_rate")
+    return "" if rate is None else f"; success {rate:.0%}"
+
+
+def best_text(metrics: dict[str, Any], key: str) -> str:
+    """The best so far; a run that branched off and evaluated nothing since has none."""
+    value, form = metrics[key], ".2f" if key == "best_return" else ".6g"
+    return "" if value is None else f"; best {value:{form}} at step {metrics['best_step']:,}"
+
+
+def score_text(mean_return: float | None, loss: float | None) -> str:
+    """A run's return; the held-out loss of one that played no episodes."""
+    if mean_return is None:
+        return "–" if loss is None else f"loss {loss:.4g}"
+    return f"{mean_return:.1f}"
+
+
+def number_text(value: float | None) -> str:
+    """A number, or a dash for none."""
+    return "–" if value is None else f"{value:.1f}"
