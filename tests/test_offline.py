@@ -12,6 +12,7 @@ import torch
 
 from rl_training import (
     BC,
+    CheckpointError,
     ConfigError,
     evaluate_checkpoint,
     predict_checkpoint,

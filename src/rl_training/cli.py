@@ -186,8 +186,7 @@ def evaluate(
 ) -> None:
     """Play episodes without exploration and report the environment's own returns.
 
-    A run without an environment reports its loss on the rows that were held out, unless --env-id
-    names one to play in.
+    A run without an environment reports its loss on rows held out, unless --env-id names one.
 
     With --fqe nothing is played: the value of the policy is estimated from the run's dataset.
     """
