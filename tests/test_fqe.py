@@ -243,7 +243,9 @@ def test_what_cannot_be_evaluated_is_refused(
     with pytest.raises(ConfigError, match="fqe_updates = 0: at least 1"):
         evaluate_checkpoint(run, fqe=True, fqe_updates=0)
     for played in ({"video": "film.mp4"}, {"episodes": 10}):
-        with pytest.raises(ConfigError, match="fqe plays nothing: leave out episodes and video"):
+        with pytest.raises(
+            ConfigError, match="fqe plays nothing: leave out episodes, video and env_id"
+        ):
             evaluate_checkpoint(run, fqe=True, **played)
     with pytest.raises(ConfigError, match="ask for fqe too"):
         evaluate_checkpoint(run, dataset=str(recorded))

@@ -33,17 +33,13 @@ class CQLConfig(SoftConfig):
         default=5.0, ge=0, description="Weight of the conservative term beside the squared error."
     )
     num_sampled_actions: int = Field(
-        default=10,
-        gt=0,
-        description="Actions of each of the three kinds behind the log-sum-exp, K.",
+        default=10, gt=0, description="Actions of each of the three kinds in the log-sum-exp, K."
     )
     conservative_temperature: float = Field(
         default=1.0, gt=0, description="Temperature T of the log-sum-exp."
     )
     lagrange_threshold: float | None = Field(
-        default=None,
-        ge=0,
-        description="Gap to hold by a learned multiplier; null for a fixed weight.",
+        default=None, ge=0, description="Gap that a multiplier holds; null for a fixed weight."
     )
     backup_entropy: bool = Field(default=False, description="Keep −α log π in the critics' target.")
 
