@@ -135,9 +135,10 @@ def main() -> None:
             with ThreadPoolExecutor(args.at_once) as pool:
                 futures = [pool.submit(works[side], args, algo, seed) for seed in args.seeds]
             described, old = describe(), entry.get(side, {}).get("runs", [])
-            runs = [future.result() | {"commit": described["commit"]} for future in futures]
-            runs += [run for run in old if run["seed"] not in args.seeds]
             described["device"] = torch.cuda.get_device_name() if args.device == "cuda" else "cpu"
+            made = {key: described[key] for key in ("commit", "device")}
+            runs = [future.result() | made for future in futures]
+            runs += [run for run in old if run["seed"] not in args.seeds]
             entry[side] = described | score(sorted(runs, key=lambda run: run["seed"]))
             console.print(f"{algo}, {side}: {entry[side]['mean']:.1f} {entry[side]['seed_means']}")
             write(record, args.out)

@@ -14,6 +14,7 @@ import torch
 
 from rl_training.envs.actions import ActionScaler
 from rl_training.envs.goals import FlatGoals
+from rl_training.envs.state import wrappers_and_core
 from rl_training.errors import ConfigError
 from rl_training.types import EnvSpec
 
@@ -49,7 +50,7 @@ def check_episode(env: gym.Env[Any, Any], env_id: str, spec: EnvSpec) -> list[st
 
 def describe_running(env: gym.Env[Any, Any], env_id: str, *, plays: bool) -> list[str]:
     """What a user should know of an environment that works; ``plays``: episodes are evaluated."""
-    layers = list(_layers(env))
+    layers = wrappers_and_core(env)
     notes = [
         f"{type(layer).__name__} in {env_id} keeps running statistics in each environment: "
         "training and evaluation see different numbers, and they begin anew when the run is "
@@ -64,14 +65,6 @@ def describe_running(env: gym.Env[Any, Any], env_id: str, *, plays: bool) -> lis
             "env_kwargs.max_episode_steps=N if they do not."
         )
     return notes
-
-
-def _layers(env: gym.Env[Any, Any]) -> Iterator[gym.Env[Any, Any]]:
-    """The wrappers from the outermost in, and the environment inside."""
-    while isinstance(env, gym.Wrapper):
-        yield env
-        env = env.env
-    yield env
 
 
 @contextmanager
@@ -118,7 +111,7 @@ def _step(env: gym.Env[Any, Any], spec: EnvSpec) -> Any:
 
 def _check_signatures(env: gym.Env[Any, Any], error: TypeError) -> None:
     """Find the `reset` that does not take what every reset must."""
-    for layer in _layers(env):
+    for layer in wrappers_and_core(env):
         taken = inspect.signature(layer.reset).parameters
         if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in taken.values()):
             continue

@@ -255,7 +255,7 @@ def _make_worker(
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, lambda *_: signal.alarm(GRACE_SECONDS))
     env = flatten_goals(gym.make(env_id, disable_env_checker=True, **kwargs), achieved=True)
-    if rewards != RewardTransformConfig():
+    if not rewards.is_identity:
         env = apply_reward_wrappers(OwnReturnWrapper(env), rewards)
     return CapturableEnv(env, index)
 

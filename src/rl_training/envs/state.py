@@ -34,11 +34,17 @@ class CaptureError(Exception):
     """The environment holds something that cannot be saved as plain data; names it."""
 
 
-def _layers(env: gym.Env[Any, Any]) -> list[gym.Env[Any, Any]]:
-    """The environment from the outermost wrapper to the core, and those inside the core."""
+def wrappers_and_core(env: gym.Env[Any, Any]) -> list[gym.Env[Any, Any]]:
+    """The environment from the outermost wrapper to the core."""
     layers = [env]
     while isinstance(layers[-1], gym.Wrapper):
         layers.append(layers[-1].env)
+    return layers
+
+
+def _layers(env: gym.Env[Any, Any]) -> list[gym.Env[Any, Any]]:
+    """The same, and those inside the core."""
+    layers = wrappers_and_core(env)
     inner = [value for value in vars(layers[-1]).values() if isinstance(value, gym.Env)]
     return layers + [layer for core in inner for layer in _layers(core)]
 
