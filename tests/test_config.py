@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from rl_training import build_control_callbacks
 from rl_training.algorithms.registry import REGISTRY, get_algorithm, register_algorithm
 from rl_training.algorithms.sac import SACAlgorithm, SACConfig
-from rl_training.api import managed_mixed, managed_offline, options
+from rl_training.api import options
 from rl_training.envs.factory import EnvConfig
 from rl_training.errors import ConfigError
 from rl_training.experiment.config import (
@@ -57,8 +57,7 @@ def test_key_names_are_disjoint(entry: Any) -> None:
 @pytest.mark.parametrize("entry", REGISTRY.values(), ids=lambda entry: entry.name)
 def test_managed_class_knows_every_key(entry: Any) -> None:
     name = f"{entry.class_name.removesuffix('Algorithm')}Options"
-    modules = options, managed_offline, managed_mixed
-    known: Any = next(getattr(module, name) for module in modules if hasattr(module, name))
+    known: Any = getattr(options, name)
     expected = set(TrainConfig.model_fields) - {"algo", "env_id", "total_timesteps", "algo_kwargs"}
     for base in getattr(entry, "bases", lambda: [None])():
         for model in kwargs_models(entry.name, {"base_algo": base} if base else None):

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rl_training.api.managed import ManagedAlgorithm, train_as
-from rl_training.api.options import REDQOptions
 from rl_training.experiment.config import TrainConfig
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.workflows import TrainResult
@@ -15,15 +14,7 @@ from rl_training.runtime.workflows import TrainResult
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-
-class RLPDOptions(REDQOptions, total=False):
-    """RLPD's hyper-parameters."""
-
-    offline_batch_ratio: float
-    offline_pretrain_updates: int
-    random_play: bool
-    layer_norm: bool
-    backup_entropy: bool
+    from rl_training.api.options import RLPDOptions
 
 
 class RLPD(ManagedAlgorithm):

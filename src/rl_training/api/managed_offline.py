@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rl_training.api.managed import ManagedAlgorithm, train_as
-from rl_training.api.options import RunOptions
 from rl_training.experiment.config import TrainConfig
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.workflows import TrainResult
@@ -15,72 +14,13 @@ from rl_training.runtime.workflows import TrainResult
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-
-class ValueOptions(RunOptions, total=False):
-    """Hyper-parameters of every offline learner of values."""
-
-    batch_size: int
-    learning_rate: float
-    hidden_sizes: Sequence[int]
-    gamma: float
-    tau: float
-
-
-class IQLOptions(ValueOptions, total=False):
-    """IQL's hyper-parameters."""
-
-    expectile: float
-    beta: float
-    weight_clip: float
-    log_std_bounds: Sequence[float]
-
-
-class AWACOptions(ValueOptions, total=False):
-    """AWAC's hyper-parameters."""
-
-    critic_hidden_sizes: Sequence[int]
-    weight_decay: float
-    temperature: float
-    weighting: Literal["clip", "softmax"]
-    weight_clip: float
-    policy: Literal["tanh_mean", "squashed"]
-    log_std_bounds: Sequence[float]
-
-
-class TD3BCOptions(ValueOptions, total=False):
-    """TD3+BC's hyper-parameters."""
-
-    alpha: float
-    exploration_noise: float
-    policy_delay: int
-    target_noise: float
-    target_noise_clip: float
-
-
-class SoftOptions(ValueOptions, total=False):
-    """Hyper-parameters of SAC's offline family."""
-
-    alpha: float | Literal["auto"]
-    initial_alpha: float
-    target_entropy: float | Literal["auto"]
-
-
-class CQLOptions(SoftOptions, total=False):
-    """CQL's hyper-parameters."""
-
-    policy_learning_rate: float
-    conservative_weight: float
-    num_sampled_actions: int
-    conservative_temperature: float
-    lagrange_threshold: float | None
-    backup_entropy: bool
-
-
-class EDACOptions(SoftOptions, total=False):
-    """EDAC's hyper-parameters."""
-
-    num_critics: int
-    eta: float
+    from rl_training.api.options import (
+        AWACOptions,
+        CQLOptions,
+        EDACOptions,
+        IQLOptions,
+        TD3BCOptions,
+    )
 
 
 class IQL(ManagedAlgorithm):

@@ -72,12 +72,16 @@ class BCOptions(RunOptions, total=False):
     loss: Literal["mse", "likelihood"]
 
 
-class SACOptions(OffPolicyOptions, total=False):
-    """SAC's hyper-parameters."""
+class SoftOptions(TypedDict, total=False):
+    """The temperature's hyper-parameters, of SAC's family."""
 
     alpha: float | Literal["auto"]
     initial_alpha: float
     target_entropy: float | Literal["auto"]
+
+
+class SACOptions(OffPolicyOptions, SoftOptions, total=False):
+    """SAC's hyper-parameters."""
 
 
 class DDPGOptions(OffPolicyOptions, total=False):
@@ -133,3 +137,72 @@ class HEROptions(TQCOptions, total=False):
     target_noise: float
     target_noise_clip: float
     subset_size: int
+
+
+class ValueOptions(RunOptions, total=False):
+    """Hyper-parameters of every offline learner of values."""
+
+    batch_size: int
+    learning_rate: float
+    hidden_sizes: Sequence[int]
+    gamma: float
+    tau: float
+
+
+class IQLOptions(ValueOptions, total=False):
+    """IQL's hyper-parameters."""
+
+    expectile: float
+    beta: float
+    weight_clip: float
+    log_std_bounds: Sequence[float]
+
+
+class AWACOptions(ValueOptions, total=False):
+    """AWAC's hyper-parameters."""
+
+    critic_hidden_sizes: Sequence[int]
+    weight_decay: float
+    temperature: float
+    weighting: Literal["clip", "softmax"]
+    weight_clip: float
+    policy: Literal["tanh_mean", "squashed"]
+    log_std_bounds: Sequence[float]
+
+
+class TD3BCOptions(ValueOptions, total=False):
+    """TD3+BC's hyper-parameters."""
+
+    alpha: float
+    exploration_noise: float
+    policy_delay: int
+    target_noise: float
+    target_noise_clip: float
+
+
+class CQLOptions(ValueOptions, SoftOptions, total=False):
+    """CQL's hyper-parameters."""
+
+    policy_learning_rate: float
+    conservative_weight: float
+    num_sampled_actions: int
+    conservative_temperature: float
+    lagrange_threshold: float | None
+    backup_entropy: bool
+
+
+class EDACOptions(ValueOptions, SoftOptions, total=False):
+    """EDAC's hyper-parameters."""
+
+    num_critics: int
+    eta: float
+
+
+class RLPDOptions(REDQOptions, total=False):
+    """RLPD's hyper-parameters."""
+
+    offline_batch_ratio: float
+    offline_pretrain_updates: int
+    random_play: bool
+    layer_norm: bool
+    backup_entropy: bool
