@@ -1646,7 +1646,7 @@ MUTANTS = [
     ),
     Mutant(
         "predicted actions are written over the old ones bit by bit",
-        "runtime/files.py",
+        "boundary/writing.py",
         "if file.exists() and not file.is_file():",
         "if True:",
         "tests/faults/test_disk.py -k whole_or_not",

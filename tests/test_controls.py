@@ -27,8 +27,8 @@ from rl_training import (
 from rl_training.algorithms.sac import SACConfig
 from rl_training.api import progress
 from rl_training.api.progress import ProgressCallback
+from rl_training.boundary import json_codec
 from rl_training.experiment.machine import MAX_THREADS, choose_threads
-from rl_training.runtime import plain
 from rl_training.runtime.controls import ControlsConfig, build_control_callbacks
 from rl_training.runtime.evaluation import bootstrap_interval
 from rl_training.runtime.loops import updates_due
@@ -117,7 +117,7 @@ def test_early_stopping_continues_from_its_state() -> None:
     session: Any = SimpleNamespace(state=TrainerState(), own_steps=0)
     for value in (5.0, 4.0, 4.0):
         first.on_evaluation(session, {"eval_return_mean": value})
-    second.load_state_dict(plain.loads(plain.dumps(first.state_dict())))
+    second.load_state_dict(json_codec.loads(json_codec.dumps(first.state_dict())))
     second.on_evaluation(session, {"eval_return_mean": 4.0})
     assert session.state.should_stop
 
@@ -230,13 +230,13 @@ PLAIN = st.recursive(
 
 @given(PLAIN)
 def test_plain_data_round_trips(value: Any) -> None:
-    assert plain.loads(plain.dumps(value)) == value
+    assert json_codec.loads(json_codec.dumps(value)) == value
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i8", "u1", "?"])
 def test_arrays_round_trip_bit_for_bit(dtype: str) -> None:
     array = (np.random.default_rng(0).normal(size=(3, 2)) * 3).astype(dtype)
-    back = plain.loads(plain.dumps({"a": array, "s": array[0, 0]}))
+    back = json_codec.loads(json_codec.dumps({"a": array, "s": array[0, 0]}))
     assert back["a"].dtype == array.dtype
     assert back["a"].tobytes() == array.tobytes()
     assert type(back["s"]) is type(array[0, 0])
@@ -245,9 +245,9 @@ def test_arrays_round_trip_bit_for_bit(dtype: str) -> None:
 def test_what_is_not_plain_is_refused() -> None:
     for value in (object(), np.array([object()]), {"a": {1, 2}}):
         with pytest.raises(TypeError, match="not plain data"):
-            plain.dumps(value)
+            json_codec.dumps(value)
     with pytest.raises(ValueError, match="not plain data"):
-        plain.loads(b'{"@array": ["|O", [1], ""]}')
+        json_codec.loads(b'{"@array": ["|O", [1], ""]}')
 
 
 def test_bootstrap_interval_covers_the_mean() -> None:

@@ -225,8 +225,8 @@ def predict(
     import numpy as np
 
     from rl_training.api.checkpoints import predict_checkpoint
-    from rl_training.runtime.files import write_output
-    from rl_training.runtime.plain import read_npy
+    from rl_training.boundary.json_codec import read_npy
+    from rl_training.boundary.writing import write_output
 
     if not obs.is_file():
         raise ConfigError(f"There is no file {str(obs)!r}.")

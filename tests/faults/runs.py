@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from rl_training.runtime import plain
+from rl_training.boundary import json_codec
 from rl_training.runtime.checkpointing import FILES, MANIFEST, list_steps
 
 TOTAL = 200
@@ -159,7 +159,7 @@ def forge(path: Path, change: Callable[[dict[str, Any]], object] = lambda manife
     change(manifest)
     body = (json.dumps(manifest, sort_keys=True, indent=1) + "\n").encode()
     manifest["digest"] = hashlib.sha256(body).hexdigest()
-    (path / MANIFEST).write_bytes(plain.dumps(manifest))
+    (path / MANIFEST).write_bytes(json_codec.dumps(manifest))
 
 
 def forge_segment(path: Path, data: bytes) -> Path:

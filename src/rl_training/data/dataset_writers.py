@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import warnings
 from contextlib import suppress
@@ -13,6 +12,7 @@ from typing import IO, Any
 import numpy as np
 import torch
 
+from rl_training.boundary.writing import replace_file
 from rl_training.data.dataset_loaders import INSTALL, SUFFIXES
 from rl_training.data.offline_dataset import TransitionDataset
 from rl_training.errors import ConfigError
@@ -52,19 +52,15 @@ def check_destination(path: Path) -> str:
 def write_arrays(arrays: Arrays, path: Path) -> Path:
     """Write a file that appears whole or not at all; its folder is made where there is none."""
     kind = check_destination(path)
-    temporary = path.with_name(f".tmp-{path.name}")
+    write = {"npz": _write_npz, "pt": _write_pt, "hdf5": _write_hdf5}[kind]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Python's file, not a library's own: after a failed write those raise what they like, and
         # HDF5 crashes when the process ends.
-        with temporary.open("wb+") as stream:
-            {"npz": _write_npz, "pt": _write_pt, "hdf5": _write_hdf5}[kind](arrays, stream)
-        os.replace(temporary, path)
+        with replace_file(path) as stream:
+            write(arrays, stream)
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror or error}.") from None
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
     return path
 
 

@@ -17,10 +17,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from rl_training.algorithms.config import AlgorithmConfig, MixingConfig
 from rl_training.algorithms.registry import REGISTRY, Mode, get_algorithm
+from rl_training.boundary import json_codec
 from rl_training.data.config import DataConfig
 from rl_training.envs.factory import EnvConfig
 from rl_training.errors import ConfigError, nearest, sentence, validated
-from rl_training.runtime import plain
 from rl_training.runtime.controls import ControlsConfig
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class TrainConfig(BaseModel):
         if kwargs["schedule_horizon"] is None and self.total_timesteps is not None:
             pretraining = kwargs.get("offline_pretrain_updates", 0)
             kwargs["schedule_horizon"] = pretraining + self.total_timesteps
-        return self.model_copy(update={"algo_kwargs": plain.encode(_listed(kwargs))})
+        return self.model_copy(update={"algo_kwargs": json_codec.encode(_listed(kwargs))})
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as it stands in ``config.yaml``."""
@@ -139,7 +139,7 @@ class TrainConfig(BaseModel):
     def fingerprint(self) -> str:
         """A short hash of everything that decides the result, `output_dir` and `tags` left out."""
         data = {k: v for k, v in self.to_dict().items() if k not in ("output_dir", "tags")}
-        return hashlib.sha256(plain.dumps(data)).hexdigest()[:16]
+        return hashlib.sha256(json_codec.dumps(data)).hexdigest()[:16]
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from typing import Any
 import yaml
 
 from rl_training.algorithms.registry import is_finetuned
+from rl_training.boundary.writing import write_atomically
 from rl_training.errors import CheckpointError, ConfigError, RLTrainingError
 from rl_training.experiment.config import TrainConfig, make_config, parse_yaml
 from rl_training.runtime.checkpointing import (
@@ -28,7 +29,6 @@ from rl_training.runtime.checkpointing import (
     open_checkpoint,
     read_pointer,
 )
-from rl_training.runtime.files import write_atomically
 
 CONFIG_FILE = "config.yaml"
 RUN_FILE = "run.json"

@@ -23,9 +23,16 @@ import safetensors
 import safetensors.torch
 from torch import Tensor, nn
 
+from rl_training.boundary import json_codec
+from rl_training.boundary.reading import sha256_of
+from rl_training.boundary.writing import (
+    create_file,
+    remove,
+    sync_folder,
+    temporary_name,
+    write_atomically,
+)
 from rl_training.errors import CheckpointError
-from rl_training.runtime import plain
-from rl_training.runtime.files import remove, sha256_of, sync_folder
 from rl_training.runtime.retention import MAX_MANIFEST, rows_named, rows_set_aside, set_aside, swap
 from rl_training.types import FloatArray, SegmentedStorage
 
@@ -90,7 +97,7 @@ class Checkpoint:
     def state(self) -> dict[str, Any]:
         """The counters, generators and running episodes of ``state.json``."""
         try:
-            state: dict[str, Any] = plain.loads((self.path / STATE).read_bytes())
+            state: dict[str, Any] = json_codec.loads((self.path / STATE).read_bytes())
         except _UNREADABLE as error:
             raise CheckpointError(f"{self.path / STATE} cannot be read: {error}") from None
         if not isinstance(state, dict) or not isinstance(state.get("trainer"), dict):
@@ -157,7 +164,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
             raise CheckpointError(f"{file} is too large to be a manifest")
         manifest = json.loads(file.read_bytes())
         digest = manifest.pop("digest")
-        body = plain.dumps(manifest)
+        body = json_codec.dumps(manifest)
     except (*_UNREADABLE, AttributeError) as error:
         raise CheckpointError(f"{file} is damaged ({type(error).__name__})") from None
     # First the digest, which every format has: an altered number is damage, not another format.
@@ -202,13 +209,13 @@ def _verify(file: Path, sha256: str, size: int | None = None) -> None:
         raise CheckpointError(f"{file} is missing")
     if size is not None and file.stat().st_size != size:
         raise CheckpointError(f"{file} has {file.stat().st_size} bytes instead of {size}")
-    if sha256_of(file) != sha256:
+    if sha256_of(file, error=CheckpointError) != sha256:
         raise CheckpointError(f"{file} was altered: its contents do not match the manifest")
 
 
 def _read_segment(file: Path) -> FloatArray:
     try:
-        rows: FloatArray = plain.read_npy(file)
+        rows: FloatArray = json_codec.read_npy(file)
     except (ValueError, OSError) as error:
         raise CheckpointError(f"{file} cannot be read: {error}") from None
     return rows
@@ -317,7 +324,7 @@ class CheckpointWriter:
         contents = {
             MODEL: _tensor_bytes(tensors, optimizers=False),
             OPTIMIZERS: _tensor_bytes(tensors, optimizers=True),
-            STATE: plain.dumps(state),
+            STATE: json_codec.dumps(state),
         }
         body = manifest | {
             "format": FORMAT,
@@ -328,9 +335,9 @@ class CheckpointWriter:
                 for name, data in contents.items()
             },
         }
-        body = json.loads(plain.dumps(body))  # as it will be read back
-        body["digest"] = hashlib.sha256(plain.dumps(body)).hexdigest()
-        path = self._write_folder(step, contents | {MANIFEST: plain.dumps(body)})
+        body = json.loads(json_codec.dumps(body))  # as it will be read back
+        body["digest"] = hashlib.sha256(json_codec.dumps(body)).hexdigest()
+        path = self._write_folder(step, contents | {MANIFEST: json_codec.dumps(body)})
         self._point("last", path)
         if best:
             self._point("best", path)
@@ -352,20 +359,22 @@ class CheckpointWriter:
             np.lib.format.write_array(buffer, storage.segment(index), allow_pickle=False)
             data = buffer.getvalue()
             name = hashlib.sha256(data).hexdigest()
-            self._write_file(self._replay / f".tmp-{name}", data)
-            os.replace(self._replay / f".tmp-{name}", self._replay / f"{name}.npy")
+            write_atomically(self._replay / f"{name}.npy", data)
+            self.bytes_written += len(data)
             names[index:] = [name, *names[index + 1 :]]
         sync_folder(self._replay)
         return names
 
     def _write_folder(self, step: int, contents: dict[str, bytes]) -> Path:
         path = self._folder / step_name(step)
-        temporary = self._folder / f".tmp-{path.name}"
+        temporary = temporary_name(path)
         remove(temporary)
         temporary.mkdir()
         try:
             for name, data in contents.items():
-                self._write_file(temporary / name, data)
+                with create_file(temporary / name) as stream:
+                    stream.write(data)
+                self.bytes_written += len(data)
             sync_folder(temporary)
             if path.exists():  # saved twice in one step
                 swap(path, temporary)
@@ -385,17 +394,8 @@ class CheckpointWriter:
         remove(hidden)
         self._references.pop(path, None)
 
-    def _write_file(self, file: Path, data: bytes) -> None:
-        with file.open("wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        self.bytes_written += len(data)
-
     def _point(self, name: str, target: Path) -> None:
-        temporary = self._folder / f".tmp-{name}"
-        self._write_file(temporary, f"{target.name}\n".encode())
-        os.replace(temporary, self._folder / name)
+        write_atomically(self._folder / name, f"{target.name}\n".encode())
         sync_folder(self._folder)
 
     def _retain(self) -> None:
@@ -418,7 +418,7 @@ def copy_checkpoint(checkpoint: Checkpoint, destination: Path) -> Path:
     if destination.exists():
         raise CheckpointError(f"{destination} exists already: choose another path")
     destination.parent.mkdir(parents=True, exist_ok=True)
-    temporary = destination.parent / f".tmp-{destination.name}"
+    temporary = temporary_name(destination)
     remove(temporary)
     (temporary / "replay").mkdir(parents=True)
     for name in (MANIFEST, *FILES):

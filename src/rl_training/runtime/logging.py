@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rl_training.boundary.writing import write_atomically
 from rl_training.errors import TrainingError
-from rl_training.runtime.files import write_atomically
 
 METRICS_FILE = "metrics.jsonl"
 TIMING_PREFIX = "time/"

@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from rl_training.runtime.files import remove
+from rl_training.boundary.writing import remove
 
 MAX_MANIFEST = 64 << 20
 ASIDE = "damaged-"

@@ -1,0 +1,55 @@
+"""Text that may reach a terminal: bounded, and without control characters."""
+
+from __future__ import annotations
+
+import reprlib
+import unicodedata
+from typing import Any
+
+MAX_VALUE = 80
+"""Characters of a value that an error message repeats."""
+
+_UNSAFE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Unicode categories that move the cursor, reorder the line, or cannot be encoded."""
+
+
+def printable(text: str, *, keep: str = "\n\t") -> str:
+    """Replace control, formatting and surrogate characters by their escapes."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        char if char in keep or unicodedata.category(char) not in _UNSAFE else _escape(char)
+        for char in text
+    )
+
+
+def shorten(text: str, most: int = MAX_VALUE) -> str:
+    """The text on one line, cut in the middle where it is longer than ``most`` characters."""
+    line = " ".join(text[: 4 * most].split()) + ("…" if len(text) > 4 * most else "")
+    if len(line) <= most:
+        return line
+    half = (most - 1) // 2
+    return f"{line[:half]}…{line[-half:]}"
+
+
+class _Shown(reprlib.Repr):
+    """`repr` of a value that a file or a user gave: bounded in depth, length and time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel = 4
+        self.maxstring = self.maxother = self.maxlong = MAX_VALUE
+        self.maxdict = self.maxlist = self.maxtuple = self.maxset = 8
+
+
+def shown(value: Any) -> str:
+    """A value as an error message repeats it: at most `MAX_VALUE` characters, all printable."""
+    try:
+        text = _Shown().repr(value)
+    except Exception:  # a user's __repr__ may raise anything, and is not what went wrong
+        text = f"<{type(value).__name__}>"
+    return shorten(printable(text, keep=""))
+
+
+def _escape(char: str) -> str:
+    return char.encode("unicode_escape").decode("ascii")

@@ -1,0 +1,96 @@
+"""Write files: created exclusively, replaced atomically, made durable, never through a link."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from rl_training.errors import ConfigError
+
+TEMPORARY = ".tmp-"
+"""How the names of files and folders that are not complete yet begin."""
+
+
+def temporary_name(path: Path) -> Path:
+    """The hidden name under which ``path`` is written before it is renamed."""
+    return path.with_name(f"{TEMPORARY}{path.name}")
+
+
+@contextmanager
+def create_file(path: Path) -> Iterator[BinaryIO]:
+    """A new file, synced when the block ends; whatever had the name is unlinked, not followed.
+
+    Raises:
+        OSError: A write failed; no part of the file is left.
+    """
+    remove(path)
+    try:
+        with path.open("x+b") as stream:  # O_EXCL: fails on a link that came back in the meantime
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+    except BaseException:
+        with suppress(OSError):  # the first error is the one that counts
+            path.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def replace_file(path: Path) -> Iterator[BinaryIO]:
+    """A stream whose contents replace ``path`` when the block ends without an error.
+
+    Readers see the old file or the new one, never a part of it.
+    """
+    temporary = temporary_name(path)
+    with create_file(temporary) as stream:
+        yield stream
+    try:
+        os.replace(temporary, path)
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+def write_atomically(file: Path, data: bytes) -> None:
+    """Replace a small file.
+
+    Raises:
+        OSError: A write failed; the old file is unchanged, and no part of the new one is left.
+    """
+    with replace_file(file) as stream:
+        stream.write(data)
+
+
+def write_output(file: Path, data: bytes) -> None:
+    """Write a file that a user asked for, through a link or into a pipe if they named one."""
+    try:
+        if file.exists() and not file.is_file():
+            file.write_bytes(data)
+        else:
+            write_atomically(Path(os.path.realpath(file)), data)
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"{file} cannot be written: {reason}.") from None
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link or a whole folder; a missing path is ignored."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    elif os.path.lexists(path):
+        path.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames inside a folder durable; not every system can sync a folder."""
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
