@@ -1,0 +1,1 @@
+"""Runs of earlier versions are read by this one."""
