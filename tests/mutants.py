@@ -57,7 +57,8 @@ OFFLINE = "tests/test_offline.py"
 FQE = "runtime/fqe.py"
 RECORDING = "runtime/recording.py"
 REPLAY = "tests/test_datasets.py -k replay"
-LOADERS = "data/dataset_loaders.py"
+PT = "boundary/pt.py"
+NPZ = "boundary/npz.py"
 ODD_DATA = "tests/test_odd_datasets.py"
 KNOWN_VALUE = "tests/test_fqe.py::test_a_known_value_is_found"
 
@@ -1659,18 +1660,11 @@ MUTANTS = [
         "tests/test_controls.py -k advice",
     ),
     Mutant(
-        "an expanded tensor's pages are given back beyond its memory",
-        LOADERS,
+        "an expanded tensor's pages are released beyond its memory",
+        PT,
         "and chunk.flags.c_contiguous:",
         "and True:",
         f"{ODD_DATA} -k no_memory",
-    ),
-    Mutant(
-        "pages that were swapped in memory are read from the file again",
-        LOADERS,
-        "if mapped and alone else",
-        "if mapped else",
-        f"{ODD_DATA} -k byte_order",
     ),
     Mutant(
         "HDF5 writes to a file of its own and crashes on a full disk",
@@ -1681,14 +1675,14 @@ MUTANTS = [
     ),
     Mutant(
         "memory is taken for what a header claims",
-        LOADERS,
-        "math.prod(shape) * dtype.itemsize > room:",
-        "False:",
+        NPZ,
+        "if header.bytes > room:",
+        "if False:",
         f"{ODD_DATA} -k made_up",
     ),
     Mutant(
         "the last of two arrays of one name wins",
-        LOADERS,
+        NPZ,
         "if times > 1:",
         "if False:",
         f"{ODD_DATA} -k twice",

@@ -171,7 +171,7 @@ def write_npz(path: Path, *members: tuple[str, bytes]) -> None:
         (described("(1000000000000000, 2)"), "'observations' has shape .* but 0 bytes"),
         (described("(1000000000000000, 2)", fortran=True), "'observations' has shape .* 0 bytes"),
         (described("(8, 99999999999999999999999)"), "'observations' has shape .* 0 bytes"),
-        (described("(-8, 2)"), "'observations' has shape"),
+        (described("(-8, 2)"), "'observations': its header declares the shape"),
         (npy(np.zeros((8, 2)))[:-1], "'observations' has shape .* but 127 bytes"),
     ],
 )
@@ -208,7 +208,7 @@ def test_archives_that_cannot_be_opened_are_one_sentence(
 def test_an_array_that_is_there_twice_is_refused(tmp_path: Path) -> None:
     members = [(f"{name}.npy", npy(values)) for name, values in make_data([4, 4]).items()]
     write_npz(tmp_path / "d.npz", *members, ("rewards.npy", npy(np.zeros(8))))
-    with pytest.raises(ConfigError, match="holds 'rewards' twice: keep one"):
+    with pytest.raises(ConfigError, match="has 'rewards' twice: keep one"):
         read_raw(str(tmp_path / "d.npz"))
 
 
@@ -226,13 +226,13 @@ def test_an_empty_hdf5_dataset_is_passed_over(tmp_path: Path) -> None:
         read_raw(str(tmp_path / "d.hdf5"))
 
 
-def test_rows_that_no_memory_holds_are_one_sentence(tmp_path: Path) -> None:
+def test_an_hdf5_file_cannot_claim_rows_that_it_does_not_have(tmp_path: Path) -> None:
     h5py = pytest.importorskip("h5py")
     with h5py.File(tmp_path / "d.hdf5", "w") as file:
         for name, values in make_data([4, 4]).items():
             shape = (10**13, *values.shape[1:])
             file.create_dataset(name, shape, values.dtype, chunks=(1000, *values.shape[1:]))
-    with pytest.raises(ConfigError, match=r"10000000000000 rows .* do not fit into memory"):
+    with pytest.raises(ConfigError, match=r"bytes but claims 260,000,000,000,000 bytes of values"):
         read_raw(str(tmp_path / "d.hdf5"))
 
 
@@ -258,7 +258,7 @@ def minari_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("damage", "sentence"),
     [
-        ("cut", "is damaged: .*truncated"),
+        ("cut", "main_data.hdf5 is damaged or not an HDF5 file: .*truncated"),
         ("no rewards", "is damaged: .*rewards"),
         ("short rewards", "episode 1 holds columns of different lengths"),
         ("no steps", "episode 1 holds no steps"),
@@ -288,7 +288,7 @@ def test_damaged_minari_data_is_one_sentence(minari_root: Path, damage: str, sen
 def test_a_refused_minari_id_leaves_no_folder(minari_root: Path, name: str) -> None:
     """Else the same command says next that the dataset is there."""
     for _ in range(2):
-        with pytest.raises(ConfigError, match="Malformed dataset ID"):
+        with pytest.raises(ConfigError, match=r"should be a Minari id|Malformed dataset ID"):
             write_minari(make_data([4, 4]), name, None)
     assert list(minari_root.iterdir()) == []
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from rl_training.data.dataset_loaders import config_for, open_fields, open_minari
+from rl_training.boundary.minari_format import open_minari
+from rl_training.data.dataset_loaders import config_for, open_fields
 from rl_training.data.dataset_writers import (
     check_destination,
     dataset_arrays,
@@ -118,7 +119,9 @@ def _expect_record(source: str) -> Expectation:
     if config.dataset_kind != "minari":
         raise ConfigError(f"{source} does not say what it is of: give --env-id.")
     dataset = open_minari(source)
-    return _expectation(dataset.spec, None, f"the record of {source}")
+    if dataset.observation_space is None or dataset.action_space is None:
+        raise ConfigError(f"{dataset.source} does not record flat spaces: give --env-id.")
+    return _expectation(dataset, None, f"the record of {source}")
 
 
 def _env_of_run(source: str) -> tuple[str, TrainConfig]:
@@ -173,7 +176,7 @@ def collect_data(
         env.close()
     if out is not None:
         return str(write_arrays(arrays, Path(out)))
-    return write_minari(arrays, str(minari_id), config.env_id)
+    return write_minari(arrays, str(minari_id), env.unwrapped)
 
 
 def convert_data(source: str, destination: str, *, env_id: str | None = None) -> str:
@@ -187,6 +190,14 @@ def convert_data(source: str, destination: str, *, env_id: str | None = None) ->
     arrays = dataset_arrays(dataset)
     if minari_id == destination:
         return str(write_arrays(arrays, Path(destination)))
+    kwargs: Mapping[str, Any] = {}
     if env_id is None and Path(source).is_dir():
-        env_id, _ = _env_of_run(source)
-    return write_minari(arrays, minari_id, env_id)
+        env_id, run = _env_of_run(source)
+        kwargs = split(run).env.make_kwargs
+    if env_id is None:
+        return write_minari(arrays, minari_id, None)
+    env = make_env(env_id, kwargs)
+    try:
+        return write_minari(arrays, minari_id, env.unwrapped)
+    finally:
+        env.close()

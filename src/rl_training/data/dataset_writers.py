@@ -9,11 +9,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
 
+import gymnasium as gym
 import numpy as np
 import torch
 
+from rl_training.boundary.hdf5 import INSTALL
+from rl_training.boundary.minari_format import minari_folder
 from rl_training.boundary.writing import replace_file
-from rl_training.data.dataset_loaders import INSTALL, SUFFIXES
+from rl_training.data.dataset_loaders import SUFFIXES
 from rl_training.data.offline_dataset import TransitionDataset
 from rl_training.errors import ConfigError
 
@@ -88,12 +91,16 @@ def _write_hdf5(arrays: Arrays, stream: IO[bytes]) -> None:
             file.create_dataset(name, data=values)
 
 
-def write_minari(arrays: Arrays, dataset_id: str, env_id: str | None) -> str:
-    """A Minari dataset, episode by episode, in Minari's own folder."""
+def write_minari(arrays: Arrays, dataset_id: str, env: gym.Env[Any, Any] | None) -> str:
+    """A Minari dataset, episode by episode, in Minari's own folder.
+
+    It records the spaces and the specification of ``env``, which is made by the caller: given an
+    id, Minari would make it itself.
+    """
+    folder = minari_folder(dataset_id)
     try:
         import minari
         from minari.data_collector import EpisodeBuffer
-        from minari.storage import get_dataset_path
     except ImportError:
         raise ConfigError(f"Minari datasets need minari: {INSTALL}") from None
     ends = np.flatnonzero(arrays["terminals"] | arrays["timeouts"]) + 1
@@ -112,13 +119,12 @@ def write_minari(arrays: Arrays, dataset_id: str, env_id: str | None) -> str:
                 truncations=arrays["timeouts"][start:stop].tolist(),
             )
         )
-    spaces = {} if env_id else _spaces(arrays)
-    folder = Path(get_dataset_path(dataset_id))
+    spaces = {} if env is not None else _spaces(arrays)
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         with warnings.catch_warnings():  # of author, permalink and the like, which we do not know
             warnings.simplefilter("ignore", UserWarning)
-            minari.create_dataset_from_buffers(dataset_id, buffer=episodes, env=env_id, **spaces)
+            minari.create_dataset_from_buffers(dataset_id, buffer=episodes, env=env, **spaces)
     except (ValueError, TypeError, OSError, ImportError, AssertionError) as error:
         reason = " ".join(str(error).split())[:200]
         _remove_made(missing)  # else the next try would find the dataset there already

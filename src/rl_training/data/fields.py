@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
 
-import numpy as np
-
+from rl_training.boundary.columns import Column
 from rl_training.errors import ConfigError
 
 ALIASES: dict[str, tuple[str, ...]] = {
@@ -29,48 +27,6 @@ ALIASES: dict[str, tuple[str, ...]] = {
 REQUIRED = ("observations", "actions", "rewards")
 AMBIGUOUS = ("dones", "done")
 """Names under which some store the end of an episode for whatever reason."""
-CHUNK_ROWS = 65_536
-
-
-class Column(Protocol):
-    """One column of a dataset, readable in order."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Rows first."""
-        ...
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The stored type."""
-        ...
-
-    def chunks(self) -> Iterator[np.ndarray[Any, Any]]:
-        """The rows in order, in pieces that are small beside the whole."""
-        ...
-
-
-@dataclass(frozen=True)
-class ArrayColumn:
-    """A column in memory, memory-mapped, or an HDF5 dataset: anything that slices."""
-
-    array: Any
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Rows first."""
-        return tuple(self.array.shape)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The stored type."""
-        dtype: np.dtype[Any] = np.dtype(self.array.dtype)
-        return dtype
-
-    def chunks(self) -> Iterator[np.ndarray[Any, Any]]:
-        """Slices of the array."""
-        for start in range(0, self.shape[0], CHUNK_ROWS):
-            yield np.asarray(self.array[start : start + CHUNK_ROWS])
 
 
 @dataclass(frozen=True)

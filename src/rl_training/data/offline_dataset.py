@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from rl_training.data.fields import CHUNK_ROWS, ArrayColumn, Column, Fields, find_fields
+from rl_training.boundary.columns import CHUNK_ROWS, ArrayColumn, Column
+from rl_training.data.fields import Fields, find_fields
 from rl_training.data.rows import RowLayout
 from rl_training.errors import ConfigError
 from rl_training.rewards import RewardTransformConfig

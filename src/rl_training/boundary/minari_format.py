@@ -1,0 +1,263 @@
+"""Minari datasets, read without Minari's loader.
+
+The loader builds an environment from ``env_spec`` where the metadata has no spaces, and so runs
+whatever entry point a file names. Here the metadata passes a strict schema, and the arrays are
+read out of HDF5 directly. Minari's own package is only needed to download and to write datasets.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from rl_training.boundary.columns import (
+    NUMBERS,
+    ArrayColumn,
+    Column,
+    check_expansion,
+    first_line,
+    refusing_damage,
+)
+from rl_training.boundary.hdf5 import INSTALL, HDF5Column, members, open_hdf5
+from rl_training.boundary.reading import MAX_TEXT, parse_json, read_bytes
+from rl_training.boundary.text import shown
+from rl_training.errors import ConfigError
+
+if TYPE_CHECKING:
+    import gymnasium as gym
+
+_PART = r"[A-Za-z0-9_]+(?:[.-]+[A-Za-z0-9_]+)*"
+_ID = re.compile(rf"(?:{_PART}/)*{_PART}-v\d{{1,9}}")
+_COLUMNS = ("observations", "actions", "rewards", "terminations", "truncations")
+_KIND = "a Minari dataset"
+_MAX_EPISODES = 10_000_000
+
+
+def check_minari_id(dataset_id: str) -> str:
+    """The id of a Minari dataset, such as ``D4RL/door/human-v2``; never a path or an address."""
+    if len(dataset_id) > 200 or not _ID.fullmatch(dataset_id):
+        raise ConfigError(
+            f"dataset_id = {shown(dataset_id)}: should be a Minari id such as "
+            "'D4RL/door/human-v2', not a path or an address."
+        )
+    return dataset_id
+
+
+def minari_folder(dataset_id: str) -> Path:
+    """Where a dataset is on this machine."""
+    root = os.environ.get("MINARI_DATASETS_PATH") or os.path.join("~", ".minari", "datasets")
+    return Path(root).expanduser() / check_minari_id(dataset_id)
+
+
+class _Metadata(BaseModel):
+    """What is read of ``metadata.json``; other keys, among them ``env_spec``, are not used."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+    data_format: str = "hdf5"
+    total_episodes: int = Field(ge=0, le=_MAX_EPISODES)
+    observation_space: str | None = Field(default=None, max_length=MAX_TEXT)
+    action_space: str | None = Field(default=None, max_length=MAX_TEXT)
+
+
+@dataclass(frozen=True)
+class MinariDataset:
+    """A local dataset: its spaces where it records them, and its columns."""
+
+    dataset_id: str
+    observation_space: gym.Space[Any] | None
+    action_space: gym.Space[Any] | None
+    episodes: int
+    folder: Path
+
+    @property
+    def source(self) -> str:
+        """The dataset in words, for messages."""
+        return f"Minari dataset {self.dataset_id!r}"
+
+    def columns(self) -> dict[str, Column]:
+        """All episodes one after the other, under the names that Minari uses."""
+        file_path = self.folder / "data" / "main_data.hdf5"
+        with open_hdf5(file_path, follow_links=False) as file:
+            with refusing_damage(self.source, _KIND):
+                found = dict(members(file, self.source))
+                episodes = [_episode(found, index, self.source) for index in range(self.episodes)]
+                _check_size(episodes, file_path)
+            if not episodes:
+                raise ConfigError(f"{self.source} holds no episodes.")
+            with refusing_damage(self.source, _KIND):
+                arrays = [
+                    _read_episode(episode, index, self.source)
+                    for index, episode in enumerate(episodes)
+                ]
+        with refusing_damage(self.source, _KIND):
+            return {
+                key: ArrayColumn(np.concatenate([episode[key] for episode in arrays]))
+                for key in arrays[0]
+            }
+
+
+def open_minari(dataset_id: str, *, download: bool = False) -> MinariDataset:
+    """A dataset that is on this machine; with ``download``, fetched first where it is missing."""
+    folder = minari_folder(dataset_id)
+    if not (folder / "data").exists():
+        if not download:
+            raise ConfigError(
+                f"Minari dataset {dataset_id!r} is not on this machine ({folder}); "
+                "dataset_download=true downloads it from Minari's server."
+            )
+        download_minari(dataset_id)
+    file = folder / "data" / "metadata.json"
+    data = parse_json(read_bytes(file, limit=MAX_TEXT), str(file))
+    try:
+        metadata = _Metadata.model_validate(data)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        place = ".".join(map(str, problem["loc"])) or "it"
+        raise ConfigError(f"{file} is not Minari's metadata: {place}: {problem['msg']}") from None
+    if metadata.data_format != "hdf5":
+        raise ConfigError(
+            f"Minari dataset {dataset_id!r} is stored in the format {shown(metadata.data_format)}, "
+            "but only hdf5 is read: create it with data_format='hdf5'."
+        )
+    return MinariDataset(
+        dataset_id,
+        _space(metadata.observation_space, f"{file}: observation_space"),
+        _space(metadata.action_space, f"{file}: action_space"),
+        metadata.total_episodes,
+        folder,
+    )
+
+
+def download_minari(dataset_id: str) -> None:
+    """Fetch one dataset from Minari's server, and nothing that its metadata names."""
+    try:
+        from minari.storage.datasets_root_dir import get_dataset_path
+        from minari.storage.remotes import get_cloud_storage
+    except ImportError:
+        raise ConfigError(f"Downloading {dataset_id!r} needs minari: {INSTALL}") from None
+    try:
+        get_cloud_storage().download_dataset(check_minari_id(dataset_id), get_dataset_path())
+    except Exception as error:  # of the network, the server or a missing client
+        raise ConfigError(
+            f"Minari dataset {dataset_id!r} could not be downloaded: {first_line(error)}"
+        ) from None
+
+
+# --- Spaces ---------------------------------------------------------------------------
+
+
+class _Box(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    type: str
+    dtype: str = Field(pattern=r"^(float|int|uint)(8|16|32|64)$")
+    shape: list[int] = Field(max_length=8)
+    low: Any
+    high: Any
+
+
+class _Discrete(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    type: str
+    dtype: str = "int64"
+    start: int = Field(default=0, ge=-(2**53), le=2**53)
+    n: int = Field(ge=1, le=2**31)
+
+
+def _space(text: str | None, place: str) -> gym.Space[Any] | None:
+    """A Box or Discrete space; None where it is not recorded or of another kind."""
+    if text is None:
+        return None
+    from gymnasium import spaces
+
+    try:
+        data = json.loads(text)  # with Infinity, which bounds may be
+        kind = data.get("type") if isinstance(data, dict) else None
+        if kind == "Box":
+            box = _Box.model_validate(data)
+            shape, dtype = tuple(box.shape), np.dtype(box.dtype)
+            if min(shape, default=1) < 0 or math.prod(shape) > MAX_TEXT:
+                raise ValueError(f"the shape {shape} is impossible")
+            low, high = (np.asarray(bound, dtype=np.float64) for bound in (box.low, box.high))
+            if low.shape not in ((), shape) or high.shape not in ((), shape):
+                raise ValueError("the bounds do not have the space's shape")
+            low, high = (np.broadcast_to(bound, shape).astype(dtype) for bound in (low, high))
+            return spaces.Box(low, high, dtype=dtype.type)
+        if kind == "Discrete":
+            choice = _Discrete.model_validate(data)
+            return spaces.Discrete(choice.n, start=choice.start)
+    except (ValueError, TypeError, OverflowError, RecursionError, AssertionError) as error:
+        raise ConfigError(f"{place} cannot be read: {first_line(error)}") from None
+    return None
+
+
+# --- Episodes -------------------------------------------------------------------------
+
+
+def _episode(found: dict[str, Any], index: int, source: str) -> dict[str, Column]:
+    """An episode's columns, none of them read yet."""
+    import h5py
+
+    group = found.get(f"episode_{index}")
+    if not isinstance(group, h5py.Group):
+        raise ConfigError(f"{source} is damaged: it has no episode {index}.")
+    parts = dict(members(group, f"{source}, episode {index}"))
+    columns: dict[str, Column] = {}
+    for name in _COLUMNS:
+        if name not in parts:
+            raise ConfigError(f"{source} is damaged: episode {index} has no {name}.")
+        if not isinstance(parts[name], h5py.Dataset) or parts[name].dtype.kind not in NUMBERS:
+            raise ConfigError(
+                f"{source} has {name} that are not one array of numbers, but flat arrays are "
+                "needed."
+            )
+        columns[name] = HDF5Column(parts[name], source)
+    return columns
+
+
+def _check_size(episodes: list[dict[str, Column]], file: Path) -> None:
+    everything = {
+        f"{index}/{name}": column
+        for index, episode in enumerate(episodes)
+        for name, column in episode.items()
+    }
+    check_expansion(file, everything, file.stat().st_size)
+
+
+def _read_episode(
+    columns: dict[str, Column], index: int, source: str
+) -> dict[str, np.ndarray[Any, Any]]:
+    place = f"{source}: episode {index}"
+    if not all(column.shape for column in columns.values()):
+        raise ConfigError(f"{place} holds a single value in place of a column.")
+    rows = columns["rewards"].shape[0]
+    wanted = {name: rows + (name == "observations") for name in columns}
+    if any(column.shape[0] != wanted[name] for name, column in columns.items()):
+        raise ConfigError(f"{place} holds columns of different lengths.")
+    if rows == 0:
+        raise ConfigError(f"{place} holds no steps.")
+    arrays = {name: np.concatenate(list(column.chunks())) for name, column in columns.items()}
+    obs = arrays["observations"].reshape(rows + 1, -1).astype(np.float32)
+    terminations, truncations = (
+        arrays[name].reshape(rows).astype(bool) for name in ("terminations", "truncations")
+    )
+    if not (terminations[-1] or truncations[-1]):
+        truncations[-1] = True  # an episode that was recorded to here and no further
+    return {
+        "observations": obs[:-1],
+        "next_observations": obs[1:],
+        "actions": arrays["actions"],
+        "rewards": arrays["rewards"].astype(np.float32),
+        "terminations": terminations,
+        "truncations": truncations,
+    }

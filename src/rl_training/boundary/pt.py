@@ -1,0 +1,271 @@
+"""pt datasets: a dict of tensors as `torch.save` writes it, read without unpickling.
+
+The archive's ``data.pkl`` is only scanned: a small machine follows the opcodes that a dict of
+tensors needs and refuses every other one. It yields descriptions of tensors, whose declared sizes
+are then checked against the bytes of the archive. (`torch.load` trusts those sizes, also with
+``weights_only=True``.)
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import pickletools
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from rl_training.boundary.columns import ArrayColumn, Column, check_expansion, first_line
+from rl_training.boundary.zip_archive import data_offset, open_archive
+from rl_training.errors import ConfigError
+
+_KIND = "a pt file"
+_MAX_PROGRAM = 1 << 20
+_STORAGES = {
+    "DoubleStorage": "f8",
+    "FloatStorage": "f4",
+    "HalfStorage": "f2",
+    "LongStorage": "i8",
+    "IntStorage": "i4",
+    "ShortStorage": "i2",
+    "CharStorage": "i1",
+    "ByteStorage": "u1",
+    "BoolStorage": "?",
+}
+
+
+@contextmanager
+def open_pt(path: Path) -> Iterator[dict[str, Column]]:
+    """The tensors of a pt file, memory-mapped, open for as long as the block lasts."""
+    with open_archive(path, _KIND) as (archive, stream):
+        try:
+            tensors = _scan(_program(archive))
+            records = _Records(archive, stream)
+            columns = {name: _MappedColumn(records.array(t)) for name, t in tensors.items()}
+        except (ValueError, TypeError, KeyError, IndexError, OverflowError, OSError) as error:
+            raise ConfigError(
+                f"{path} cannot be read as a dict of tensors, and nothing else is loaded: "
+                f"{first_line(error)}"
+            ) from None
+        check_expansion(path, columns, path.stat().st_size)
+        yield dict(columns)
+
+
+# --- The file's bytes ----------------------------------------------------------------
+
+
+class _Tensor(NamedTuple):
+    """What the file says of one tensor."""
+
+    key: str
+    storage: str
+    elements: int
+    """Of its storage."""
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+class _Records:
+    """The records of an archive, as arrays over one memory map."""
+
+    def __init__(self, archive: zipfile.ZipFile, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._root = _root(archive)
+        self._members = {info.filename: info for info in archive.infolist()}
+        self._map = np.memmap(stream, dtype=np.uint8, mode="r")
+        order = self._root + "byteorder"
+        big = order in self._members and archive.read(order).strip() == b"big"
+        self._order = ">" if big else "<"
+
+    def array(self, tensor: _Tensor) -> np.ndarray[Any, Any]:
+        """The tensor, once everything it declares is known to lie inside its record."""
+        if tensor.storage not in _STORAGES:
+            raise ValueError(f"{tensor.storage} is a type that NumPy does not know")
+        dtype = np.dtype(self._order + _STORAGES[tensor.storage])
+        member = self._members[f"{self._root}data/{tensor.key}"]
+        if tensor.elements * dtype.itemsize != member.file_size:
+            raise ValueError(
+                f"storage {tensor.key!r} declares {tensor.elements:,} elements, but has "
+                f"{member.file_size:,} bytes"
+            )
+        start = data_offset(self._stream, member)
+        values = self._map[start : start + member.file_size]
+        if len(values) != member.file_size:
+            raise ValueError(f"storage {tensor.key!r} reaches beyond the file")
+        flat = np.frombuffer(values, dtype=dtype)
+        if (
+            len(tensor.shape) != len(tensor.strides)
+            or min((tensor.offset, *tensor.shape, *tensor.strides)) < 0
+        ):
+            raise ValueError(f"a tensor has shape {tensor.shape} and strides {tensor.strides}")
+        if 0 in tensor.shape:
+            return np.empty(tensor.shape, dtype)
+        pairs = zip(tensor.shape, tensor.strides, strict=True)
+        last = tensor.offset + sum((size - 1) * stride for size, stride in pairs)
+        if last >= tensor.elements:
+            raise ValueError(f"a tensor of shape {tensor.shape} reaches beyond its storage")
+        strides = tuple(stride * dtype.itemsize for stride in tensor.strides)
+        return np.lib.stride_tricks.as_strided(
+            flat[tensor.offset :], tensor.shape, strides, writeable=False
+        )
+
+
+class _MappedColumn(ArrayColumn):
+    """A column of a memory-mapped file, whose pages are released once they are read."""
+
+    def chunks(self) -> Iterator[np.ndarray[Any, Any]]:
+        """Slices of the array."""
+        for chunk in super().chunks():
+            yield chunk
+            # An expanded tensor has more bytes than memory: what follows it is not its own.
+            if sys.platform == "linux" and chunk.flags.c_contiguous:
+                _release(chunk)
+
+
+def _release(chunk: np.ndarray[Any, Any]) -> None:
+    """Drop the pages that hold nothing but ``chunk``."""
+    start = -(-chunk.ctypes.data // mmap.PAGESIZE) * mmap.PAGESIZE
+    stop = (chunk.ctypes.data + chunk.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
+    if stop > start:
+        dont_need = ctypes.c_int(mmap.MADV_DONTNEED)
+        ctypes.CDLL(None).madvise(ctypes.c_void_p(start), ctypes.c_size_t(stop - start), dont_need)
+
+
+# --- The program that describes the tensors -------------------------------------------
+
+
+def _root(archive: zipfile.ZipFile) -> str:
+    """The folder inside the archive, with its slash."""
+    (found,) = {
+        info.filename.removesuffix("data.pkl")
+        for info in archive.infolist()
+        if info.filename == "data.pkl" or info.filename.endswith("/data.pkl")
+    }
+    return found
+
+
+def _program(archive: zipfile.ZipFile) -> bytes:
+    info = archive.getinfo(_root(archive) + "data.pkl")
+    if info.file_size > _MAX_PROGRAM:
+        raise ValueError(f"its description has {info.file_size:,} bytes")
+    return archive.read(info)
+
+
+class _Global(NamedTuple):
+    """A name in a module; never looked up."""
+
+    module: str
+    name: str
+
+
+_MARK = object()
+_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
+_LITERALS = frozenset(
+    {"BININT", "BININT1", "BININT2", "LONG1", "BINUNICODE", "SHORT_BINUNICODE", "BINFLOAT"}
+)
+_IGNORED = frozenset({"PROTO", "STOP"})
+
+
+class _Machine:
+    """A stack and a memo, for the opcodes of a dict of tensors."""
+
+    def __init__(self) -> None:
+        self.stack: list[Any] = []
+        self._memo: dict[int, Any] = {}
+        self._opcodes: dict[str, Callable[[Any], None]] = {
+            "GLOBAL": lambda names: self.stack.append(_Global(*str(names).split(" ", 1))),
+            "MARK": lambda _: self.stack.append(_MARK),
+            "EMPTY_DICT": lambda _: self.stack.append({}),
+            "TUPLE": lambda _: self.stack.append(tuple(self._to_mark())),
+            "TUPLE1": lambda _: self._tuple(1),
+            "TUPLE2": lambda _: self._tuple(2),
+            "TUPLE3": lambda _: self._tuple(3),
+            "BINPUT": self._put,
+            "LONG_BINPUT": self._put,
+            "BINGET": lambda place: self.stack.append(self._memo[place]),
+            "LONG_BINGET": lambda place: self.stack.append(self._memo[place]),
+            "BINPERSID": lambda _: self.stack.append(_storage(self.stack.pop())),
+            "REDUCE": self._reduce,
+            "SETITEM": lambda _: self._set([self.stack.pop(), self.stack.pop()][::-1]),
+            "SETITEMS": lambda _: self._set(self._to_mark()),
+        }
+
+    def run(self, name: str, argument: Any) -> None:
+        """Follow one opcode."""
+        if name in _CONSTANTS:
+            self.stack.append(_CONSTANTS[name])
+        elif name in _LITERALS:
+            self.stack.append(argument)
+        elif name in self._opcodes:
+            self._opcodes[name](argument)
+        elif name not in _IGNORED:
+            raise ValueError(f"it uses {name}, which a dict of tensors does not need")
+
+    def _put(self, place: int) -> None:
+        self._memo[place] = self.stack[-1]
+
+    def _tuple(self, count: int) -> None:
+        if len(self.stack) < count:
+            raise ValueError("a tuple has too few items")
+        self.stack[-count:] = [tuple(self.stack[-count:])]
+
+    def _to_mark(self) -> list[Any]:
+        at = len(self.stack) - 1 - self.stack[::-1].index(_MARK)
+        items = self.stack[at + 1 :]
+        del self.stack[at:]
+        return items
+
+    def _reduce(self, _: Any) -> None:
+        arguments, function = self.stack.pop(), self.stack.pop()
+        self.stack.append(_call(function, arguments))
+
+    def _set(self, items: list[Any]) -> None:
+        target = self.stack[-1]
+        if type(target) is not dict or len(items) % 2:
+            raise ValueError("an item is set outside of a dict")
+        for key, value in zip(items[::2], items[1::2], strict=True):
+            if type(key) is not str or key in target:
+                raise ValueError("its keys are not distinct names")
+            target[key] = value
+
+
+def _storage(parts: Any) -> tuple[str, str, int]:
+    kind, storage, key, _location, elements = parts
+    if kind != "storage" or type(key) is not str or not key.isdecimal():
+        raise ValueError("a storage has no number")
+    if type(storage) is not _Global or storage.module != "torch":
+        raise ValueError("a storage is not one of torch's")
+    if type(elements) is not int or elements < 0:
+        raise ValueError(f"a storage declares {elements!r} elements")
+    return key, storage.name, elements
+
+
+def _call(function: Any, arguments: Any) -> Any:
+    if function == _Global("collections", "OrderedDict") and arguments == ():
+        return {}
+    if function == _Global("torch._utils", "_rebuild_tensor_v2"):
+        (key, storage, elements), offset, shape, strides, *_ = arguments
+        if not all(type(n) is int for n in (offset, *shape, *strides)):
+            raise ValueError("a tensor's sizes are not integers")
+        return _Tensor(key, storage, elements, offset, tuple(shape), tuple(strides))
+    if function == _Global("torch._utils", "_rebuild_parameter"):
+        return arguments[0]
+    raise ValueError(
+        f"it names {getattr(function, 'module', '?')}.{getattr(function, 'name', '?')}"
+    )
+
+
+def _scan(program: bytes) -> dict[str, _Tensor]:
+    machine = _Machine()
+    for opcode, argument, _ in pickletools.genops(program):
+        machine.run(opcode.name, argument)
+    (result,) = machine.stack
+    if type(result) is not dict or not all(type(v) is _Tensor for v in result.values()):
+        raise ValueError("it must hold a dict of tensors")
+    return result

@@ -1,0 +1,35 @@
+"""Tensors of a checkpoint: safetensors files, whose header is checked by the library itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import safetensors
+import safetensors.torch
+from torch import Tensor
+
+from rl_training.boundary.columns import first_line
+from rl_training.boundary.reading import read_bytes
+from rl_training.errors import CheckpointError
+
+
+def read_tensors(path: Path, *, limit: int) -> dict[str, Tensor]:
+    """The tensors of a file of at most ``limit`` bytes, all of them finite."""
+    data = read_bytes(path, limit=limit, error=CheckpointError)
+    try:
+        tensors = safetensors.torch.load(data)
+    except (safetensors.SafetensorError, ValueError, TypeError, KeyError, OverflowError) as error:
+        raise CheckpointError(f"{path} cannot be read: {first_line(error)}") from None
+    except (RuntimeError, AttributeError, MemoryError) as error:  # a type that torch lacks
+        raise CheckpointError(f"{path} cannot be read: {first_line(error)}") from None
+    for name, tensor in tensors.items():
+        if not tensor.isfinite().all():
+            raise CheckpointError(f"{path}: tensor {name!r} holds values that are not finite")
+    return tensors
+
+
+def tensor_bytes(tensors: dict[str, Tensor]) -> bytes:
+    """The contents of a safetensors file."""
+    return safetensors.torch.save(
+        {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    )

@@ -1,0 +1,67 @@
+"""Zip archives, of which npz and pt files are made: their directory is checked before use."""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from rl_training.boundary.columns import refusing_damage
+from rl_training.boundary.reading import open_file
+from rl_training.errors import ConfigError
+
+_MAX_MEMBERS = 10_000
+_MAX_DEFLATION = 1_100
+"""Deflate cannot compress by more than about 1,032 to 1."""
+_LOCAL_HEADER = struct.Struct("<4s5H3L2H")
+
+
+@contextmanager
+def open_archive(path: Path, kind: str) -> Iterator[tuple[zipfile.ZipFile, BinaryIO]]:
+    """An archive whose directory agrees with the size of its file, and the file itself."""
+    with open_file(path, follow_links=True) as stream:
+        with refusing_damage(str(path), kind):
+            archive = zipfile.ZipFile(stream)
+        with archive:
+            _check_directory(archive, path)
+            yield archive, stream
+
+
+def _check_directory(archive: zipfile.ZipFile, path: Path) -> None:
+    members, size = archive.infolist(), path.stat().st_size
+    if len(members) > _MAX_MEMBERS:
+        raise ConfigError(
+            f"{path} has {len(members):,} members; at most {_MAX_MEMBERS:,} are read."
+        )
+    if sum(member.compress_size for member in members) > size:
+        raise ConfigError(f"{path} has members that overlap: {size:,} bytes cannot hold them all.")
+    for member in members:
+        fits = member.header_offset + member.compress_size <= size
+        if member.compress_type == zipfile.ZIP_STORED:
+            fits &= member.file_size == member.compress_size
+        else:
+            fits &= member.file_size <= _MAX_DEFLATION * max(1, member.compress_size)
+        if not fits:
+            raise ConfigError(
+                f"{path}: {member.filename!r} claims {member.file_size:,} bytes, which the "
+                f"archive's {member.compress_size:,} cannot hold."
+            )
+
+
+def data_offset(stream: BinaryIO, member: zipfile.ZipInfo) -> int:
+    """Where the bytes of an uncompressed member begin in the file.
+
+    Raises:
+        ValueError: The member is compressed, or its local header is not where it should be.
+    """
+    if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1:
+        raise ValueError(f"{member.filename!r} is compressed or encrypted")
+    stream.seek(member.header_offset)
+    header = stream.read(_LOCAL_HEADER.size)
+    if len(header) < _LOCAL_HEADER.size or header[:4] != b"PK\x03\x04":
+        raise ValueError(f"{member.filename!r} has no header")
+    *_, name_length, extra_length = _LOCAL_HEADER.unpack(header)
+    return member.header_offset + _LOCAL_HEADER.size + int(name_length) + int(extra_length)
