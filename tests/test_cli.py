@@ -1,9 +1,8 @@
-"""The command line in real processes, as a user meets it."""
+"""The command line as a user meets it: one run in a process of its own, the rest forked."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import shutil
@@ -14,6 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from tests.faults.zygote import ENVIRONMENT, shared_zygote
 
 SMALL = [
     "hidden_sizes=[16,16]",
@@ -29,16 +30,17 @@ SMALL = [
 ]
 
 
-def cli(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+def new_process(*command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """A program that imports everything itself: seconds, where `cli` takes a tenth of one."""
     return subprocess.run(
-        [sys.executable, "-m", "rl_training", *arguments],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        timeout=120,
-        check=False,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100"},
+        command, capture_output=True, text=True, cwd=cwd, timeout=120, check=False, env=ENVIRONMENT
     )
+
+
+def cli(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """``rl-training ARGUMENTS`` in a forked process."""
+    done = shared_zygote().run(*arguments, cwd=cwd)
+    return subprocess.CompletedProcess(arguments, done.status, done.out, done.err)
 
 
 def ok(*arguments: str, cwd: Path) -> str:
@@ -54,9 +56,12 @@ def only_json(*arguments: str, cwd: Path) -> Any:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run, made by the command line."""
+    """A finished run, made by a process that is started as users start it."""
     folder = tmp_path_factory.mktemp("cli")
-    result = only_json("train", "--config", "sac/pendulum", *SMALL, cwd=folder)
+    program = (sys.executable, "-m", "rl_training")
+    done = new_process(*program, "train", "-c", "sac/pendulum", *SMALL, "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
     assert set(result) == {
         "run_dir",
         "checkpoint_path",
@@ -226,8 +231,18 @@ def test_help_and_listing_do_not_load_torch(tmp_path: Path) -> None:
         "import sys, rl_training, rl_training.cli, rl_training.algorithms.registry;"
         "sys.exit('torch' in sys.modules or 'gymnasium' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=False)
-    assert done.returncode == 0
+    assert new_process(sys.executable, "-c", code, cwd=tmp_path).returncode == 0
+
+
+def test_the_script_and_the_module_are_one_program(tmp_path: Path) -> None:
+    """They exit and print as the forked processes of the other tests do."""
+    script = str(Path(sys.executable).with_name("rl-training"))
+    for arguments in (("algorithms", "--json"), ("--import", "no_such", "algorithms")):
+        forked = cli(*arguments, cwd=tmp_path)
+        for program in ((script,), (sys.executable, "-m", "rl_training")):
+            done = new_process(*program, *arguments, cwd=tmp_path)
+            assert done.returncode == forked.returncode
+            assert (done.stdout, done.stderr) == (forked.stdout, forked.stderr)
 
 
 def test_video(run: Path, tmp_path: Path) -> None:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
 import shlex
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,6 +26,7 @@ from rl_training.rewards import RewardTransformConfig
 from rl_training.runtime.callbacks import Callback, EarlyStoppingConfig
 from rl_training.runtime.controls import ControlsConfig
 from rl_training.runtime.logging import read_metrics
+from tests.faults.zygote import shared_zygote
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "rl_training"
@@ -187,15 +185,8 @@ def test_functions_that_are_named_exist(page: Path) -> None:
 
 def run_python(code: str, folder: Path) -> None:
     """Run code in a process of its own; it must end well."""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=folder,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = shared_zygote().run(code=code, cwd=folder)
+    assert done.status == 0, done.err
 
 
 def test_readme_python_blocks_run(tmp_path: Path) -> None:
@@ -249,14 +240,13 @@ def test_dataset_page_runs_from_top_to_bottom(tmp_path: Path) -> None:
     """Its Python blocks and its commands, in their order, in one folder."""
     pytest.importorskip("h5py")
     pytest.importorskip("matplotlib")
-    script = ["import os, shlex, subprocess, sys"]
+    script = ["from tests.faults.zygote import run_command"]
     for match in FENCE.finditer(read("docs/datasets.md")):
         if match["language"] == "python":
             script.append(match["code"])
         elif match["language"] == "bash":
             for line in match["code"].splitlines():
-                command = ["-m", "rl_training", *shlex.split(line)[1:]]
-                script.append(f"subprocess.run([sys.executable, *{command!r}], check=True)")
+                script.append(f"run_command(*{shlex.split(line)[1:]!r})")
     run_python("\n".join(script), tmp_path)
     assert {"mine.png", "again.npz", "policy.npz"} <= {path.name for path in tmp_path.iterdir()}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 from rl_training.runtime.checkpointing import step_name
 from tests.faults.injection import Event
 from tests.faults.runs import RUN_NAME, TOTAL, write_config
-from tests.faults.zygote import Zygote
+from tests.faults.zygote import Zygote, shared_zygote
 
 
 @dataclass(frozen=True)
@@ -24,10 +23,8 @@ class Reference:
 
 
 @pytest.fixture(scope="session")
-def zygote() -> Iterator[Zygote]:
-    server = Zygote()
-    yield server
-    server.close()
+def zygote() -> Zygote:
+    return shared_zygote()
 
 
 @pytest.fixture(scope="session")

@@ -1,12 +1,17 @@
 """Many command-line processes for the price of one import of torch.
 
 ``python -m tests.faults.zygote`` imports the package once and then forks a process for each request
-on its standard input; the child calls the command line's `main`, alone in its session.
+on its standard input; the child calls the command line's `main`, or runs Python code, alone in its
+session.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
+import gc
+import importlib
 import json
 import os
 import resource
@@ -15,9 +20,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from tests.faults.injection import Disk, Event
 
@@ -26,7 +32,23 @@ PATIENCE_SECONDS = 45.0
 """A child that takes longer hangs: it is killed, and its test fails."""
 MEMORY_LIMIT = 8 << 30
 """A child that takes more is under an attack that works."""
-ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+ENVIRONMENT = os.environ | {
+    "OMP_NUM_THREADS": "1",
+    "CUDA_VISIBLE_DEVICES": "",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "COLUMNS": "100",
+}
+PRELOADED = (
+    "rl_training.cli",
+    "rl_training.api.finetuning",
+    "rl_training.api.fqe",
+    "rl_training.api.datasets",
+    "rl_training.api.progress",
+    "torch.utils.tensorboard",
+    "rich.progress",
+    "gymnasium.envs.classic_control",
+)
+"""What the server imports, so that its children need not."""
 
 
 @dataclass(frozen=True)
@@ -66,15 +88,22 @@ class Zygote:
     def start(
         self,
         *argv: str | Path,
+        code: str | None = None,
+        cwd: Path = REPOSITORY,
         watch: Path | None = None,
         at: int = -1,
         action: str = "",
         file_limit: int | None = None,
     ) -> Child:
-        """Begin ``rl-training ARGV``; with ``watch``, every change below it is an event."""
+        """Begin ``rl-training ARGV``, or ``python -c CODE``.
+
+        With ``watch``, every change below it is an event.
+        """
         request = {
             "do": "start",
             "argv": [str(arg) for arg in argv],
+            "code": code,
+            "cwd": str(cwd),
             "watch": None if watch is None else str(watch),
             "at": at,
             "action": action,
@@ -100,6 +129,14 @@ class Zygote:
     def close(self) -> None:
         """End the server."""
         self._process.communicate(timeout=PATIENCE_SECONDS)
+
+
+@functools.cache
+def shared_zygote() -> Zygote:
+    """One server for all tests of this process; it ends with it."""
+    server = Zygote()
+    atexit.register(server.close)
+    return server
 
 
 @dataclass(frozen=True)
@@ -130,10 +167,10 @@ def serve() -> None:
     """Answer requests until the standard input ends."""
     import torch
 
-    import rl_training.api.training
-    import rl_training.cli  # noqa: F401
-
+    for module in PRELOADED:
+        importlib.import_module(module)
     torch.set_num_threads(1)
+    gc.freeze()  # a collection in a child would copy all pages that it marks
     with tempfile.TemporaryDirectory() as scratch:
         for number, line in enumerate(sys.stdin):
             request = json.loads(line)
@@ -161,13 +198,14 @@ def _fork(request: dict[str, Any], folder: Path) -> int:
         for descriptor in files:
             os.close(descriptor)
         return pid
-    status = 70  # a failure of this harness, should `_become` not come to its end
+    _exit_with(lambda: _become(request, files))
+
+
+def _exit_with(work: Callable[[], int]) -> NoReturn:
+    """End this process with what ``work`` returns, without the server's own clean-up."""
+    status = 70  # a failure of this harness, should the work not come to its end
     try:
-        os.setsid()
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.dup2(files[0], 1)
-        os.dup2(files[1], 2)
-        status = _become(request, files[2])
+        status = work()
     finally:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError):
@@ -175,21 +213,47 @@ def _fork(request: dict[str, Any], folder: Path) -> int:
         os._exit(status)
 
 
-def _become(request: dict[str, Any], report: int) -> int:
-    """Be the command line; the exit code it would have."""
-    import traceback
-
-    import rl_training.cli
-
+def _become(request: dict[str, Any], files: list[int]) -> int:
+    """Be the program that was asked for; the exit code it would have."""
+    os.setsid()
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(files[0], 1)
+    os.dup2(files[1], 2)
+    os.chdir(request["cwd"])
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
     if request["watch"] is not None:
-        Disk(request["watch"], report, at=request["at"], action=request["action"]).install()
+        Disk(request["watch"], files[2], at=request["at"], action=request["action"]).install()
     if request["file_limit"] is not None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # the write fails instead
         resource.setrlimit(resource.RLIMIT_FSIZE, (request["file_limit"],) * 2)
-    sys.argv = ["rl-training", *request["argv"]]
+    if request["code"] is None:
+        return _command_line(request["argv"])
+    code = compile(request["code"], "<string>", "exec")
+    return _exit_code(lambda: exec(code, {"__name__": "__main__"}))
+
+
+def run_command(*argv: str) -> None:
+    """``rl-training ARGV``, which must end well, in a fork of the process that calls this."""
+    sys.stdout.flush()
+    pid = os.fork()
+    if not pid:
+        _exit_with(lambda: _command_line(argv))
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert status == 0, f"rl-training {' '.join(argv)}: {status}"
+
+
+def _command_line(argv: Sequence[str]) -> int:
+    import rl_training.cli
+
+    sys.argv = ["rl-training", *argv]
+    return _exit_code(rl_training.cli.main)
+
+
+def _exit_code(program: Callable[[], object]) -> int:
+    import traceback
+
     try:
-        rl_training.cli.main()
+        program()
     except SystemExit as error:
         if error.code is None:
             return 0
