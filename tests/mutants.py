@@ -1620,8 +1620,8 @@ MUTANTS = [
     Mutant(
         "a line of an evaluation that is made up stands twice",
         "runtime/logging.py",
-        'if row["step"] == step][:rows]',
-        'if row["step"] == step]',
+        "(rows is None or at_step <= rows)",
+        "True",
         f"{PHASES} -k first_evaluation",
     ),
     Mutant(

@@ -225,15 +225,12 @@ def predict(
     import numpy as np
 
     from rl_training.api.checkpoints import predict_checkpoint
-    from rl_training.boundary.json_codec import read_npy
+    from rl_training.boundary.npy import read_npy
     from rl_training.boundary.writing import write_output
 
     if not obs.is_file():
         raise ConfigError(f"There is no file {str(obs)!r}.")
-    try:
-        loaded = read_npy(obs)
-    except (ValueError, OSError) as error:
-        raise ConfigError(f"{obs} is not a plain .npy file: {error}") from None
+    loaded = read_npy(obs, follow_links=True)
     actions = predict_checkpoint(run, loaded, best=best, device=device)
     if out is not None:
         data = io.BytesIO()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -149,13 +149,22 @@ class EnvSpec:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> EnvSpec:
-        """Read what `to_dict` wrote."""
-        return cls(
-            obs_dim=int(data["obs_dim"]),
-            action_dim=int(data["action_dim"]),
-            action_low=tuple(float(x) for x in data["action_low"]),
-            action_high=tuple(float(x) for x in data["action_high"]),
-            discrete=bool(data["discrete"]),
-            action_start=int(data.get("action_start", 0)),
-            goal_dim=int(data.get("goal_dim", 0)),
-        )
+        """Read what `to_dict` wrote: exactly its fields, each of its type.
+
+        Raises:
+            ValueError: A field is missing, unknown or of another type.
+        """
+        wanted = {item.name for item in fields(cls)}
+        if set(data) != wanted:
+            raise ValueError(f"the fields {sorted(set(data) ^ wanted)} are missing or unknown")
+        bounds = {}
+        for name in ("action_low", "action_high"):
+            if type(data[name]) is not list or {type(x) for x in data[name]} - {int, float}:
+                raise ValueError(f"{name} is not a list of numbers")
+            bounds[name] = tuple(float(x) for x in data[name])
+        if type(data["discrete"]) is not bool:
+            raise ValueError("discrete is not true or false")
+        for name in wanted - {"action_low", "action_high", "discrete"}:
+            if type(data[name]) is not int:
+                raise ValueError(f"{name} is not an integer")
+        return cls(**{**data, **bounds})

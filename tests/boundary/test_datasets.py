@@ -124,8 +124,7 @@ def test_a_header_of_gigabytes_is_not_read(tmp_path: Path) -> None:
 
 
 def test_a_deflated_bomb_is_refused(tmp_path: Path) -> None:
-    data = {k: np.zeros((10**8, *v.shape[1:]), np.int8) for k, v in make_data([4, 4]).items()}
-    np.savez_compressed(tmp_path / "d.npz", **{"observations": data["observations"]})
+    np.savez_compressed(tmp_path / "d.npz", observations=np.zeros((10**8, 2), np.int8))
     refused(tmp_path / "d.npz", "at most 200 times the file's size")
 
 

@@ -19,6 +19,8 @@ MAX_TEXT = 4 * MiB
 """The largest config or run record."""
 MAX_LINE = 1 * MiB
 """The longest line of a log; longer ones are skipped."""
+MAX_LINES = 1024 * MiB
+"""The largest log."""
 _BLOCK = 1 * MiB
 _FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
@@ -99,9 +101,11 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a JSON number")
 
 
-def read_lines(path: Path, *, error: Error = ConfigError) -> Iterator[bytes]:
+def read_lines(
+    path: Path, *, limit: int = MAX_LINES, error: Error = ConfigError
+) -> Iterator[bytes]:
     """The lines of a file, one at a time; a line longer than `MAX_LINE` is skipped."""
-    with open_file(path, error=error) as stream:
+    with open_file(path, limit=limit, error=error) as stream:
         skipping = False
         while line := stream.readline(MAX_LINE):
             whole = line.endswith(b"\n")

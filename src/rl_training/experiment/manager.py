@@ -19,6 +19,7 @@ from typing import Any
 import yaml
 
 from rl_training.algorithms.registry import is_finetuned
+from rl_training.boundary.reading import MAX_TEXT, read_json, read_text
 from rl_training.boundary.writing import write_atomically
 from rl_training.errors import CheckpointError, ConfigError, RLTrainingError
 from rl_training.experiment.config import TrainConfig, make_config, parse_yaml
@@ -112,7 +113,7 @@ def write_config(run_dir: Path, config: TrainConfig) -> None:
 def read_config_file(run_dir: Path) -> TrainConfig:
     """The resolved config of a run."""
     file = run_dir / CONFIG_FILE
-    data = parse_yaml(file.read_text(encoding="utf-8", errors="replace"), str(file))
+    data = parse_yaml(read_text(file), str(file))
     if not isinstance(data, dict):
         raise ConfigError(f"{file} must hold a mapping of keys to values.")
     return make_config(data)
@@ -127,8 +128,8 @@ def write_run_info(run_dir: Path, changes: dict[str, Any]) -> None:
 def read_run_info(run_dir: Path) -> dict[str, Any]:
     """What ``run.json`` says; empty if it is not there or damaged."""
     try:
-        info = json.loads((run_dir / RUN_FILE).read_text())
-    except (OSError, ValueError, RecursionError):
+        info = read_json(run_dir / RUN_FILE, limit=MAX_TEXT)
+    except ConfigError:
         return {}
     return info if isinstance(info, dict) else {}
 

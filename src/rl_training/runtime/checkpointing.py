@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors
-import safetensors.torch
 from torch import Tensor, nn
 
 from rl_training.boundary import json_codec
-from rl_training.boundary.reading import sha256_of
+from rl_training.boundary.npy import read_npy
+from rl_training.boundary.reading import open_file, read_bytes, read_json, read_text, sha256_of
+from rl_training.boundary.tensors import read_tensors, tensor_bytes
+from rl_training.boundary.text import shorten
 from rl_training.boundary.writing import (
     create_file,
     remove,
@@ -34,7 +35,7 @@ from rl_training.boundary.writing import (
 )
 from rl_training.errors import CheckpointError
 from rl_training.runtime.retention import MAX_MANIFEST, rows_named, rows_set_aside, set_aside, swap
-from rl_training.types import FloatArray, SegmentedStorage
+from rl_training.types import SegmentedStorage
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -45,11 +46,10 @@ FILES = (MODEL, OPTIMIZERS, STATE)
 OPTIMIZER_PREFIX = "optimizers."
 _STEP_NAME = re.compile(r"step_\d{9,}")
 _SHA = re.compile(r"[0-9a-f]{64}")
-_UNREADABLE = (
-    *(safetensors.SafetensorError, ValueError, TypeError, KeyError, OverflowError),
-    *(OSError, MemoryError, RecursionError),
-)
-"""What reading a file that somebody made up can raise."""
+MAX_STATE = 1 << 30
+"""The largest ``state.json``: an environment's arrays are in it."""
+_UNREADABLE = (ValueError, TypeError, KeyError, OverflowError, MemoryError, RecursionError)
+"""What decoding a made-up file can raise."""
 
 
 class FormatError(CheckpointError):
@@ -88,18 +88,18 @@ class Checkpoint:
         """The tensors of the named files, in one mapping."""
         tensors: dict[str, Tensor] = {}
         for name in names:
-            try:
-                tensors |= safetensors.torch.load((self.path / name).read_bytes())
-            except _UNREADABLE as error:
-                raise CheckpointError(f"{self.path / name} cannot be read: {error}") from None
+            size = self.manifest["files"][name]["bytes"]
+            tensors |= read_tensors(self.path / name, limit=size)
         return tensors
 
     def state(self) -> dict[str, Any]:
         """The counters, generators and running episodes of ``state.json``."""
+        data = read_bytes(self.path / STATE, limit=MAX_STATE, error=CheckpointError)
         try:
-            state: dict[str, Any] = json_codec.loads((self.path / STATE).read_bytes())
+            state: dict[str, Any] = json_codec.loads(data)
         except _UNREADABLE as error:
-            raise CheckpointError(f"{self.path / STATE} cannot be read: {error}") from None
+            reason = shorten(f"{type(error).__name__}: {error}", 200)
+            raise CheckpointError(f"{self.path / STATE} cannot be read: {reason}") from None
         if not isinstance(state, dict) or not isinstance(state.get("trainer"), dict):
             raise CheckpointError(f"{self.path / STATE} does not hold a run's state")
         return state
@@ -121,7 +121,7 @@ class Checkpoint:
                 f"{storage.num_segments()}"
             )
         for index, name in enumerate(names):
-            rows = _read_segment(self.replay_dir() / f"{name}.npy")
+            rows = read_npy(self.replay_dir() / f"{name}.npy", error=CheckpointError)
             storage.load_segment(index, rows)
             if not np.isfinite(rows).all():
                 raise CheckpointError(f"replay segment {index} holds values that are not finite")
@@ -155,14 +155,8 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     if path.is_symlink() or not path.is_dir():
         raise CheckpointError(f"{path} is not a checkpoint folder")
     file = path / MANIFEST
-    if file.is_symlink():
-        raise CheckpointError(f"{file} is a link, and links are not followed")
+    manifest = read_json(file, limit=MAX_MANIFEST, error=CheckpointError)
     try:
-        if not file.is_file():
-            raise CheckpointError(f"{file} is missing")
-        if file.stat().st_size > MAX_MANIFEST:
-            raise CheckpointError(f"{file} is too large to be a manifest")
-        manifest = json.loads(file.read_bytes())
         digest = manifest.pop("digest")
         body = json_codec.dumps(manifest)
     except (*_UNREADABLE, AttributeError) as error:
@@ -176,6 +170,8 @@ def _read_manifest(path: Path) -> dict[str, Any]:
             f"rl-training reads {FORMAT}: use the version that wrote it"
         )
     _check_manifest(file, manifest)
+    if _STEP_NAME.fullmatch(path.name) and path.name != step_name(manifest["step"]):
+        raise CheckpointError(f"{file} is of step {manifest['step']}, unlike its folder's name")
     return manifest  # type: ignore[no-any-return]
 
 
@@ -198,27 +194,23 @@ def _check_manifest(file: Path, manifest: dict[str, Any]) -> None:
 
 
 def _is_entry(entry: Any) -> bool:
-    fields = {"sha256": str, "bytes": int}
-    return isinstance(entry, dict) and all(type(entry.get(k)) is t for k, t in fields.items())
+    return (
+        isinstance(entry, dict)
+        and set(entry) == {"sha256", "bytes"}
+        and isinstance(entry["sha256"], str)
+        and _SHA.fullmatch(entry["sha256"]) is not None
+        and type(entry["bytes"]) is int
+        and entry["bytes"] >= 0
+    )
 
 
 def _verify(file: Path, sha256: str, size: int | None = None) -> None:
-    if file.is_symlink():
-        raise CheckpointError(f"{file} is a link, and links are not followed")
-    if not file.is_file():
-        raise CheckpointError(f"{file} is missing")
-    if size is not None and file.stat().st_size != size:
-        raise CheckpointError(f"{file} has {file.stat().st_size} bytes instead of {size}")
+    with open_file(file, error=CheckpointError) as stream:
+        present = os.fstat(stream.fileno()).st_size
+    if size is not None and present != size:
+        raise CheckpointError(f"{file} has {present} bytes instead of {size}")
     if sha256_of(file, error=CheckpointError) != sha256:
         raise CheckpointError(f"{file} was altered: its contents do not match the manifest")
-
-
-def _read_segment(file: Path) -> FloatArray:
-    try:
-        rows: FloatArray = json_codec.read_npy(file)
-    except (ValueError, OSError) as error:
-        raise CheckpointError(f"{file} cannot be read: {error}") from None
-    return rows
 
 
 def load_tensors(module: nn.Module, checkpoint: Checkpoint, *files: str) -> None:
@@ -251,9 +243,10 @@ def list_steps(run_dir: Path) -> list[Path]:
 def read_pointer(run_dir: Path, name: str) -> Path | None:
     """Where ``last`` or ``best`` points; None if it is absent or not a checkpoint's name."""
     file = run_dir / "checkpoints" / name
-    if file.is_symlink() or not file.is_file() or file.stat().st_size > 100:
+    try:
+        target = read_text(file, limit=100, error=CheckpointError).strip()
+    except CheckpointError:
         return None
-    target = file.read_text(errors="replace").strip()
     return file.parent / target if _STEP_NAME.fullmatch(target) else None
 
 
@@ -431,9 +424,6 @@ def copy_checkpoint(checkpoint: Checkpoint, destination: Path) -> Path:
 
 
 def _tensor_bytes(tensors: dict[str, Tensor], *, optimizers: bool) -> bytes:
-    chosen = {
-        name: tensor.detach().cpu().contiguous()
-        for name, tensor in tensors.items()
-        if name.startswith(OPTIMIZER_PREFIX) == optimizers
-    }
-    return safetensors.torch.save(chosen)
+    return tensor_bytes(
+        {n: t for n, t in tensors.items() if n.startswith(OPTIMIZER_PREFIX) == optimizers}
+    )

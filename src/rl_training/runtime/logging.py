@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rl_training.boundary.writing import write_atomically
+from rl_training.boundary.reading import read_lines
+from rl_training.boundary.writing import replace_file
 from rl_training.errors import TrainingError
 
 METRICS_FILE = "metrics.jsonl"
@@ -18,16 +20,21 @@ TIMING_PREFIX = "time/"
 
 def read_metrics(run_dir: Path) -> list[dict[str, Any]]:
     """The run's metrics, oldest first; a line that a kill tore or that is damaged is left out."""
+    return list(iterate_metrics(run_dir))
+
+
+def iterate_metrics(run_dir: Path) -> Iterator[dict[str, Any]]:
+    """The same one row at a time: the file may be larger than memory."""
     file = run_dir / METRICS_FILE
-    rows: list[dict[str, Any]] = []
-    for line in file.read_text(errors="replace").splitlines() if file.is_file() else []:
+    if not os.path.lexists(file):
+        return
+    for line in read_lines(file):
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):
             continue
         if isinstance(row, dict) and isinstance(row.get("step"), int) and _is_sound(row):
-            rows.append(row)
-    return rows
+            yield row
 
 
 def _is_sound(row: dict[str, Any]) -> bool:
@@ -45,22 +52,23 @@ def cut_metrics(
 
     Of the step itself the first ``rows`` stay, or all: a checkpoint may owe an evaluation there.
     """
-    found = read_metrics(run_dir)
-    kept = [row for row in found if row["step"] < step]
-    kept += [row for row in found if row["step"] == step][:rows]
-    text = "".join(json.dumps(row) + "\n" for row in kept)
-    write_atomically((destination or run_dir) / METRICS_FILE, text.encode())
+    at_step = 0
+    with replace_file((destination or run_dir) / METRICS_FILE) as stream:
+        for row in iterate_metrics(run_dir):
+            at_step += row["step"] == step
+            if row["step"] < step or (row["step"] == step and (rows is None or at_step <= rows)):
+                stream.write((json.dumps(row) + "\n").encode())
 
 
 class MetricsLogger:
     """Appends rows to ``metrics.jsonl`` and scalars to TensorBoard."""
 
     def __init__(self, run_dir: Path, *, tensorboard: bool, start_step: int = 0) -> None:
-        previous = read_metrics(run_dir)
-        seconds = [row["time/seconds"] for row in previous if "time/seconds" in row]
-        self._offset = float(seconds[-1]) if seconds else 0.0
-        self._step = previous[-1]["step"] if previous else start_step
-        self._rows = sum(row["step"] == self._step for row in previous)
+        self._offset, self._step, self._rows = 0.0, start_step, 0
+        for row in iterate_metrics(run_dir):
+            self._offset = float(row.get("time/seconds", self._offset))
+            self._rows = self.rows_at(row["step"]) + 1
+            self._step = row["step"]
         self._began = time.perf_counter()
         self._file = run_dir / METRICS_FILE
         try:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
+from rl_training.boundary.reading import read_json
 from rl_training.boundary.writing import remove
+from rl_training.errors import CheckpointError
 
 MAX_MANIFEST = 64 << 20
 ASIDE = "damaged-"
@@ -26,15 +27,12 @@ def set_aside(path: Path) -> Path:
 def rows_named(path: Path) -> set[str]:
     """The replay rows that a checkpoint names, as far as its manifest can be read.
 
-    One that is damaged or of another format keeps its rows, too: whoever mends it needs them.
+    One that is damaged or of another format keeps its rows, too: manual recovery needs them.
     """
-    file = path / "manifest.json"
     try:
-        if file.is_symlink() or not file.is_file() or file.stat().st_size > MAX_MANIFEST:
-            return set()
-        names = json.loads(file.read_bytes())["replay"]
-        return {name for name in names if isinstance(name, str)}
-    except (OSError, ValueError, TypeError, KeyError, MemoryError, RecursionError):
+        manifest = read_json(path / "manifest.json", limit=MAX_MANIFEST, error=CheckpointError)
+        return {name for name in manifest["replay"] if isinstance(name, str)}
+    except (CheckpointError, TypeError, KeyError):
         return set()
 
 
