@@ -1,10 +1,13 @@
-"""Shared fixtures: one thread, small runs."""
+"""Shared fixtures: one thread, no waiting for the disk, small runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -13,9 +16,13 @@ from hypothesis import settings
 from rl_training.algorithms.registry import REGISTRY
 from rl_training.data.dataset_writers import write_arrays
 from rl_training.runtime.recording import record_random
+from tests.faults.zygote import WORKER_IMPORTS
 
 settings.register_profile("any machine", deadline=None)  # a busy one is no failure
 settings.load_profile("any machine")
+
+# The workers of asynchronous environments fork from a server that has imported what they need.
+multiprocessing.set_forkserver_preload(["pytest", *WORKER_IMPORTS])
 
 ENVS = {"continuous": "Pendulum-v1", "discrete": "CartPole-v1"}
 """A quick environment for each kind of actions."""
@@ -50,6 +57,13 @@ TINY: dict[str, dict[str, Any]] = {
 @pytest.fixture(autouse=True)
 def _one_thread() -> None:
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_waiting_for_the_disk() -> Iterator[None]:
+    """No test cuts the power; what is synced, and when, is an event of `tests.faults.injection`."""
+    with mock.patch.object(os, "fsync", os.fstat):  # an error still, if the descriptor is closed
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 
 from rl_training import resume, train
+from rl_training.boundary import json_codec
 from rl_training.envs import CaptureError, capture_env, make_env, restore_env
 from rl_training.errors import ConfigError, TrainingError
-from rl_training.runtime import evaluation, plain
+from rl_training.runtime import evaluation
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpointing import MODEL, list_steps
 from rl_training.runtime.evaluation import Evaluator
@@ -340,7 +341,7 @@ class Holding(gym.Env[Any, Any]):
 
 def saved_and_read(env: gym.Env[Any, Any]) -> Any:
     """A captured state as it comes back out of a checkpoint's file."""
-    return plain.loads(plain.dumps(capture_env(env)))
+    return json_codec.loads(json_codec.dumps(capture_env(env)))
 
 
 BODIES = np.zeros((2, 3))

@@ -13,6 +13,7 @@ import functools
 import gc
 import importlib
 import json
+import multiprocessing
 import os
 import resource
 import select
@@ -24,6 +25,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
+from unittest import mock
 
 from tests.faults.injection import Disk, Event
 
@@ -49,6 +51,8 @@ PRELOADED = (
     "gymnasium.envs.classic_control",
 )
 """What the server imports, so that its children need not."""
+WORKER_IMPORTS = ("rl_training.api.training", "gymnasium.envs.classic_control")
+"""The same for the workers of asynchronous environments."""
 
 
 @dataclass(frozen=True)
@@ -170,6 +174,8 @@ def serve() -> None:
     for module in PRELOADED:
         importlib.import_module(module)
     torch.set_num_threads(1)
+    multiprocessing.set_forkserver_preload(list(WORKER_IMPORTS))
+    mock.patch.object(os, "fsync", os.fstat).start()  # as in tests/conftest.py
     gc.freeze()  # a collection in a child would copy all pages that it marks
     with tempfile.TemporaryDirectory() as scratch:
         for number, line in enumerate(sys.stdin):
