@@ -80,5 +80,5 @@ def read_npy(path: Path, *, follow_links: bool = False, error: Error = ConfigErr
             stream.seek(start)
             values = np.fromfile(stream, dtype=header.dtype, count=math.prod(header.shape))
         except (ValueError, OSError, MemoryError, OverflowError) as failure:
-            raise error(f"{path} is not a plain npy file: {failure}") from None
+            raise error(f"{path} is not a plain .npy file: {failure}") from None
     return values.reshape(header.shape, order="F" if header.fortran_order else "C")
