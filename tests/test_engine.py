@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,6 +28,7 @@ from rl_training.runtime.engine_choice import (
 from rl_training.types import Batch, EnvSpec, Sampler
 from tests.comparing import CrashAt, CrashError, assert_same_run
 from tests.conftest import TINY
+from tests.faults.zygote import shared_zygote
 from tests.toys import (
     DelayedSAC,
     GamblingSAC,
@@ -126,21 +124,29 @@ def assert_close(one: Engine, other: Engine, tolerance: float) -> None:
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
-def test_traced_updates_equal_eager_ones(
-    learner: type[SACAlgorithm], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("without_compiler")
+def test_traced_updates_equal_eager_ones(learner: type[SACAlgorithm]) -> None:
     """The trace alone, without code generation: what it misses no compiler brings back."""
-    monkeypatch.setattr(compilation, "BACKEND", "aot_eager")
     traced = make_engine(learner, "compiled")
     assert_close(make_engine(learner, "eager"), traced, 1e-9)
     assert traced.mode == "compiled"
 
 
+@pytest.fixture(params=["functional", pytest.param("aot_eager", marks=pytest.mark.slow)])
+def _traced(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compilers make writes in place functional first, which fails where tensors overlap.
+
+    The first way does that at each call; the second traces it, which takes seconds.
+    """
+    if request.param == "functional":
+        functional = torch.func.functionalize
+        monkeypatch.setattr(compilation, "compiled", lambda program, inputs: functional(program))
+    monkeypatch.setattr(compilation, "BACKEND", request.param)
+
+
 @pytest.mark.parametrize("entry", REGISTRY.values(), ids=lambda entry: entry.name)
-def test_every_algorithms_traced_updates_equal_eager_ones(
-    entry: AlgorithmEntry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(compilation, "BACKEND", "aot_eager")
+@pytest.mark.usefixtures("_traced")
+def test_every_algorithms_traced_updates_equal_eager_ones(entry: AlgorithmEntry) -> None:
     own = TINY.get(entry.name, {}) | ({"target_update_interval": 7} if entry.name == "dqn" else {})
     config = entry.config_class()(**{"hidden_sizes": (16, 16), "batch_size": 32} | own)
     spec = EnvSpec(5, 3, discrete=True) if entry.actions == "discrete" else SPEC
@@ -187,6 +193,7 @@ def test_compiled_float32_stays_within_the_drift_of_the_last_place() -> None:
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.usefixtures("without_compiler")
 def test_blocks_are_recorded_once_a_pattern(
     learner: type[SACAlgorithm], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,7 +204,6 @@ def test_blocks_are_recorded_once_a_pattern(
         recorded.append(work)
         return work
 
-    monkeypatch.setattr(compilation, "BACKEND", "aot_eager")
     monkeypatch.setattr(engine, "capture", pretend)
     graphs = make_engine(learner, "cuda_graph")
     assert_close(make_engine(learner, "eager"), graphs, 1e-9)
@@ -214,6 +220,7 @@ def test_blocks_are_recorded_once_a_pattern(
     assert len(recorded) == len(patterns)
 
 
+@pytest.mark.usefixtures("without_compiler")
 def test_graphs_that_do_not_fit_are_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory ends while a later block is recorded: that block and all others still run, once."""
     room = 2
@@ -225,7 +232,6 @@ def test_graphs_that_do_not_fit_are_done_without(monkeypatch: pytest.MonkeyPatch
             raise torch.OutOfMemoryError("CUDA out of memory")
         return work
 
-    monkeypatch.setattr(compilation, "BACKEND", "aot_eager")
     monkeypatch.setattr(engine, "capture", capture)
     graphs = make_engine(DelayedSAC, "cuda_graph")
     said: list[str] = []
@@ -262,25 +268,28 @@ def test_what_is_not_graph_safe_runs_eagerly_and_says_so(
 
 
 def test_a_missing_compiler_is_said_and_survived(small_config: Config, tmp_path: Path) -> None:
-    """A real run in a process of its own, whose C++ compiler does not work."""
-    config = small_config(total_timesteps=60, algo_kwargs={"engine": "compiled"})
-    code = "import sys, json, rl_training; rl_training.train(json.loads(sys.argv[1]))"
-    env = os.environ | {"CXX": "/bin/false", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
-    done = subprocess.run(
-        [sys.executable, "-c", code, json.dumps(config)], capture_output=True, text=True, env=env
-    )
-    assert done.returncode == 0, done.stderr
-    assert "Warning: the compiled engine cannot be used, because the compiler failed" in done.stderr
+    """A whole run in a process of its own, whose C++ compiler does not work."""
+    config = small_config(algo="bc", total_timesteps=60, algo_kwargs={"engine": "compiled"})
+    code = f"""
+import os, rl_training, torch._inductor.config
+os.environ["TORCHINDUCTOR_CACHE_DIR"] = {str(tmp_path / "cache")!r}
+torch._inductor.config.cpp.cxx = (None, "/bin/false")  # as CXX=/bin/false would
+rl_training.train({config!r})
+"""
+    done = shared_zygote().run(code=code)
+    assert done.status == 0, done.err
+    assert "Warning: the compiled engine cannot be used, because the compiler failed" in done.err
     manifest = next(tmp_path.glob("runs/*/checkpoints/step_000000060/manifest.json"))
     assert json.loads(manifest.read_text())["engine"] == "eager"
 
 
 @pytest.mark.parametrize("algo", ["sac", "dqn", "her"])
-@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("compiler", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_compiled_run_resumes_bit_for_bit(
-    small_config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, algo: str
+    small_config: Config, tmp_path: Path, request: pytest.FixtureRequest, compiler: bool, algo: str
 ) -> None:
-    monkeypatch.setattr(compilation, "BACKEND", backend)
+    if not compiler:
+        request.getfixturevalue("without_compiler")
     config = small_config(algo=algo, algo_kwargs={"engine": "compiled"})
     whole = train(config)
     with pytest.raises(CrashError):
@@ -297,7 +306,7 @@ def test_a_longer_budget_keeps_the_engine(
     """Auto chooses once; a continued run must not change its last bits."""
     monkeypatch.setattr("rl_training.runtime.engine_choice.WORTH_COMPILING", 100)
     result = train(small_config(total_timesteps=60))
-    further = resume(result.run_dir, ["total_timesteps=400"])
+    further = resume(result.run_dir, ["total_timesteps=140"])
     manifest = json.loads((further.checkpoint_path / "manifest.json").read_text())
     assert manifest["engine"] == "eager"
 

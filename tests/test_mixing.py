@@ -17,7 +17,7 @@ from rl_training.data import EpochSampler, MixedSampler, ReplayBuffer, Transitio
 from rl_training.data.mixing import offline_share
 from rl_training.data.normalising import NormalisedSampler
 from rl_training.errors import ConfigError
-from rl_training.runtime import compilation, engine
+from rl_training.runtime import engine
 from rl_training.runtime.engine import Engine
 from rl_training.runtime.engine_choice import EngineMode
 from rl_training.types import EnvSpec, Sampler
@@ -182,6 +182,7 @@ def test_counts_and_order_survive_a_restart() -> None:
     assert again.state_dict()["offline_rows"] == mixed.state_dict()["offline_rows"] == 12
 
 
+@pytest.mark.usefixtures("without_compiler")
 def test_recorded_blocks_follow_the_change_from_pretraining(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -202,7 +203,6 @@ def test_recorded_blocks_follow_the_change_from_pretraining(
 
         return replay_it
 
-    monkeypatch.setattr(compilation, "BACKEND", "aot_eager")
     monkeypatch.setattr(engine, "capture", pretend)
     config = RLPDConfig(
         hidden_sizes=(8, 8), batch_size=7, num_critics=3, gradient_updates_per_step=5

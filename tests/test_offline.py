@@ -29,7 +29,6 @@ from rl_training.experiment.config import make_config
 from rl_training.experiment.datasets import STD_FLOOR, prepare_sampler
 from rl_training.experiment.manager import list_runs
 from rl_training.experiment.task import check_config
-from rl_training.runtime import compilation
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpointing import MODEL, open_checkpoint
 from rl_training.runtime.engine import BLOCK, Engine
@@ -118,11 +117,11 @@ def test_where_updates_pause() -> None:
 
 @pytest.mark.parametrize("mode", ["eager", "compiled"])
 @every_offline
+@pytest.mark.usefixtures("without_compiler")
 def test_calls_of_any_length_make_the_same_updates(
-    entry: AlgorithmEntry, mode: Any, recorded: Path, monkeypatch: pytest.MonkeyPatch
+    entry: AlgorithmEntry, mode: Any, recorded: Path
 ) -> None:
     """However 90 updates are asked for, and in whichever mode; saved and restored between."""
-    monkeypatch.setattr(compilation, "BACKEND", "aot_eager")
     data, spec = dict(np.load(recorded)), check_config_spec(recorded, entry.name)
     states = []
     for calls in ([90], [7, 13, 25, 1, 44], [19, 1, 1, 60, 9]):
