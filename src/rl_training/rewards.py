@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from rl_training.config_model import ConfigModel
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class RewardTransformConfig(BaseModel):
+class RewardTransformConfig(ConfigModel):
     """What is done to a reward before a learner sees it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     scale: float = Field(default=1.0, description="Factor on the reward.")
     shift: float = Field(default=0.0, description="Added after scaling.")

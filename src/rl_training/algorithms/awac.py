@@ -19,7 +19,7 @@ from rl_training.algorithms.advantage import (
     softmax_weights,
 )
 from rl_training.algorithms.base import ActorCritic, critic_loss, polyak_update
-from rl_training.algorithms.config import AlgorithmConfig, BatchSize, Width
+from rl_training.algorithms.config import AlgorithmConfig, BatchSize, Widths
 from rl_training.algorithms.ddpg import clipped_target
 from rl_training.models import MLPREDQModel, MLPSACModel
 from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseField, NoiseSpec
@@ -31,13 +31,11 @@ class AWACConfig(AdvantageConfig):
     """AWAC's hyper-parameters (docs/algorithms/awac.md)."""
 
     batch_size: BatchSize = Field(default=1024, description="Transitions in one gradient update.")
-    hidden_sizes: tuple[Width, ...] = Field(
-        default=(256, 256, 256, 256),
-        min_length=1,
-        description="Widths of the actor's hidden layers.",
+    hidden_sizes: Widths = Field(
+        default=(256, 256, 256, 256), description="Widths of the actor's hidden layers."
     )
-    critic_hidden_sizes: tuple[Width, ...] = Field(
-        default=(256, 256), min_length=1, description="Widths of the critics' hidden layers."
+    critic_hidden_sizes: Widths = Field(
+        default=(256, 256), description="Widths of the critics' hidden layers."
     )
     weight_decay: float = Field(
         default=1e-4, ge=0, description="Weight decay in the actor's gradient."

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-# Upper bounds are far above any use: a slip of the hand is told before memory is asked for.
+from rl_training.config_model import ConfigModel
+
+# Upper bounds are far above any use: typos are caught before memory is allocated.
 Width = Annotated[int, Field(gt=0, le=65_536)]
+Widths = Annotated[tuple[Width, ...], Field(min_length=1, max_length=64)]
+EnsembleSize = Annotated[int, Field(gt=0, le=65_536)]
 BatchSize = Annotated[int, Field(gt=0, le=2**24)]
 Capacity = Annotated[int, Field(gt=0, le=10**9)]
+LearningRate = Annotated[float, Field(gt=0, le=10)]
 
 
-class AlgorithmConfig(BaseModel):
+class AlgorithmConfig(ConfigModel):
     """Base of every algorithm's config: frozen, and an unknown key is an error."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
     batch_size: BatchSize = Field(default=256, description="Transitions in one gradient update.")
-    learning_rate: float = Field(
-        default=3e-4, gt=0, description="Adam's step size, for every network."
+    learning_rate: LearningRate = Field(
+        default=3e-4, description="Adam's step size, for every network."
     )
-    hidden_sizes: tuple[Width, ...] = Field(
-        default=(256, 256), min_length=1, description="Widths of the hidden layers."
-    )
+    hidden_sizes: Widths = Field(default=(256, 256), description="Widths of the hidden layers.")
 
 
 class ValueConfig(AlgorithmConfig):

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from rl_training.algorithms import sac
 from rl_training.algorithms.base import critic_loss, critic_metrics
+from rl_training.algorithms.config import EnsembleSize, LearningRate
 from rl_training.algorithms.sac import SACAlgorithm, SoftConfig
 from rl_training.models import MLPREDQModel
 from rl_training.models.actors import ActionSample
@@ -26,14 +27,14 @@ MULTIPLIER_MAX = 1e6
 class CQLConfig(SoftConfig):
     """CQL's hyper-parameters (docs/algorithms/cql.md)."""
 
-    policy_learning_rate: float = Field(
-        default=1e-4, gt=0, description="Adam's step size for the actor and the temperature."
+    policy_learning_rate: LearningRate = Field(
+        default=1e-4, description="Adam's step size for the actor and the temperature."
     )
     conservative_weight: float = Field(
         default=5.0, ge=0, description="Weight of the conservative term beside the squared error."
     )
-    num_sampled_actions: int = Field(
-        default=10, gt=0, description="Actions of each of the three kinds in the log-sum-exp, K."
+    num_sampled_actions: EnsembleSize = Field(
+        default=10, description="Actions of each of the three kinds in the log-sum-exp, K."
     )
     conservative_temperature: float = Field(
         default=1.0, gt=0, description="Temperature T of the log-sum-exp."

@@ -14,7 +14,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from rl_training.algorithms.base import Algorithm, polyak_update, td_target
-from rl_training.algorithms.config import BatchSize, Capacity, OffPolicyConfig, Width
+from rl_training.algorithms.config import (
+    BatchSize,
+    Capacity,
+    LearningRate,
+    OffPolicyConfig,
+    Widths,
+)
 from rl_training.errors import ConfigError
 from rl_training.models import QNetwork
 from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseField, NoiseSpec
@@ -24,10 +30,8 @@ class DQNConfig(OffPolicyConfig):
     """DQN's hyper-parameters (docs/algorithms/dqn.md)."""
 
     batch_size: BatchSize = Field(default=128, description="Transitions in one gradient update.")
-    learning_rate: float = Field(default=2.5e-4, gt=0, description="Adam's step size.")
-    hidden_sizes: tuple[Width, ...] = Field(
-        default=(120, 84), min_length=1, description="Widths of the hidden layers."
-    )
+    learning_rate: LearningRate = Field(default=2.5e-4, description="Adam's step size.")
+    hidden_sizes: Widths = Field(default=(120, 84), description="Widths of the hidden layers.")
     tau: float = Field(
         default=1.0, gt=0, le=1, description="Rate of the target's update; 1 is a copy."
     )

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from rl_training.algorithms import sac
 from rl_training.algorithms.base import critic_loss, critic_metrics
+from rl_training.algorithms.config import EnsembleSize
 from rl_training.algorithms.sac import SACAlgorithm, SoftConfig
 from rl_training.models import MLPREDQModel
 from rl_training.types import Batch, Metrics, Noise
@@ -25,7 +26,7 @@ LAST_LAYER_BOUND = 3e-3
 class EDACConfig(SoftConfig):
     """EDAC's hyper-parameters (docs/algorithms/edac.md)."""
 
-    num_critics: int = Field(default=10, ge=2, description="Critics in the ensemble, N.")
+    num_critics: EnsembleSize = Field(default=10, ge=2, description="Critics in the ensemble, N.")
     eta: float = Field(default=1.0, ge=0, description="Weight η of the diversity term; 0 is SAC-N.")
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, Literal, cast
 
-from pydantic import BaseModel, Field, create_model
+from pydantic import Field, create_model
 
 from rl_training.algorithms.config import AlgorithmConfig
+from rl_training.config_model import ConfigModel
 
 
-class HindsightConfig(BaseModel):
+class HindsightConfig(ConfigModel):
     """HER's own hyper-parameters (docs/algorithms/her.md)."""
 
     base_algo: str = Field(

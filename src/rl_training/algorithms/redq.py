@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from rl_training.algorithms.base import critic_loss
+from rl_training.algorithms.config import EnsembleSize
 from rl_training.algorithms.sac import SACAlgorithm, SACConfig, policy_losses, soft_target
 from rl_training.models import MLPREDQModel
 from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseField, NoiseSpec
@@ -27,7 +28,7 @@ class REDQConfig(SACConfig):
     gradient_updates_per_step: int = Field(
         default=20, gt=0, description="Updates in each round, G; the actor moves in the last one."
     )
-    num_critics: int = Field(default=10, gt=0, description="Critics in the ensemble, N.")
+    num_critics: EnsembleSize = Field(default=10, description="Critics in the ensemble, N.")
     subset_size: int = Field(
         default=2,
         gt=0,

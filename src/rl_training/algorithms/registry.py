@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from rl_training.boundary.text import shown
 from rl_training.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
@@ -74,7 +75,9 @@ class HindsightEntry(AlgorithmEntry):
         """The entry that `base_algo` names."""
         name = kwargs.get("base_algo", "sac") if isinstance(kwargs, Mapping) else "sac"
         if name not in self.bases():
-            raise ConfigError(f"base_algo = {name!r}: choose one of {', '.join(self.bases())}.")
+            raise ConfigError(
+                f"base_algo = {shown(name)}: choose one of {', '.join(self.bases())}."
+            )
         return REGISTRY[name]
 
     @staticmethod
@@ -221,7 +224,7 @@ def get_algorithm(name: str) -> AlgorithmEntry:
     """Look an algorithm up; an unknown name gets the nearest one suggested."""
     if name not in REGISTRY:
         raise ConfigError(
-            f"Unknown algorithm {name!r} (one of your own has to be registered first: "
+            f"Unknown algorithm {shown(name)} (one of your own has to be registered first: "
             f"register_algorithm, on the command line --import MODULE){nearest(name, REGISTRY)}"
         )
     return REGISTRY[name]
@@ -243,7 +246,7 @@ def register_algorithm(
     from rl_training.algorithms.base import Algorithm
 
     if not (isinstance(learner, type) and issubclass(learner, Algorithm)):
-        raise ConfigError(f"{learner!r} is not a learner: derive a class from Algorithm.")
+        raise ConfigError(f"{shown(learner)} is not a learner: derive a class from Algorithm.")
     name, text = learner.name, (learner.__doc__ or "").strip()
     if name in REGISTRY and name not in _OWN:
         raise ConfigError(f"There is an algorithm {name!r} already: give yours a name of its own.")

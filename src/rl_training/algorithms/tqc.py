@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from rl_training.algorithms.base import td_target
-from rl_training.algorithms.config import Width
+from rl_training.algorithms.config import EnsembleSize, Width, Widths
 from rl_training.algorithms.redq import mean_actor_loss
 from rl_training.algorithms.sac import SACAlgorithm, SACConfig, policy_losses
 from rl_training.models import MLPREDQModel
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 class TQCConfig(SACConfig):
     """TQC's hyper-parameters (docs/algorithms/tqc.md)."""
 
-    num_critics: int = Field(default=5, gt=0, description="Critics in the ensemble, N.")
-    num_quantiles: int = Field(default=25, gt=0, description="Quantiles of each critic, M.")
+    num_critics: EnsembleSize = Field(default=5, description="Critics in the ensemble, N.")
+    num_quantiles: Width = Field(default=25, description="Quantiles of each critic, M.")
     top_quantiles_to_drop_per_net: int = Field(
         default=2,
         ge=0,
         description="Times N, the largest pooled quantiles left out of the target, d.",
     )
-    critic_hidden_sizes: tuple[Width, ...] = Field(
-        default=(512, 512, 512), min_length=1, description="Widths of the critics' hidden layers."
+    critic_hidden_sizes: Widths = Field(
+        default=(512, 512, 512), description="Widths of the critics' hidden layers."
     )
 
     @model_validator(mode="after")

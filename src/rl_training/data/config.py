@@ -5,8 +5,9 @@ from __future__ import annotations
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from rl_training.config_model import ConfigModel
 from rl_training.errors import ConfigError
 from rl_training.rewards import RewardTransformConfig
 
@@ -16,10 +17,8 @@ if TYPE_CHECKING:
 DatasetKind = Literal["random", "npz", "pt", "hdf5", "minari"]
 
 
-class DataConfig(BaseModel):
+class DataConfig(ConfigModel):
     """A dataset and its transforms; the reward keys hold for environments too."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     dataset_kind: DatasetKind | None = Field(
         default=None, description="Where recorded data comes from; null for none."
@@ -31,7 +30,9 @@ class DataConfig(BaseModel):
     dataset_download: bool = Field(
         default=False, description="Let Minari download a missing dataset."
     )
-    dataset_size: int = Field(default=10_000, gt=0, description="Transitions of a random dataset.")
+    dataset_size: int = Field(
+        default=10_000, gt=0, le=10**9, description="Transitions of a random dataset."
+    )
     dataset_seed: int = Field(default=0, ge=0, description="Seed of a random dataset.")
     reward_scale: float = Field(default=1.0, description="Factor on every reward.")
     reward_shift: float = Field(default=0.0, description="Added to every reward after scaling.")

@@ -13,8 +13,9 @@ from typing import Any, Literal
 import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
+from rl_training.config_model import ConfigModel
 from rl_training.envs.checking import check_episode, check_spaces, describe_running
 from rl_training.envs.goals import FlatGoals, GoalTask, flatten_goals
 from rl_training.envs.rewards import OwnReturnWrapper, apply_reward_wrappers
@@ -29,20 +30,18 @@ _ROBOTICS = re.compile(r"(PointMaze|AntMaze|Fetch|Hand(Reach|Manipulate)|AdroitH
 """How the names of gymnasium-robotics' environments begin."""
 
 
-class WrappersConfig(BaseModel):
+class WrappersConfig(ConfigModel):
     """What `env_kwargs.wrappers` may hold."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     reward: RewardTransformConfig = Field(
         default_factory=RewardTransformConfig, description="Scale, shift and clip of rewards."
     )
 
 
-class EnvConfig(BaseModel):
+class EnvConfig(ConfigModel):
     """What `env_kwargs` may hold: our own keys, and whatever `gymnasium.make` takes."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(extra="allow")
 
     vectorization: Literal["sync", "async"] = Field(
         default="sync",

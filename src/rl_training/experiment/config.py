@@ -9,30 +9,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import numpy as np
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from rl_training.algorithms.config import AlgorithmConfig, MixingConfig
 from rl_training.algorithms.registry import REGISTRY, Mode, get_algorithm
 from rl_training.boundary import json_codec
+from rl_training.boundary.text import printable, shorten, shown
+from rl_training.config_model import ConfigModel, Model, sentence, validated
 from rl_training.data.config import DataConfig
 from rl_training.envs.factory import EnvConfig
-from rl_training.errors import ConfigError, nearest, sentence, validated
+from rl_training.errors import ConfigError, nearest
+from rl_training.experiment.plain_values import listed, plain, storable
 from rl_training.runtime.controls import ControlsConfig
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-Model = TypeVar("Model", bound=BaseModel)
 
-
-class TrainConfig(BaseModel):
+class TrainConfig(ConfigModel):
     """A whole run. `algo_kwargs` holds the algorithm's keys and the controls."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     algo: str = Field(description="The algorithm's name.")
     env_id: str | None = Field(
@@ -47,7 +45,9 @@ class TrainConfig(BaseModel):
     )
     output_dir: str = Field(default="runs", min_length=1, description="Where run folders are made.")
     device: str = Field(default="auto", description="auto, cpu, cuda or cuda:N.")
-    num_envs: int = Field(default=1, gt=0, description="Training environments stepped together.")
+    num_envs: int = Field(
+        default=1, gt=0, le=65_536, description="Training environments stepped together."
+    )
     eval_episodes: int = Field(default=10, ge=0, description="Episodes of each evaluation.")
     checkpoint_interval: int = Field(
         default=10_000,
@@ -74,10 +74,14 @@ class TrainConfig(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _is_plain(cls, data: Any) -> Any:
-        try:
-            return _plain_keys(data) if isinstance(data, Mapping) else data
-        except RecursionError:
-            raise ConfigError("A value of the config is nested too deeply to be stored.") from None
+        return _plain_keys(data) if isinstance(data, Mapping) else data
+
+    @field_validator("output_dir")
+    @classmethod
+    def _is_a_folder_name(cls, output_dir: str) -> str:
+        if any(len(part) > 2 and set(part) == {"."} for part in Path(output_dir).parts):
+            raise ValueError("should not have a part of dots alone")
+        return output_dir
 
     @model_validator(mode="after")
     def _parts_are_valid(self) -> Self:
@@ -130,11 +134,11 @@ class TrainConfig(BaseModel):
         if kwargs["schedule_horizon"] is None and self.total_timesteps is not None:
             pretraining = kwargs.get("offline_pretrain_updates", 0)
             kwargs["schedule_horizon"] = pretraining + self.total_timesteps
-        return self.model_copy(update={"algo_kwargs": json_codec.encode(_listed(kwargs))})
+        return self.model_copy(update={"algo_kwargs": json_codec.encode(listed(kwargs))})
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as it stands in ``config.yaml``."""
-        return _listed(self.model_dump())  # type: ignore[no-any-return]
+        return listed(self.model_dump())  # type: ignore[no-any-return]
 
     def fingerprint(self) -> str:
         """A short hash of everything that decides the result, `output_dir` and `tags` left out."""
@@ -158,10 +162,10 @@ def split(config: TrainConfig) -> ConfigParts:
     known = [name for model in models for name in model.model_fields]
     for key in config.algo_kwargs:
         if key in TrainConfig.model_fields:
-            raise ConfigError(f"{key!r} does not belong into algo_kwargs: set it beside them.")
+            raise ConfigError(f"{shown(key)} does not belong into algo_kwargs: set it beside them.")
         if key not in known:
             names = [*TrainConfig.model_fields, *known]
-            raise ConfigError(f"Unknown key {key!r} in algo_kwargs{nearest(key, names)}")
+            raise ConfigError(f"Unknown key {shown(key)} in algo_kwargs{nearest(key, names)}")
 
     def part(model: type[Model]) -> Model:
         chosen = {k: v for k, v in config.algo_kwargs.items() if k in model.model_fields}
@@ -186,7 +190,7 @@ def make_config(data: Mapping[str, Any]) -> TrainConfig:
     """Validate a mapping; errors are one sentence."""
     for key in data:
         if not isinstance(key, str):
-            raise ConfigError(f"The config has the key {key!r}, but its keys are names.")
+            raise ConfigError(f"The config has the key {shown(key)}, but its keys are names.")
     return validated(TrainConfig, data)
 
 
@@ -195,15 +199,15 @@ def make_config(data: Mapping[str, Any]) -> TrainConfig:
 
 def _plain_keys(data: Mapping[str, Any]) -> dict[str, Any]:
     """A config's mapping with what a file can hold: NumPy's numbers and paths are taken too."""
-    plain_data = {key: _without_numpy(value) for key, value in data.items()}
+    plain_data = {key: plain(value, key) for key, value in data.items()}
     _check_env_id(plain_data.get("env_id"))
     if isinstance(plain_data.get("output_dir"), os.PathLike):
         plain_data["output_dir"] = os.fspath(plain_data["output_dir"])
     kwargs = plain_data.get("algo_kwargs")
     if isinstance(kwargs, dict) and isinstance(kwargs.get("dataset_path"), os.PathLike):
         plain_data["algo_kwargs"] = kwargs | {"dataset_path": os.fspath(kwargs["dataset_path"])}
-    if isinstance(plain_data.get("env_kwargs"), Mapping):
-        plain_data["env_kwargs"] = _env_value(plain_data["env_kwargs"], "env_kwargs")
+    if isinstance(plain_data.get("env_kwargs"), dict):
+        plain_data["env_kwargs"] = storable(plain_data["env_kwargs"], "env_kwargs")
     _check_level(plain_data)
     return plain_data
 
@@ -218,71 +222,26 @@ def _check_level(data: Mapping[str, Any]) -> None:
     for key in data.keys() - TrainConfig.model_fields.keys():
         if key in names:
             raise ConfigError(
-                f"{key} = {data[key]!r} is a key of algo_kwargs: write it there, "
-                f"algo_kwargs={{{key!r}: {data[key]!r}}}."
+                f"{key} = {shown(data[key])} is a key of algo_kwargs: write it there, "
+                f"algo_kwargs={{{key!r}: {shown(data[key])}}}."
             )
-
-
-def _without_numpy(value: Any) -> Any:
-    """NumPy's scalars as Python's numbers, wherever they stand."""
-    if isinstance(value, np.generic) and value.dtype.kind in "biufU":
-        return value.item()
-    if type(value) is dict:
-        return {key: _without_numpy(item) for key, item in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(_without_numpy(item) for item in value)
-    return value
 
 
 def _check_env_id(env_id: Any) -> None:
     if env_id is not None and not isinstance(env_id, str):
-        shown = repr(env_id) if len(repr(env_id)) <= 60 else f"a {type(env_id).__name__}"
         raise ConfigError(
-            f"env_id = {shown}: should be the id of a registered environment; register yours with "
-            "gymnasium.register(id='Mine-v0', entry_point=MyEnv) and pass 'Mine-v0'."
+            f"env_id = {shown(env_id)}: should be the id of a registered environment; register "
+            "yours with gymnasium.register(id='Mine-v0', entry_point=MyEnv) and pass 'Mine-v0'."
         )
-
-
-def _env_value(value: Any, where: str) -> Any:
-    """A value that training, evaluation and a resume hand to `gymnasium.make` alike.
-
-    Later ones read it from a file: tuples become lists from the beginning.
-    """
-    if isinstance(value, Mapping):
-        for key in value:
-            if type(key) is not str:
-                raise ConfigError(
-                    f"{where} has the key {key!r}, but keys should be strings: write {str(key)!r}, "
-                    "or have the environment make its own table."
-                )
-        return {key: _env_value(item, f"{where}.{key}") for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_env_value(item, where) for item in value]
-    if value is None or type(value) in (bool, int, float, str):
-        return value
-    raise ConfigError(
-        f"{where} is a {type(value).__name__}, but should be a number, text, true, false, null, or "
-        "a list or mapping of them, which a config file can hold: convert it (str(path), "
-        "array.tolist()), or let the environment make it."
-    )
-
-
-def _listed(value: Any) -> Any:
-    """Tuples as lists, for YAML and JSON."""
-    if isinstance(value, dict):
-        return {key: _listed(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_listed(item) for item in value]
-    return value
 
 
 # --- Files and overrides ------------------------------------------------------
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe YAML in which 1e-3 is a number and a key that stands twice is an error.
+    """Mappings, lists, text, numbers, true, false and null; a key that stands twice is an error.
 
-    Aliases are refused: a few lines of them unfold to more than any memory holds.
+    1e-3 is a number. Aliases are refused: a few lines of them unfold to more than any memory holds.
     """
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
@@ -291,14 +250,35 @@ class _Loader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        for key in keys:
-            if keys.count(key) > 1:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} stands twice", node.start_mark
-                )
+        seen = set()
+        for part, _ in node.value:
+            if not isinstance(part, yaml.ScalarNode):
+                self._refuse(part, "a key should be a single word")
+            key = self.construct_object(part, deep=True)
+            if key in seen:
+                self._refuse(part, f"the key {shown(key)} stands twice")
+            seen.add(key)
         return super().construct_mapping(node, deep)
 
+    def construct_number(self, node: yaml.ScalarNode) -> Any:
+        """A number; very long ones take Python minutes, or it refuses them."""
+        if len(node.value) > MAX_DIGITS:
+            self._refuse(node, f"a number should have at most {MAX_DIGITS} digits")
+        is_int = node.tag.endswith(":int")
+        return self.construct_yaml_int(node) if is_int else self.construct_yaml_float(node)
+
+    def construct_other(self, node: yaml.Node) -> NoReturn:
+        """What is neither text nor a number: a date, binary data, a set, an ordered mapping."""
+        kind = node.tag.rpartition(":")[2]
+        value = f"{shown(node.value)} is" if isinstance(node, yaml.ScalarNode) else "there is"
+        self._refuse(node, f"{value} a value of the kind {kind}; write text in quotes")
+
+    def _refuse(self, node: yaml.Node, problem: str) -> NoReturn:
+        raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+
+
+MAX_DIGITS = 400
+"""Of a number in YAML; no float has more before its decimal point."""
 
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
@@ -307,12 +287,25 @@ _Loader.add_implicit_resolver(
 )
 
 
+for _kind in ("int", "float"):
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", _Loader.construct_number)
+for _kind in ("timestamp", "binary", "set", "omap", "pairs"):
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", _Loader.construct_other)
+
+
 def parse_yaml(text: str, source: str) -> Any:
     """YAML without tags that build objects."""
     try:
         return _Loader(text).get_single_data()
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{source} is not plain YAML: {' '.join(str(error).split())}") from None
+    except yaml.MarkedYAMLError as error:
+        line = f" (line {error.problem_mark.line + 1})" if error.problem_mark else ""
+        problem = f"{error.problem or error.context}{line}"
+    except RecursionError:
+        problem = "it is nested too deeply"
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError) as error:
+        # Beside its own errors, PyYAML raises these for contents that do not fit a tag: !!bool x
+        problem = str(error)
+    raise ConfigError(f"{shorten(source)} is not plain YAML: {shorten(printable(problem), 200)}")
 
 
 def config_names() -> list[str]:
@@ -330,7 +323,7 @@ def config_names() -> list[str]:
 def config_text(name: str) -> str:
     """A packaged config's text."""
     if name not in config_names():
-        raise ConfigError(f"No packaged config {name!r}{nearest(name, config_names())}")
+        raise ConfigError(f"No packaged config {shown(name)}{nearest(name, config_names())}")
     file = resources.files("rl_training") / "assets" / "configs" / f"{name}.yaml"
     return file.read_text(encoding="utf-8")
 
@@ -339,23 +332,27 @@ def read_config(source: str | Path) -> dict[str, Any]:
     """The mapping in a packaged config or a file."""
     if not isinstance(source, str | os.PathLike):
         raise ConfigError(
-            f"config = {source!r}: should be a TrainConfig, a mapping, or a config's name or file."
+            f"config = {shown(source)}: should be a TrainConfig, a mapping, or a config's name or "
+            "file."
         )
-    path = Path(source)
-    if str(source) in config_names():
-        text = config_text(str(source))
-    elif path.is_file():
-        text = path.read_text(encoding="utf-8", errors="replace")
-    elif path.suffix in (".yaml", ".yml") or path.is_absolute():
-        raise ConfigError(f"There is no config file {str(source)!r}.")
-    else:
-        raise ConfigError(
-            f"{str(source)!r} is neither a file nor a packaged config"
-            f"{nearest(str(source), config_names())}"
-        )
-    data = parse_yaml(text, str(source))
+    path, name = Path(source), str(source)
+    try:
+        if name in config_names():
+            text = config_text(name)
+        elif path.is_file():
+            text = path.read_text(encoding="utf-8", errors="replace")
+        elif path.suffix in (".yaml", ".yml") or path.is_absolute():
+            raise ConfigError(f"There is no config file {shown(name)}.")
+        else:
+            raise ConfigError(
+                f"{shown(name)} is neither a file nor a packaged config"
+                f"{nearest(name, config_names())}"
+            )
+    except OSError as error:
+        raise ConfigError(f"{shown(name)} cannot be read ({error.strerror}).") from None
+    data = parse_yaml(text, name)
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
-        raise ConfigError(f"{source} must hold a mapping of keys to values.")
+        raise ConfigError(f"{shorten(name)} must hold a mapping of keys to values.")
     return data
 
 
@@ -376,7 +373,8 @@ def check_overrides(overrides: Sequence[str]) -> list[str]:
     else:
         wanted = [overrides if isinstance(overrides, str) else "total_timesteps=150"]
     raise ConfigError(
-        f"overrides = {overrides!r}: should be a list of texts key=value, such as {wanted}."
+        f"overrides = {shown(overrides)}: should be a list of texts key=value, such as "
+        f"{shown(wanted)}."
     )
 
 
@@ -384,14 +382,14 @@ def apply_override(data: dict[str, Any], override: str) -> None:
     """Set one ``key=value`` in a config's mapping; a short key finds its place."""
     key, equals, text = override.partition("=")
     if not equals or not key:
-        raise ConfigError(f"{override!r} is not an override: write key=value.")
+        raise ConfigError(f"{shown(override)} is not an override: write key=value.")
     path = key.split(".")
     if path[0] not in TrainConfig.model_fields:
         models = kwargs_models(str(data.get("algo", "")), data.get("algo_kwargs"))
         names = [name for model in models for name in model.model_fields]
         if path[0] not in names:
             known = [*TrainConfig.model_fields, *names]
-            raise ConfigError(f"Unknown key {path[0]!r}{nearest(path[0], known)}")
+            raise ConfigError(f"Unknown key {shown(path[0])}{nearest(path[0], known)}")
         path = ["algo_kwargs", *path]
     target: Any = data
     for part in path[:-1]:
@@ -399,5 +397,5 @@ def apply_override(data: dict[str, Any], override: str) -> None:
             target[part] = {}
         target = target[part]
         if not isinstance(target, dict):
-            raise ConfigError(f"{key!r} cannot be set: {part!r} holds a single value.")
+            raise ConfigError(f"{shown(key)} cannot be set: {shown(part)} holds a single value.")
     target[path[-1]] = parse_yaml(text, override)

@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from rl_training.config_model import ConfigModel
 from rl_training.errors import ConfigError, TrainingError, nearest
 
 if TYPE_CHECKING:
@@ -67,10 +68,8 @@ def check_hooks(callback: Callback) -> None:
             )
 
 
-class EarlyStoppingConfig(BaseModel):
+class EarlyStoppingConfig(ConfigModel):
     """When to stop before the budget is spent."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     metric: EvaluationMetric = Field(
         default="eval_return_mean", description="The evaluation metric to watch."

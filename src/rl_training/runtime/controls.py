@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from rl_training.errors import validated
+from rl_training.config_model import ConfigModel, validated
 from rl_training.runtime.callbacks import Callback, EarlyStoppingCallback, EarlyStoppingConfig
 from rl_training.runtime.engine_choice import EngineChoice
 from rl_training.runtime.schedules import Schedule, ScheduleKind
@@ -24,10 +24,8 @@ class RunConfig(Protocol):
         """The settings of learner and run."""
 
 
-class ControlsConfig(BaseModel):
+class ControlsConfig(ConfigModel):
     """The `algo_kwargs` that steer a run and mean the same for every algorithm."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     eval_interval: int = Field(
         default=5_000,

@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from rl_training.config_model import ConfigModel
 
 ScheduleKind = Literal["constant", "linear", "cosine"]
 
 
-class Schedule(BaseModel):
+class Schedule(ConfigModel):
     """Warm up linearly from 0, then hold, fall linearly or by a half cosine to ``final``."""
-
-    model_config = ConfigDict(frozen=True)
 
     kind: ScheduleKind = "constant"
     warmup: int = 0
