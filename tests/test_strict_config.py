@@ -256,7 +256,7 @@ def test_control_characters_are_refused(key: str, character: str) -> None:
         ("a: " + "[" * 5_000, "it is nested too deeply"),
         ("a: " + "{a: " * 5_000, "it is nested too deeply"),
         ("? " * 5_000, "it is nested too deeply"),
-        (f"{LONG[:900]}: 1\n{LONG[:900]}: 2", "stands twice (line 2)"),
+        (f"{LONG[:900]}: 1\n{LONG[:900]}: 2", "is given twice (line 2)"),
         (f"a: !{LONG} 1", "could not determine a constructor"),
         ("seed: .inf", "seed = inf: should be a valid integer"),
         ("seed: .nan", "seed = nan: should be a valid integer"),

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-import yaml
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from rl_training.boundary.yaml_codec import dump_yaml
 from rl_training.experiment.machine import threads_of_environment, usable_cores
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.trainer import Session
@@ -41,7 +41,7 @@ class ProgressCallback(Callback):
         self._began, self._first_step = time.perf_counter(), session.state.step
         self._next = self._began
         if self._config is not None:
-            text = yaml.safe_dump(self._config, sort_keys=False, allow_unicode=True)
+            text = dump_yaml(self._config)
             self.console.print(text, highlight=False, markup=False, soft_wrap=True)
         manifest = session.manifest
         where = manifest["config"]["env_id"] or manifest["dataset"]["source"]

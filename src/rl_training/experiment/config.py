@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from rl_training.algorithms.config import AlgorithmConfig, MixingConfig
 from rl_training.algorithms.registry import REGISTRY, Mode, get_algorithm
 from rl_training.boundary import json_codec
-from rl_training.boundary.text import printable, shorten, shown
+from rl_training.boundary.reading import read_text
+from rl_training.boundary.text import shorten, shown
+from rl_training.boundary.yaml_codec import parse_yaml
 from rl_training.config_model import ConfigModel, Model, sentence, validated
 from rl_training.data.config import DataConfig
 from rl_training.envs.factory import EnvConfig
@@ -238,76 +238,6 @@ def _check_env_id(env_id: Any) -> None:
 # --- Files and overrides ------------------------------------------------------
 
 
-class _Loader(yaml.SafeLoader):
-    """Mappings, lists, text, numbers, true, false and null; a key that stands twice is an error.
-
-    1e-3 is a number. Aliases are refused: a few lines of them unfold to more than any memory holds.
-    """
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("aliases (*name) are not allowed")
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for part, _ in node.value:
-            if not isinstance(part, yaml.ScalarNode):
-                self._refuse(part, "a key should be a single word")
-            key = self.construct_object(part, deep=True)
-            if key in seen:
-                self._refuse(part, f"the key {shown(key)} stands twice")
-            seen.add(key)
-        return super().construct_mapping(node, deep)
-
-    def construct_number(self, node: yaml.ScalarNode) -> Any:
-        """A number; very long ones take Python minutes, or it refuses them."""
-        if len(node.value) > MAX_DIGITS:
-            self._refuse(node, f"a number should have at most {MAX_DIGITS} digits")
-        is_int = node.tag.endswith(":int")
-        return self.construct_yaml_int(node) if is_int else self.construct_yaml_float(node)
-
-    def construct_other(self, node: yaml.Node) -> NoReturn:
-        """What is neither text nor a number: a date, binary data, a set, an ordered mapping."""
-        kind = node.tag.rpartition(":")[2]
-        value = f"{shown(node.value)} is" if isinstance(node, yaml.ScalarNode) else "there is"
-        self._refuse(node, f"{value} a value of the kind {kind}; write text in quotes")
-
-    def _refuse(self, node: yaml.Node, problem: str) -> NoReturn:
-        raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
-
-
-MAX_DIGITS = 400
-"""Of a number in YAML; no float has more before its decimal point."""
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(\d[\d_]*)(\.\d*)?[eE][-+]?\d+$"),
-    list("-+0123456789"),
-)
-
-
-for _kind in ("int", "float"):
-    _Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", _Loader.construct_number)
-for _kind in ("timestamp", "binary", "set", "omap", "pairs"):
-    _Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", _Loader.construct_other)
-
-
-def parse_yaml(text: str, source: str) -> Any:
-    """YAML without tags that build objects."""
-    try:
-        return _Loader(text).get_single_data()
-    except yaml.MarkedYAMLError as error:
-        line = f" (line {error.problem_mark.line + 1})" if error.problem_mark else ""
-        problem = f"{error.problem or error.context}{line}"
-    except RecursionError:
-        problem = "it is nested too deeply"
-    except (yaml.YAMLError, ValueError, LookupError, AttributeError) as error:
-        # Beside its own errors, PyYAML raises these for contents that do not fit a tag: !!bool x
-        problem = str(error)
-    raise ConfigError(f"{shorten(source)} is not plain YAML: {shorten(printable(problem), 200)}")
-
-
 def config_names() -> list[str]:
     """The packaged configs, such as ``sac/pendulum``."""
     root = resources.files("rl_training") / "assets" / "configs"
@@ -340,7 +270,7 @@ def read_config(source: str | Path) -> dict[str, Any]:
         if name in config_names():
             text = config_text(name)
         elif path.is_file():
-            text = path.read_text(encoding="utf-8", errors="replace")
+            text = read_text(path, follow_links=True)
         elif path.suffix in (".yaml", ".yml") or path.is_absolute():
             raise ConfigError(f"There is no config file {shown(name)}.")
         else:

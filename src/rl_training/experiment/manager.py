@@ -16,13 +16,12 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from rl_training.algorithms.registry import is_finetuned
 from rl_training.boundary.reading import MAX_TEXT, read_json, read_text
 from rl_training.boundary.writing import write_atomically
+from rl_training.boundary.yaml_codec import dump_yaml, parse_yaml
 from rl_training.errors import CheckpointError, ConfigError, RLTrainingError
-from rl_training.experiment.config import TrainConfig, make_config, parse_yaml
+from rl_training.experiment.config import TrainConfig, make_config
 from rl_training.runtime.checkpointing import (
     Checkpoint,
     FormatError,
@@ -106,8 +105,7 @@ def folder_of(run_dir: Path) -> Path:
 
 def write_config(run_dir: Path, config: TrainConfig) -> None:
     """Save the resolved config."""
-    text = yaml.safe_dump(config.to_dict(), sort_keys=False, allow_unicode=True)
-    write_atomically(run_dir / CONFIG_FILE, text.encode())
+    write_atomically(run_dir / CONFIG_FILE, dump_yaml(config.to_dict()).encode())
 
 
 def read_config_file(run_dir: Path) -> TrainConfig:
