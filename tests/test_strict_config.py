@@ -19,6 +19,7 @@ from rl_training.algorithms.her import hindsight_config
 from rl_training.algorithms.registry import REGISTRY, HindsightEntry, get_algorithm
 from rl_training.api import train
 from rl_training.boundary.text import printable
+from rl_training.boundary.yaml_codec import parse_yaml
 from rl_training.config_model import validated
 from rl_training.data.config import DataConfig
 from rl_training.errors import ConfigError
@@ -27,7 +28,6 @@ from rl_training.experiment.config import (
     apply_override,
     kwargs_models,
     make_config,
-    parse_yaml,
 )
 from rl_training.rewards import RewardTransformConfig
 from rl_training.runtime.callbacks import EarlyStoppingConfig
