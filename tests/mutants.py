@@ -31,6 +31,7 @@ MIXING = "data/mixing.py"
 TRAINER = "runtime/trainer.py"
 LOOPS = "runtime/loops.py"
 MANAGER = "experiment/manager.py"
+RESOLVING = "tests/envs/test_resolving.py"
 DATASETS = "experiment/datasets.py"
 SLOPES = "models/action_gradients.py"
 ADVANTAGE = "algorithms/advantage.py"
@@ -1346,7 +1347,7 @@ MUTANTS = [
     ),
     Mutant(
         "a time limit that was asked for is not known",
-        "envs/factory.py",
+        "envs/resolving.py",
         'asked = kwargs.get("max_episode_steps")',
         "asked = None",
         "tests/test_datasets.py -k limit",
@@ -1707,6 +1708,55 @@ MUTANTS = [
         "if dataset is None:\n            raise",
         "if True:\n            raise",
         f"{PHASES} -k data_that_changed",
+    ),
+    Mutant(
+        "arguments of a file reach the environment unchecked",
+        "envs/resolving.py",
+        "_check_kwargs(env_id, options)",
+        "pass",
+        f"{RESOLVING} -k file_asks_for",
+    ),
+    Mutant(
+        "a named argument covers every value",
+        "envs/resolving.py",
+        "return values is not None and _as_json(value) in values",
+        "return values is not None",
+        f"{RESOLVING} -k value_and_place",
+    ),
+    Mutant(
+        "a file has gymnasium-robotics imported",
+        "envs/resolving.py",
+        "if env_id not in _named.ids:\n        raise",
+        "if False:\n        raise",
+        f"{RESOLVING} -k person_alone",
+    ),
+    Mutant(
+        "a module in the present folder is taken for gymnasium-robotics",
+        "envs/resolving.py",
+        "        _check_installed(env_id)",
+        "        pass",
+        f"{RESOLVING} -k present_folder",
+    ),
+    Mutant(
+        "a checkpoint starts a download",
+        "experiment/config.py",
+        'if not config.algo_kwargs.get("dataset_download"):',
+        "if True:",
+        f"{RESOLVING} -k download",
+    ),
+    Mutant(
+        "what a resume names is not known",
+        "api/resuming.py",
+        "name_overrides(config.env_id, overrides)",
+        "pass",
+        f"{RESOLVING} -k command_line",
+    ),
+    Mutant(
+        "python -m imports from the present folder first",
+        "__main__.py",
+        "del sys.path[0]",
+        "pass",
+        f"{RESOLVING} -k imported_from",
     ),
 ]
 

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from rl_training.cli_data import data_app
+from rl_training.cli_data import EnvKwargs, data_app
 from rl_training.cli_text import (
     best_text,
     evaluation_text,
     number_text,
+    repeated_names,
     score_text,
     success_text,
 )
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 SIGNAL_EXITS = {"SIGINT": 130, "SIGTERM": 143}
 _debug = False
+_imports: list[str] = []
+"""The modules of `--import`, which the next command needs too."""
 
 
 class _Group(TyperGroup):
@@ -90,10 +93,12 @@ def _options(
 ) -> None:
     global _debug
     _debug = debug
+    _imports[:] = imports or ()
     for module in imports or ():
         try:
             if "" not in sys.path:
-                sys.path.insert(0, "")  # as `python -m` does: modules of the present folder
+                # Modules of the present folder, after those that are installed.
+                sys.path.append("")
             import_module(module)
         except ImportError as error:
             raise ConfigError(f"--import {module}: {error}") from None
@@ -168,6 +173,7 @@ def evaluate(
     env_id: Annotated[
         str | None, typer.Option("--env-id", help="Where to play; in the run's own by default.")
     ] = None,
+    env_kwargs: EnvKwargs = None,
     seed: Annotated[int, typer.Option(help="Episode i starts from seed + i.")] = 0,
     video: Annotated[
         Path | None, typer.Option(help="Record the episodes to a .mp4 or .gif file.")
@@ -191,12 +197,14 @@ def evaluate(
     With --fqe nothing is played: the value of the policy is estimated from the run's dataset.
     """
     from rl_training.api.checkpoints import evaluate_checkpoint
+    from rl_training.experiment.config import parse_env_kwargs
 
     with counting("fitting") as progress:
         result = evaluate_checkpoint(
             run,
             episodes=episodes,
             env_id=env_id,
+            env_kwargs=parse_env_kwargs(env_kwargs or ()),
             seed=seed,
             best=best,
             device=device,
@@ -372,9 +380,11 @@ def _print_result(result: TrainResult) -> None:
     from rl_training.runtime.trainer import EARLY_STOPPING
 
     metrics, run_dir = result.metrics, shlex.quote(str(result.run_dir))
+    config = read_config_file(result.run_dir)
+    again = repeated_names(config, _imports)
     if result.interrupted_by is not None:
         _print(f"Interrupted at step {metrics['step']:,}; the checkpoint is saved.")
-        _print(f"Continue with: rl-training resume {run_dir}")
+        _print(f"Continue with: rl-training {again.imports}resume {run_dir}{again.overrides}")
         return
     _print(f"Stopped at step {metrics['step']:,}: {result.stop_reason}")
     if "eval_return_mean" in metrics:
@@ -396,10 +406,10 @@ def _print_result(result: TrainResult) -> None:
         more = "early_stopping=null"
     _print(f"Run folder: {result.run_dir}")
     _print("Next:")
-    plays = read_config_file(result.run_dir).env_id is not None
+    how = "--fqe" if config.env_id is None else f"--episodes 20{again.options}"
     for line in (
-        f"evaluate {run_dir} {'--episodes 20' if plays else '--fqe'}",
-        f"resume {run_dir} {more}",
+        f"{again.imports}evaluate {run_dir} {how}",
+        f"{again.imports}resume {run_dir} {more}{again.overrides}",
         f"runs {shlex.quote(str(folder_of(result.run_dir)))}",
     ):
         _print(f"  rl-training {line}")

@@ -23,6 +23,14 @@ Source = Annotated[
     ),
 ]
 EnvId = Annotated[str | None, typer.Option(help="The environment that the data is of.")]
+EnvKwargs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--env-kwarg",
+        metavar="KEY=VALUE",
+        help="An argument of the environment, added to the run's own; may be repeated.",
+    ),
+]
 
 
 @data_app.command(epilog="Example: rl-training data inspect expert.npz --plot expert.png")
@@ -46,11 +54,15 @@ def inspect(
 
 
 @data_app.command(epilog="Example: rl-training data validate expert.npz --env-id Pendulum-v1")
-def validate(source: Source, env_id: EnvId = None, as_json: Json = False) -> None:
+def validate(
+    source: Source, env_id: EnvId = None, env_kwargs: EnvKwargs = None, as_json: Json = False
+) -> None:
     """Check a dataset against an environment; exit code 1 if something does not fit."""
     from rl_training.api.datasets import validate_data
+    from rl_training.experiment.config import parse_env_kwargs
 
-    report, problems = validate_data(source, env_id)
+    given = parse_env_kwargs(env_kwargs or ())
+    report, problems = validate_data(source, env_id, env_kwargs=given)
     if as_json:
         print_json(
             {"source": source, "valid": not problems, "problems": problems, **report.to_dict()}
@@ -79,10 +91,12 @@ def collect(
     minari: Annotated[str | None, typer.Option(help="A Minari id to create.")] = None,
     seed: Annotated[int, typer.Option(help="Of the episodes' starts and of the noise.")] = 0,
     best: Annotated[bool, typer.Option("--best", help="The best checkpoint.")] = False,
+    env_kwargs: EnvKwargs = None,
     as_json: Json = False,
 ) -> None:
     """Record a dataset from a policy."""
     from rl_training.api.datasets import collect_data
+    from rl_training.experiment.config import parse_env_kwargs
 
     with counting("recording") as progress:
         written = collect_data(
@@ -93,6 +107,7 @@ def collect(
             noise=noise,
             seed=seed,
             best=best,
+            env_kwargs=parse_env_kwargs(env_kwargs or ()),
             progress=lambda done: progress(done, steps),
         )
     if as_json:
@@ -108,12 +123,15 @@ def convert(
         str, typer.Argument(help="A .npz, .pt or .hdf5 file, or minari:ID for a Minari dataset.")
     ],
     env_id: EnvId = None,
+    env_kwargs: EnvKwargs = None,
     as_json: Json = False,
 ) -> None:
     """Write a dataset, or what a run has collected, in a format of your choice."""
     from rl_training.api.datasets import convert_data
+    from rl_training.experiment.config import parse_env_kwargs
 
-    written = convert_data(source, destination, env_id=env_id)
+    given = parse_env_kwargs(env_kwargs or ())
+    written = convert_data(source, destination, env_id=env_id, env_kwargs=given)
     if as_json:
         print_json({"dataset": written})
     else:

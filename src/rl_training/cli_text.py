@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rl_training.experiment.config import TrainConfig
 
 
 def evaluation_text(result: dict[str, Any]) -> str:
@@ -54,3 +62,50 @@ def score_text(mean_return: float | None, loss: float | None) -> str:
 def number_text(value: float | None) -> str:
     """A number, or a dash for none."""
     return "–" if value is None else f"{value:.1f}"
+
+
+@dataclass(frozen=True)
+class RepeatedNames:
+    """What the next command must name again, since it takes that from no file."""
+
+    imports: str = ""
+    """Before the command: ``--import my_envs``."""
+    options: str = ""
+    """Of `evaluate`: ``--env-kwarg xml_file=mine.xml``."""
+    overrides: str = ""
+    """Of `resume`: ``env_kwargs.xml_file=mine.xml``."""
+
+
+def repeated_names(config: TrainConfig, imports: Sequence[str]) -> RepeatedNames:
+    """The words of the next command that name a run's environment."""
+    from rl_training.envs.resolving import import_to_name, is_compatibility_env, kwargs_to_name
+    from rl_training.experiment.config import split
+
+    env_id, modules = config.env_id, list(imports)
+    named, kwargs = [], []
+    if env_id is not None:
+        needed = import_to_name(env_id)
+        modules += [needed] if needed is not None and needed not in modules else []
+        named += [env_id] if is_compatibility_env(env_id) else []
+        refused = kwargs_to_name(split(config).env.make_kwargs)
+        kwargs += [f"{key}={_yaml_text(value)}" for key, value in refused.items()]
+    return RepeatedNames(
+        imports="".join(f"--import {shlex.quote(module)} " for module in modules),
+        options="".join(
+            [f" --env-id {shlex.quote(name)}" for name in named]
+            + [f" --env-kwarg {shlex.quote(text)}" for text in kwargs]
+        ),
+        overrides="".join(
+            f" {shlex.quote(text)}"
+            for text in [f"env_id={name}" for name in named]
+            + [f"env_kwargs.{text}" for text in kwargs]
+        ),
+    )
+
+
+def _yaml_text(value: Any) -> str:
+    """A value as a person would write it behind KEY=; JSON is YAML too."""
+    from rl_training.boundary.yaml_codec import parse_yaml
+
+    bare = isinstance(value, str) and re.fullmatch(r"[A-Za-z/.][A-Za-z0-9_/.-]*", value)
+    return value if bare and parse_yaml(value, value) == value else json.dumps(value)

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from rl_training.api.arguments import as_path, whole_number
-from rl_training.envs import GOAL_KEYS, EnvConfig, describe_env
+from rl_training.config_model import validated
+from rl_training.envs import GOAL_KEYS, EnvConfig, describe_env, name_env, name_kwargs
 from rl_training.errors import ConfigError
 from rl_training.experiment.build import (
     build_validation,
@@ -18,7 +19,7 @@ from rl_training.experiment.build import (
     checkpoint_config,
     load_policy,
 )
-from rl_training.experiment.config import split
+from rl_training.experiment.config import plain_env_kwargs
 from rl_training.experiment.datasets import load_run_data, prepare_sampler
 from rl_training.experiment.manager import locate
 from rl_training.experiment.task import Task
@@ -35,6 +36,7 @@ def evaluate_checkpoint(
     *,
     episodes: int | None = None,
     env_id: str | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
     seed: int = 0,
     best: bool = False,
     device: str = "cpu",
@@ -47,14 +49,16 @@ def evaluate_checkpoint(
     """Play seeded episodes, ten unless told, with a run's or checkpoint's policy, not exploring.
 
     Episode i starts from ``seed + i``; `eval_returns` has the return of each (docs/metrics.md).
-    They are played in the run's own environment or in ``env_id``, which must have its spaces. A run
+    They are played in the run's own environment or in ``env_id``, which must have its spaces;
+    ``env_kwargs`` are added to the run's own, or are those of ``env_id``. A run
     without an environment is else evaluated by its losses on the rows that were held out. With
     ``fqe`` nothing is played: the policy's value is estimated from the run's dataset, or from
     ``dataset``, by fitted Q evaluation (docs/evaluation.md); ``progress`` is told how many
     of its updates are done.
     """
-    if fqe and (episodes is not None or video is not None or env_id is not None):
-        raise ConfigError("fqe plays nothing: leave out episodes, video and env_id.")
+    plays = (episodes, video, env_id, env_kwargs or None)
+    if fqe and any(given is not None for given in plays):
+        raise ConfigError("fqe plays nothing: leave out episodes, video, env_id and env_kwargs.")
     episodes = EPISODES if episodes is None else whole_number("episodes", episodes)
     seed = whole_number("seed", seed)
     if fqe_updates is not None:
@@ -67,6 +71,11 @@ def evaluate_checkpoint(
     config = checkpoint_config(checkpoint)
     own = env_id in (None, config.env_id)
     place = config.env_id if own else env_id
+    given = plain_env_kwargs(env_kwargs)
+    if place is None and given:
+        raise ConfigError(f"{checkpoint.path} was trained without an environment: give env_id too.")
+    name_env(env_id)
+    name_kwargs(place, given)
     if place is None and video is not None:
         raise ConfigError(f"{checkpoint.path} was trained without an environment to film.")
     policy = load_policy(checkpoint, device)
@@ -78,7 +87,7 @@ def evaluate_checkpoint(
         )
     if place is None:
         return _evaluate_held_out(checkpoint, policy)
-    env = split(config).env if own else EnvConfig()
+    env = validated(EnvConfig, (config.env_kwargs if own else {}) | given)
     check_same_env(checkpoint, describe_env(place, env))
     evaluator = Evaluator(place, env.make_kwargs, seed=seed, render=video is not None)
     try:

@@ -25,7 +25,14 @@ from rl_training.data.inspection import (
     inspect_dataset,
 )
 from rl_training.data.offline_dataset import TransitionDataset
-from rl_training.envs import ActionScaler, make_env, read_env_spec, time_limit
+from rl_training.envs import (
+    ActionScaler,
+    make_env,
+    name_env,
+    name_kwargs,
+    read_env_spec,
+    time_limit,
+)
 from rl_training.errors import CheckpointError, ConfigError
 from rl_training.experiment.build import (
     build_replay,
@@ -33,7 +40,7 @@ from rl_training.experiment.build import (
     load_policy,
     saved_spec,
 )
-from rl_training.experiment.config import TrainConfig, split
+from rl_training.experiment.config import TrainConfig, plain_env_kwargs, split
 from rl_training.experiment.manager import locate
 from rl_training.experiment.task import training_envs
 from rl_training.runtime.checkpointing import STATE, Checkpoint, open_checkpoint
@@ -96,25 +103,31 @@ def inspect_data(source: str, plot: str | Path | None = None) -> DatasetReport:
     return report
 
 
-def validate_data(source: str, env_id: str | None = None) -> tuple[DatasetReport, list[str]]:
+def validate_data(
+    source: str, env_id: str | None = None, *, env_kwargs: Mapping[str, Any] | None = None
+) -> tuple[DatasetReport, list[str]]:
     """The figures, and every problem against an environment or a Minari dataset's own record."""
+    name_env(env_id)
+    given = plain_env_kwargs(env_kwargs)
     dataset = read_raw(source)
-    expected = _expect_env(env_id) if env_id else _expect_record(source)
+    expected = _expect_env(env_id, given, given) if env_id else _expect_record(source, given)
     return inspect_dataset(dataset), find_problems(dataset, expected)
 
 
-def _expect_env(env_id: str, kwargs: Mapping[str, Any] | None = None) -> Expectation:
+def _expect_env(env_id: str, kwargs: dict[str, Any], given: Mapping[str, Any]) -> Expectation:
+    """The spaces of an environment with ``kwargs``, those of them that were ``given`` named."""
+    name_kwargs(env_id, given)
     env = make_env(env_id, kwargs)
     try:
-        return _expectation(env, time_limit(env_id, kwargs or {}), env_id)
+        return _expectation(env, time_limit(env_id, kwargs), env_id)
     finally:
         env.close()
 
 
-def _expect_record(source: str) -> Expectation:
+def _expect_record(source: str, given: Mapping[str, Any]) -> Expectation:
     if Path(source).is_dir():
         env_id, run = _env_of_run(source)
-        return _expect_env(env_id, split(run).env.make_kwargs)
+        return _expect_env(env_id, split(run).env.make_kwargs | dict(given), given)
     config = config_for(source)
     if config.dataset_kind != "minari":
         raise ConfigError(f"{source} does not say what it is of: give --env-id.")
@@ -151,9 +164,13 @@ def collect_data(
     noise: float = 0.0,
     seed: int = 0,
     best: bool = False,
+    env_kwargs: Mapping[str, Any] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> str:
-    """Record a checkpoint's policy; the same seed gives the same file."""
+    """Record a checkpoint's policy; the same seed gives the same file.
+
+    ``env_kwargs`` are added to the run's own.
+    """
     if (out is None) == (minari_id is None):
         raise ConfigError("Give either --out FILE or --minari ID.")
     if steps < 1 or not 0 <= noise < math.inf or seed < 0:
@@ -168,7 +185,9 @@ def collect_data(
     if config.env_id is None:
         raise ConfigError(f"{opened.path} was trained without an environment to record in.")
     policy = load_policy(opened)
-    env = make_env(config.env_id, split(config).env.make_kwargs)
+    given = plain_env_kwargs(env_kwargs)
+    name_kwargs(config.env_id, given)
+    env = make_env(config.env_id, split(config).env.make_kwargs | given)
     try:
         choose = noisy_policy(policy, noise, seed)
         arrays = record(env, choose, steps=steps, seed=seed, progress=progress)
@@ -179,8 +198,15 @@ def collect_data(
     return write_minari(arrays, str(minari_id), env.unwrapped)
 
 
-def convert_data(source: str, destination: str, *, env_id: str | None = None) -> str:
+def convert_data(
+    source: str,
+    destination: str,
+    *,
+    env_id: str | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
+) -> str:
     """Write a dataset, or a run's replay, in another format: by the ending, or ``minari:ID``."""
+    name_env(env_id)
     minari_id = destination.removeprefix("minari:")
     if minari_id == destination:
         check_destination(Path(destination))
@@ -190,13 +216,14 @@ def convert_data(source: str, destination: str, *, env_id: str | None = None) ->
     arrays = dataset_arrays(dataset)
     if minari_id == destination:
         return str(write_arrays(arrays, Path(destination)))
-    kwargs: Mapping[str, Any] = {}
+    given, own = plain_env_kwargs(env_kwargs), dict[str, Any]()
     if env_id is None and Path(source).is_dir():
         env_id, run = _env_of_run(source)
-        kwargs = split(run).env.make_kwargs
+        own = split(run).env.make_kwargs
     if env_id is None:
         return write_minari(arrays, minari_id, None)
-    env = make_env(env_id, kwargs)
+    name_kwargs(env_id, given)
+    env = make_env(env_id, own | given)
     try:
         return write_minari(arrays, minari_id, env.unwrapped)
     finally:

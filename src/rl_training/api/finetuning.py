@@ -15,6 +15,7 @@ from rl_training.api.arguments import as_path, check_callbacks
 from rl_training.api.training import begin, warn
 from rl_training.data import DataConfig
 from rl_training.data.dataset_loaders import config_for
+from rl_training.envs import name_env
 from rl_training.errors import CheckpointError, ConfigError
 from rl_training.experiment.build import (
     build_algorithm,
@@ -22,7 +23,7 @@ from rl_training.experiment.build import (
     checkpoint_config,
     saved_spec,
 )
-from rl_training.experiment.config import TrainConfig, apply_overrides, make_config
+from rl_training.experiment.config import TrainConfig, apply_overrides, make_config, name_overrides
 from rl_training.experiment.datasets import REWARD_KEYS, load_run_data
 from rl_training.experiment.manager import folder_of, locate
 from rl_training.experiment.task import Task, check_config
@@ -96,6 +97,7 @@ def finetuning_run(
     _check_algorithm(source)
     data = source.to_dict()
     data["env_id"] = env_id or source.env_id
+    name_env(env_id)
     if data["env_id"] is None:
         raise ConfigError(f"{checkpoint.path} was trained without an environment: give env_id.")
     data["total_timesteps"] = DEFAULT_STEPS
@@ -113,7 +115,9 @@ def finetuning_run(
     used = kwargs["offline_batch_ratio"], kwargs.get("offline_pretrain_updates", 0)
     if used == (0, 0):
         kwargs |= {key: DataConfig.model_fields[key].default for key in DATASET_KEYS}
-    return make_config(data)
+    config = make_config(data)
+    name_overrides(config.env_id, overrides)
+    return config
 
 
 def _first_update(total: object) -> int:

@@ -178,15 +178,23 @@ class ManagedAlgorithm:
         return self.policy(check_obs(obs, self.policy.spec))
 
     def evaluate(
-        self, episodes: int = 10, *, seed: int = 0, env_id: str | None = None
+        self,
+        episodes: int = 10,
+        *,
+        seed: int = 0,
+        env_id: str | None = None,
+        env_kwargs: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Play seeded episodes without exploration; docs/metrics.md explains the numbers.
 
         Episode i starts from ``seed + i``: evaluations from neighbouring seeds share episodes. An
-        ``env_id`` names an environment other than the run's own.
+        ``env_id`` names an environment other than the run's own; ``env_kwargs`` are its arguments,
+        or are added to those of the run's own.
         """
         path = self.checkpoint.path
-        return evaluate_checkpoint(path, episodes=episodes, seed=seed, env_id=env_id)
+        return evaluate_checkpoint(
+            path, episodes=episodes, seed=seed, env_id=env_id, env_kwargs=env_kwargs
+        )
 
     def save(self, path: str | Path) -> Path:
         """A self-contained copy of the present checkpoint, replay included."""

@@ -19,6 +19,7 @@ from rl_training.experiment.config import (
     apply_overrides,
     check_overrides,
     make_config,
+    name_overrides,
     split,
 )
 from rl_training.experiment.machine import choose_device, choose_threads
@@ -33,6 +34,7 @@ RESUMABLE_KEYS = frozenset(
     | {
         "num_epochs",
         "dataset_path",
+        "dataset_download",
         "log_interval",
         "device",
         "eval_interval",
@@ -56,7 +58,9 @@ def changed_config(base: TrainConfig, overrides: Sequence[str]) -> TrainConfig:
     if "total_timesteps" in keys and "num_epochs" not in keys:
         data["algo_kwargs"]["num_epochs"] = None
     apply_overrides(data, overrides)
-    return make_config(data).resolved()
+    config = make_config(data).resolved()
+    name_overrides(config.env_id, overrides)
+    return config
 
 
 def _flat(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from rl_training.algorithms.config import CollectionConfig
 from rl_training.algorithms.registry import is_finetuned
 from rl_training.api.arguments import as_path, check_callbacks
 from rl_training.api.resuming import changed_config, check_resume, why_over
+from rl_training.envs import name_env
 from rl_training.errors import CheckpointError, ConfigError, TrainingError
 from rl_training.experiment.build import (
     build_session,
@@ -59,6 +60,7 @@ def train(config: ConfigLike, *, callbacks: Sequence[Callback] = ()) -> TrainRes
     """Train from a config, a mapping, a file or a packaged config's name."""
     callbacks = check_callbacks(callbacks)
     checked = as_config(config)
+    name_env(checked.env_id, checked.env_kwargs)
     if is_finetuned(checked.algo_kwargs):
         raise ConfigError(
             "finetuned_step is for a run that goes on from a checkpoint: use rl-training finetune."

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from rl_training.boundary.minari_format import check_minari_id
 from rl_training.config_model import ConfigModel
 from rl_training.errors import ConfigError
 from rl_training.rewards import RewardTransformConfig
@@ -72,6 +73,11 @@ class DataConfig(ConfigModel):
     @classmethod
     def _as_text(cls, path: Any) -> Any:
         return fspath(path) if isinstance(path, PathLike) else path
+
+    @field_validator("dataset_id")
+    @classmethod
+    def _is_an_id(cls, dataset_id: str | None) -> str | None:
+        return dataset_id and check_minari_id(dataset_id)
 
     @model_validator(mode="after")
     def _complete(self) -> Self:

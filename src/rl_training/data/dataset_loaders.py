@@ -13,9 +13,10 @@ import torch
 
 from rl_training.boundary.columns import ArrayColumn, Column
 from rl_training.boundary.hdf5 import open_hdf5_columns
-from rl_training.boundary.minari_format import open_minari
+from rl_training.boundary.minari_format import check_minari_id, open_minari
 from rl_training.boundary.npz import open_npz
 from rl_training.boundary.pt import open_pt
+from rl_training.boundary.text import shown
 from rl_training.config_model import validated
 from rl_training.data.config import DataConfig, DatasetKind
 from rl_training.data.fields import Fields, find_fields
@@ -96,6 +97,13 @@ def config_for(source: str) -> DataConfig:
         return DataConfig(dataset_kind=SUFFIXES[suffix], dataset_path=source)
     if Path(source).exists():
         raise ConfigError(f"{source!r}: the name must end in {', '.join(SUFFIXES)}.")
+    try:
+        check_minari_id(source)
+    except ConfigError:
+        raise ConfigError(
+            f"{shown(source)} is neither a dataset file ({', '.join(SUFFIXES)}) nor a Minari id "
+            "such as 'D4RL/door/human-v2'."
+        ) from None
     return DataConfig(dataset_kind="minari", dataset_id=source)
 
 

@@ -8,15 +8,20 @@ from rl_training.envs.factory import (
     WrappersConfig,
     describe_env,
     examine_env,
-    find_spec,
     make_env,
     make_training_envs,
     read_env_spec,
     read_goal_task,
-    time_limit,
 )
 from rl_training.envs.goals import GOAL_KEYS, GoalTask
 from rl_training.envs.point_goal import POINT_GOAL, PointGoalEnv
+from rl_training.envs.resolving import (
+    ResolvedEnv,
+    name_env,
+    name_kwargs,
+    resolve_env,
+    time_limit,
+)
 from rl_training.envs.rewards import (
     OWN_RETURN,
     RewardClipWrapper,
@@ -39,6 +44,7 @@ __all__ = [
     "EnvConfig",
     "GoalTask",
     "PointGoalEnv",
+    "ResolvedEnv",
     "RewardClipWrapper",
     "RewardScaleWrapper",
     "RewardShiftWrapper",
@@ -49,11 +55,13 @@ __all__ = [
     "capture_env",
     "describe_env",
     "examine_env",
-    "find_spec",
     "make_env",
     "make_training_envs",
+    "name_env",
+    "name_kwargs",
     "read_env_spec",
     "read_goal_task",
+    "resolve_env",
     "restore_env",
     "time_limit",
 ]

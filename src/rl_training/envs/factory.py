@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
-import re
 import signal
 from collections.abc import Callable, Mapping
 from functools import partial
-from importlib import import_module
 from typing import Any, Literal
 
 import gymnasium as gym
@@ -18,16 +16,14 @@ from pydantic import ConfigDict, Field
 from rl_training.config_model import ConfigModel
 from rl_training.envs.checking import check_episode, check_spaces, describe_running
 from rl_training.envs.goals import FlatGoals, GoalTask, flatten_goals
+from rl_training.envs.resolving import ResolvedEnv, resolve_env
 from rl_training.envs.rewards import OwnReturnWrapper, apply_reward_wrappers
 from rl_training.envs.state import CapturableEnv
-from rl_training.errors import ConfigError, nearest
+from rl_training.errors import ConfigError
 from rl_training.rewards import RewardTransformConfig
 from rl_training.types import EnvSpec
 
 TrainingEnvs = SyncVectorEnv | AsyncVectorEnv
-
-_ROBOTICS = re.compile(r"(PointMaze|AntMaze|Fetch|Hand(Reach|Manipulate)|AdroitHand|FrankaKitchen)")
-"""How the names of gymnasium-robotics' environments begin."""
 
 
 class WrappersConfig(ConfigModel):
@@ -59,49 +55,6 @@ class EnvConfig(ConfigModel):
         return dict(self.model_extra or {})
 
 
-def find_spec(env_id: str) -> gym.envs.registration.EnvSpec:
-    """The registered environment, or an error with the nearest names.
-
-    Gymnasium would import the module of ``module:Name-v0``. An id may come out of a checkpoint, and
-    loading a file never runs code: who wants a module imported says so.
-    """
-    module, colon, name = env_id.rpartition(":")
-    if colon:
-        raise ConfigError(
-            f"env_id {env_id!r} names a module: import it yourself (rl-training --import {module} "
-            f"…) and write env_id={name}."
-        )
-    if _ROBOTICS.match(env_id) and env_id not in gym.registry:
-        _register_robotics(env_id)
-    try:
-        return gym.spec(env_id)
-    except gym.error.NameNotFound:
-        names = {spec.name for spec in gym.registry.values()} | set(gym.registry)
-        raise ConfigError(
-            f"Unknown environment {env_id!r}, or the module that registers it is not imported "
-            f"(rl-training --import MODULE …, or an import in Python){nearest(env_id, names)}"
-        ) from None
-    except (gym.error.Error, ImportError, ValueError) as error:
-        raise ConfigError(f"env_id {env_id!r} cannot be used: {_one_line(error)}") from None
-
-
-def time_limit(env_id: str, kwargs: Mapping[str, Any]) -> int | None:
-    """Steps after which an episode is cut: the registered ones, or `max_episode_steps`."""
-    asked = kwargs.get("max_episode_steps")
-    limit = find_spec(env_id).max_episode_steps if asked is None else asked
-    return limit if limit is not None and limit > 0 else None  # -1: Gymnasium's "none"
-
-
-def _register_robotics(env_id: str) -> None:
-    try:
-        gym.register_envs(import_module("gymnasium_robotics"))
-    except ImportError as error:
-        raise ConfigError(
-            f"{env_id} needs gymnasium-robotics ({_one_line(error)}): pip install "
-            "'rl-training[robotics]'"
-        ) from None
-
-
 def make_env(
     env_id: str, kwargs: Mapping[str, Any] | None = None, *, render: bool = False
 ) -> gym.Env[Any, Any]:
@@ -112,9 +65,9 @@ def make_env(
     options = dict(kwargs or {})
     if render:
         options["render_mode"] = "rgb_array"
-    spec = find_spec(env_id)
+    resolved = resolve_env(env_id, options)
     try:
-        env = gym.make(spec, disable_env_checker=True, **options)
+        env = resolved.make()
     except (gym.error.DependencyNotInstalled, ImportError) as error:
         raise ConfigError(
             f"{env_id} needs a package that is not installed ({_one_line(error)}): for MuJoCo's "
@@ -246,14 +199,14 @@ GRACE_SECONDS = 30
 
 
 def _make_worker(
-    env_id: Any, kwargs: dict[str, Any], rewards: RewardTransformConfig, index: int
+    resolved: ResolvedEnv, rewards: RewardTransformConfig, index: int
 ) -> CapturableEnv:
     if multiprocessing.parent_process() is not None:
         # Ctrl-C and a scheduler's SIGTERM reach the whole process group, but the trainer alone
         # decides when to stop; one that does not come to it loses its workers in the end.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, lambda *_: signal.alarm(GRACE_SECONDS))
-    env = flatten_goals(gym.make(env_id, disable_env_checker=True, **kwargs), achieved=True)
+    env = flatten_goals(resolved.make(), achieved=True)
     if not rewards.is_identity:
         env = apply_reward_wrappers(OwnReturnWrapper(env), rewards)
     return CapturableEnv(env, index)
@@ -261,10 +214,10 @@ def _make_worker(
 
 def make_training_envs(env_id: str, config: EnvConfig, num_envs: int) -> TrainingEnvs:
     """A vector environment with SAME_STEP resets, in this process or in one process each."""
-    spec = find_spec(env_id)  # the spec, not the id: a worker may not have it registered
+    # Resolved here: a worker neither has it registered nor knows what was named.
+    resolved = resolve_env(env_id, config.make_kwargs)
     makers: list[Callable[[], gym.Env[Any, Any]]] = [
-        partial(_make_worker, spec, config.make_kwargs, config.wrappers.reward, index)
-        for index in range(num_envs)
+        partial(_make_worker, resolved, config.wrappers.reward, index) for index in range(num_envs)
     ]
     if config.vectorization == "sync":
         # The collector copies observations itself.

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -22,7 +21,7 @@ from rl_training.algorithms.registry import get_algorithm, is_finetuned
 from rl_training.data import HindsightReplay, ReplayBuffer, TransitionDataset
 from rl_training.envs import make_training_envs, read_goal_task
 from rl_training.errors import CheckpointError, ConfigError
-from rl_training.experiment.config import TrainConfig, make_config, split
+from rl_training.experiment.config import TrainConfig, saved_config, split
 from rl_training.experiment.datasets import mix, prepare_sampler
 from rl_training.experiment.machine import choose_device, choose_threads, keep_freed_memory
 from rl_training.experiment.task import Task, training_envs
@@ -260,14 +259,20 @@ def versions() -> dict[str, str]:
         "torch": torch.__version__,
         "numpy": np.__version__,
         "gymnasium": gymnasium.__version__,
-    } | {
-        name: metadata.version(name) for name in ("mujoco", "gymnasium_robotics") if find_spec(name)
-    }
+    } | {name: found for name in ("mujoco", "gymnasium_robotics") if (found := _installed(name))}
+
+
+def _installed(package: str) -> str | None:
+    """The version that is installed, by its record: the package itself is not imported."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def checkpoint_config(checkpoint: Checkpoint, output_dir: str = "runs") -> TrainConfig:
     """The config inside a checkpoint."""
-    return make_config(checkpoint.manifest["config"] | {"output_dir": output_dir})
+    return saved_config(checkpoint.manifest["config"] | {"output_dir": output_dir})
 
 
 def saved_spec(checkpoint: Checkpoint) -> EnvSpec:

@@ -21,6 +21,7 @@ from rl_training.boundary.yaml_codec import parse_yaml
 from rl_training.config_model import ConfigModel, Model, sentence, validated
 from rl_training.data.config import DataConfig
 from rl_training.envs.factory import EnvConfig
+from rl_training.envs.resolving import name_env, name_kwargs
 from rl_training.errors import ConfigError, nearest
 from rl_training.experiment.plain_values import listed, plain, storable
 from rl_training.runtime.controls import ControlsConfig
@@ -194,6 +195,19 @@ def make_config(data: Mapping[str, Any]) -> TrainConfig:
     return validated(TrainConfig, data)
 
 
+def saved_config(data: Mapping[str, Any]) -> TrainConfig:
+    """The config that a run folder or a checkpoint holds.
+
+    `dataset_download` is off: a file starts no download. A resume may switch it on again.
+    """
+    config = make_config(data)
+    if not config.algo_kwargs.get("dataset_download"):
+        return config
+    return config.model_copy(
+        update={"algo_kwargs": config.algo_kwargs | {"dataset_download": False}}
+    )
+
+
 # --- Values that come from Python -----------------------------------------------
 
 
@@ -233,6 +247,13 @@ def _check_env_id(env_id: Any) -> None:
             f"env_id = {shown(env_id)}: should be the id of a registered environment; register "
             "yours with gymnasium.register(id='Mine-v0', entry_point=MyEnv) and pass 'Mine-v0'."
         )
+
+
+def plain_env_kwargs(kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
+    """`env_kwargs` that are given beside a config, as a config would hold them."""
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise ConfigError(f"env_kwargs = {shown(kwargs)}: should be a mapping of names to values.")
+    return dict(storable(plain(kwargs or {}, "env_kwargs"), "env_kwargs"))
 
 
 # --- Files and overrides ------------------------------------------------------
@@ -329,3 +350,26 @@ def apply_override(data: dict[str, Any], override: str) -> None:
         if not isinstance(target, dict):
             raise ConfigError(f"{shown(key)} cannot be set: {shown(part)} holds a single value.")
     target[path[-1]] = parse_yaml(text, override)
+
+
+def parse_env_kwargs(texts: Sequence[str]) -> dict[str, Any]:
+    """The mapping that several ``KEY=VALUE`` mean."""
+    data: dict[str, Any] = {"env_kwargs": {}}
+    for text in texts:
+        apply_override(data, f"env_kwargs.{text}")
+    return dict(data["env_kwargs"])
+
+
+def name_overrides(env_id: str | None, overrides: Sequence[str]) -> None:
+    """Record the environment, or those of its arguments, that overrides name."""
+    for override in check_overrides(overrides):
+        key = override.partition("=")[0]
+        top, *path = key.split(".")
+        if top == "env_id":
+            name_env(env_id)
+        if top == "env_kwargs":
+            given: Any = {}
+            apply_override(given, override)
+            for part in (top, *path[:-1]):
+                given = given[part]
+            name_kwargs(env_id, given or {}, *path[:-1])

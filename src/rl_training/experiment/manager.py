@@ -21,7 +21,7 @@ from rl_training.boundary.reading import MAX_TEXT, read_json, read_text
 from rl_training.boundary.writing import write_atomically
 from rl_training.boundary.yaml_codec import dump_yaml, parse_yaml
 from rl_training.errors import CheckpointError, ConfigError, RLTrainingError
-from rl_training.experiment.config import TrainConfig, make_config
+from rl_training.experiment.config import TrainConfig, saved_config
 from rl_training.runtime.checkpointing import (
     Checkpoint,
     FormatError,
@@ -114,7 +114,7 @@ def read_config_file(run_dir: Path) -> TrainConfig:
     data = parse_yaml(read_text(file), str(file))
     if not isinstance(data, dict):
         raise ConfigError(f"{file} must hold a mapping of keys to values.")
-    return make_config(data)
+    return saved_config(data)
 
 
 def write_run_info(run_dir: Path, changes: dict[str, Any]) -> None:

@@ -1,0 +1,1 @@
+"""Environments: which may be made, and how."""
