@@ -658,7 +658,10 @@ def test_what_does_not_fit_the_checkpoint(small_config: Config, tmp_path: Path) 
     there = set(source.run_dir.parent.glob("*"))
     file = tmp_path / "car.npz"
     write_arrays(record_random("MountainCarContinuous-v0", {}, 50, 0), file)
-    with pytest.raises(CheckpointError, match="was trained on another environment"):
+    words = (
+        r"2 observation values .*, but .* was trained with 3 observation values and 1 action val"
+    )
+    with pytest.raises(ConfigError, match=words):
         finetune(source.run_dir, "MountainCarContinuous-v0", ("offline_batch_ratio=0",))
     with pytest.raises(ConfigError, match="it is of another environment"):
         finetune(source.run_dir, "Pendulum-v1", dataset=str(file))

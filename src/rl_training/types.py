@@ -142,6 +142,17 @@ class EnvSpec:
         """Values that an action takes in a batch: a discrete one is its index."""
         return 1 if self.discrete else self.action_dim
 
+    def __str__(self) -> str:
+        """In words, for error messages: ``3 observation values and 1 action value in [-2, 2]``."""
+        text = f"{_count(self.obs_dim, 'observation value')} and "
+        if self.goal_dim:
+            text = f"{_count(self.obs_dim, 'observation value')} ({self.goal_dim} of the goal) and "
+        if self.discrete:
+            first = f" from {self.action_start}" if self.action_start else ""
+            return f"{text}{_count(self.action_dim, 'discrete action')}{first}"
+        low, high = _bound(self.action_low), _bound(self.action_high)
+        return f"{text}{_count(self.action_dim, 'action value')} in [{low}, {high}]"
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for a manifest."""
         data = asdict(self)
@@ -168,3 +179,14 @@ class EnvSpec:
             if type(data[name]) is not int:
                 raise ValueError(f"{name} is not an integer")
         return cls(**{**data, **bounds})
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _bound(values: tuple[float, ...]) -> str:
+    """One number where all are the same; the first few otherwise."""
+    if len(set(values)) == 1:
+        return f"{values[0]:g}"
+    return f"({', '.join(f'{value:g}' for value in values[:4])}{', …' if values[4:] else ''})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from rl_training.boundary.text import shown
 from rl_training.errors import ConfigError
 from rl_training.runtime.callbacks import Callback, check_hooks
 
@@ -18,16 +20,39 @@ def whole_number(name: str, value: Any) -> int:
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise ConfigError(f"{name} = {value!r}: should be a whole number.")
+        raise ConfigError(f"{name} = {shown(value)}: should be a whole number.")
     return int(value)
 
 
 def as_path(name: str, value: Any, wanted: str = "the folder of a run or a checkpoint") -> Path:
-    """A path; of an object that has a run, the error says where its path is."""
-    if isinstance(value, str | os.PathLike):
-        return Path(value)
-    advice = ", its run_dir" if hasattr(value, "run_dir") else ""
-    raise ConfigError(f"{name} = {value!r}: should be the path of {wanted}{advice}.")
+    """A path that a file can have; for an object with a run, the error says where its path is."""
+    if not isinstance(value, str | os.PathLike):
+        advice = ", its run_dir" if hasattr(value, "run_dir") else ""
+        raise ConfigError(f"{name} = {shown(value)}: should be the path of {wanted}{advice}.")
+    try:
+        os.lstat(value)
+    except ValueError:
+        raise ConfigError(
+            f"{name} = {shown(value)}: it contains a character that no file name can have."
+        ) from None
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise ConfigError(f"{name} = {shown(value)}: the name is too long.") from None
+    return Path(value)
+
+
+def as_output(name: str, value: Any, endings: Sequence[str] = ()) -> Path:
+    """The path of a file to write, in a folder that exists; with one of ``endings``, if given."""
+    path = as_path(name, value, "a file")
+    if endings and path.suffix.lower() not in endings:
+        raise ConfigError(
+            f"{name} = {shown(str(path))}: the name must end in {' or '.join(endings)}."
+        )
+    if not path.parent.is_dir():
+        raise ConfigError(
+            f"{name} = {shown(str(path))}: there is no folder {shown(str(path.parent))}."
+        )
+    return path
 
 
 def check_callbacks(callbacks: Sequence[Callback]) -> list[Callback]:

@@ -88,13 +88,14 @@ def evaluate_checkpoint(
     if place is None:
         return _evaluate_held_out(checkpoint, policy)
     env = validated(EnvConfig, (config.env_kwargs if own else {}) | given)
-    check_same_env(checkpoint, describe_env(place, env))
+    chosen = place if env_id is not None or given else None
+    check_same_env(checkpoint, describe_env(place, env), named=chosen)
     evaluator = Evaluator(place, env.make_kwargs, seed=seed, render=video is not None)
     try:
         if video is not None:
             from rl_training.api.video import record
 
-            with record(evaluator, Path(video)):
+            with record(evaluator, video):
                 result = evaluator.evaluate(policy, episodes)
         else:
             result = evaluator.evaluate(policy, episodes)

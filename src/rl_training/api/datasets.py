@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from rl_training.api.arguments import as_path
 from rl_training.boundary.minari_format import open_minari
 from rl_training.data.dataset_loaders import config_for, open_fields
 from rl_training.data.dataset_writers import (
@@ -21,6 +22,7 @@ from rl_training.data.dataset_writers import (
 from rl_training.data.inspection import (
     DatasetReport,
     Expectation,
+    find_other_sizes,
     find_problems,
     inspect_dataset,
 )
@@ -52,8 +54,9 @@ def read_raw(source: str) -> TransitionDataset:
 
     A folder is a run or a checkpoint, and means its replay.
     """
-    if Path(source).is_dir():
-        return read_replay(open_checkpoint(locate(Path(source)), replay=True))
+    path = as_path("source", source, "a dataset or a run")
+    if path.is_dir():
+        return read_replay(open_checkpoint(locate(path), replay=True))
     config = config_for(source)
     with open_fields(config) as fields:
         return TransitionDataset.from_fields(fields, spec=None, source=config.source, finite=False)
@@ -106,11 +109,18 @@ def inspect_data(source: str, plot: str | Path | None = None) -> DatasetReport:
 def validate_data(
     source: str, env_id: str | None = None, *, env_kwargs: Mapping[str, Any] | None = None
 ) -> tuple[DatasetReport, list[str]]:
-    """The figures, and every problem against an environment or a Minari dataset's own record."""
+    """The figures, and every problem against an environment or a Minari dataset's own record.
+
+    Raises:
+        ConfigError: ``env_id`` has spaces of other sizes: the data cannot be of it.
+    """
     name_env(env_id)
     given = plain_env_kwargs(env_kwargs)
     dataset = read_raw(source)
     expected = _expect_env(env_id, given, given) if env_id else _expect_record(source, given)
+    other = find_other_sizes(dataset, expected)
+    if env_id and other is not None:
+        raise ConfigError(f"{source} does not fit {env_id}: {other}")
     return inspect_dataset(dataset), find_problems(dataset, expected)
 
 
@@ -179,8 +189,8 @@ def collect_data(
             f"seed = {seed} at least 0."
         )
     if out is not None:
-        check_destination(Path(out))
-    opened = open_checkpoint(locate(Path(checkpoint), best=best))
+        check_destination(as_path("out", out, "a file"))
+    opened = open_checkpoint(locate(as_path("checkpoint", checkpoint), best=best))
     config = checkpoint_config(opened)
     if config.env_id is None:
         raise ConfigError(f"{opened.path} was trained without an environment to record in.")
@@ -209,7 +219,7 @@ def convert_data(
     name_env(env_id)
     minari_id = destination.removeprefix("minari:")
     if minari_id == destination:
-        check_destination(Path(destination))
+        check_destination(as_path("destination", destination, "a file"))
     dataset = read_raw(source)
     if dataset.odd_flags:  # which would be written as plain ones, and look right from then on
         raise ConfigError(f"{source}: {dataset.odd_flags[0]}.")

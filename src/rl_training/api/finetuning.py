@@ -20,6 +20,7 @@ from rl_training.errors import CheckpointError, ConfigError
 from rl_training.experiment.build import (
     build_algorithm,
     check_same_data,
+    check_same_env,
     checkpoint_config,
     saved_spec,
 )
@@ -191,13 +192,10 @@ def _changed(checkpoint: Checkpoint, task: Task, keys: Iterable[str]) -> list[st
 
 def _check_learner(checkpoint: Checkpoint, task: Task) -> None:
     """Whether the checkpoint's tensors fit the learner that goes on, and its environment."""
-    spec = saved_spec(checkpoint)
-    if spec != task.spec:
-        raise CheckpointError(
-            f"{checkpoint.path} was trained on another environment than {task.config.env_id}: "
-            f"{spec} then, {task.spec} now"
-        )
-    learner = build_algorithm(task.config, spec, torch.device("cpu"))
+    env_id = task.config.env_id
+    own = checkpoint_config(checkpoint).env_id
+    check_same_env(checkpoint, task.spec, named=env_id if env_id != own else None)
+    learner = build_algorithm(task.config, task.spec, torch.device("cpu"))
     try:
         load_tensors(learner, checkpoint, MODEL, OPTIMIZERS)
     except CheckpointError as error:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from rl_training.api.arguments import as_path
 from rl_training.data import TransitionDataset, load_transition_dataset
 from rl_training.data.dataset_loaders import config_for
 from rl_training.envs import time_limit
@@ -43,7 +44,7 @@ def estimate(
     if dataset is None:
         data, source = _own_data(checkpoint, policy), parts.data.source
     else:
-        source = str(dataset)
+        source = str(as_path("dataset", dataset, "a file"))
         data = _other_data(source, config, policy)
     torch.set_num_threads(choose_threads(parts.controls.num_threads))
     keep_freed_memory()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import os
 from collections.abc import Sequence
@@ -10,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rl_training.api.arguments import as_output, as_path
+from rl_training.boundary.text import printable
+from rl_training.boundary.writing import write_output
 from rl_training.data.offline_dataset import TransitionDataset
 from rl_training.errors import ConfigError
 from rl_training.experiment.manager import is_run, read_config_file
@@ -18,6 +22,9 @@ from rl_training.runtime.logging import iterate_metrics
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+ENDINGS = (".png", ".pdf", ".svg", ".jpg")
+"""Of the files that a picture can be written to."""
 
 LINE = 110
 """Characters of a legend that stand beside each other."""
@@ -28,22 +35,24 @@ DASHES: tuple[Any, ...] = ("--", (0, (8, 4)), (0, (2, 2)), (0, (8, 2, 2, 2)))
 """The looks of curves and of flat lines: after ten, when colours repeat, comes the next."""
 
 
-def _figure(file: Path, width: float, height: float) -> Figure:
-    """An empty picture that can be written to ``file``."""
+def _figure(width: float, height: float) -> Figure:
+    """An empty picture."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise ConfigError("A picture needs matplotlib: pip install 'rl-training[plot]'") from None
-    if not file.parent.is_dir():
-        raise ConfigError(f"{str(file)!r}: there is no folder {str(file.parent)!r}.")
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def _write(figure: Figure, file: Path) -> None:
-    try:
-        figure.savefig(file, dpi=110)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{file} cannot be written: {error}") from None
+    data = io.BytesIO()
+    figure.savefig(data, dpi=110, format=file.suffix[1:].lower())
+    write_output(file, data.getvalue())
+
+
+def _plain(text: str) -> str:
+    """Text that a picture shows as it is: dollar signs do not begin a formula."""
+    return printable(text, keep="").replace("$", r"\$")
 
 
 def evaluations(run: str | Path) -> tuple[list[int], list[float]]:
@@ -71,18 +80,19 @@ def plot_runs(runs: Sequence[str | Path] | str | Path, file: str | Path) -> None
     Offline runs alone are drawn over their updates.
     """
     listed = [runs] if isinstance(runs, str | Path) else runs
-    places = list(dict.fromkeys(Path(os.path.abspath(run)) for run in listed))
+    file = as_output("out", file, ENDINGS)
+    places = list(dict.fromkeys(Path(os.path.abspath(as_path("run", run))) for run in listed))
     if not places:
         raise ConfigError("There is no run to draw: give at least one.")
     found = [evaluations(place) for place in places]
     configs = [read_config_file(place) for place in places]
     over_updates = all(config.mode == "offline" for config in configs)
-    labels, file = unique_names(places), Path(file)
+    labels = [_plain(name) for name in unique_names(places)]
     flat = [config.mode == "offline" and not over_updates for config in configs]
     for index in (index for index, is_flat in enumerate(flat) if is_flat):
         labels[index] += f", after {found[index][0][-1]:,} updates"
     columns = max(1, min(3, LINE // (max(map(len, labels)) + 8)))
-    figure = _figure(file, 8, 5 + 0.2 * math.ceil(len(labels) / columns))
+    figure = _figure(8, 5 + 0.2 * math.ceil(len(labels) / columns))
     axes = figure.subplots()
     for index, (steps, returns) in enumerate(found):
         turn = index // 10 % len(LINES)
@@ -92,7 +102,7 @@ def plot_runs(runs: Sequence[str | Path] | str | Path, file: str | Path) -> None
         else:
             axes.plot(steps, returns, linestyle=LINES[turn], marker=MARKERS[turn], **look)
     axes.set(
-        title=_title([str(config.env_id) for config in configs]),
+        title=_plain(_title([str(config.env_id) for config in configs])),
         xlabel="updates" if over_updates else "environment steps",
         ylabel="mean return of an evaluation",
     )
@@ -126,9 +136,10 @@ def unique_names(places: Sequence[Path]) -> list[str]:
     return names
 
 
-def plot_dataset(dataset: TransitionDataset, file: Path, title: str) -> None:
+def plot_dataset(dataset: TransitionDataset, file: str | Path, title: str) -> None:
     """Histograms of returns, lengths, rewards and actions."""
-    figure = _figure(file, 10, 6.5)
+    file = as_output("plot", file, ENDINGS)
+    figure = _figure(10, 6.5)
     statistics = dataset.statistics()
     actions = dataset.column("actions")
     returns, lengths, rewards, action_axes = figure.subplots(2, 2).flat
@@ -145,7 +156,8 @@ def plot_dataset(dataset: TransitionDataset, file: Path, title: str) -> None:
     if actions.shape[1] > 1:
         action_axes.legend(fontsize="small", ncols=2)
     name = Path(title).name if Path(title).exists() else title
-    figure.suptitle(f"{name}: {len(dataset):,} transitions, {len(statistics.returns):,} episodes")
+    counts = f"{len(dataset):,} transitions, {len(statistics.returns):,} episodes"
+    figure.suptitle(f"{_plain(name)}: {counts}")
     _write(figure, file)
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from rl_training.api.arguments import as_output
+from rl_training.boundary.writing import write_output
 from rl_training.errors import ConfigError
 from rl_training.runtime.evaluation import Evaluator
 
@@ -16,12 +19,9 @@ _INSTALL = "pip install 'rl-training[video]'"
 
 
 @contextmanager
-def record(evaluator: Evaluator, file: Path) -> Iterator[None]:
+def record(evaluator: Evaluator, file: str | Path) -> Iterator[None]:
     """Collect a frame a step and write them when the block ends."""
-    if file.suffix not in (".mp4", ".gif"):
-        raise ConfigError(f"--video {str(file)!r}: the name must end in .mp4 or .gif.")
-    if not file.parent.is_dir():
-        raise ConfigError(f"--video {str(file)!r}: there is no folder {str(file.parent)!r}.")
+    file = as_output("video", file, (".mp4", ".gif"))
     try:
         import imageio.v3 as imageio
     except ImportError:
@@ -34,11 +34,18 @@ def record(evaluator: Evaluator, file: Path) -> Iterator[None]:
         if "render" in str(error).lower() or "pygame" in str(error).lower():
             raise ConfigError(f"The environment cannot be drawn ({error}): {_INSTALL}") from error
         raise
-    fps = float(evaluator.env.metadata.get("render_fps", 30))
+    fps, ending = _frames_per_second(evaluator.env.metadata), file.suffix.lower()
     options: dict[str, Any] = (
-        {"duration": 1000.0 / fps, "loop": 0} if file.suffix == ".gif" else {"fps": fps}
+        {"duration": 1000.0 / fps, "loop": 0} if ending == ".gif" else {"fps": fps}
     )
     try:
-        imageio.imwrite(file, np.stack(frames), **options)
+        data = imageio.imwrite("<bytes>", np.stack(frames), extension=ending, **options)
     except (OSError, ValueError, ImportError) as error:
         raise ConfigError(f"{file} could not be written ({error}): {_INSTALL}") from error
+    write_output(file, data)
+
+
+def _frames_per_second(metadata: Mapping[str, Any]) -> float:
+    """As the environment says, where that is a speed."""
+    fps = metadata.get("render_fps")
+    return float(fps) if isinstance(fps, int | float) and 0 < fps < math.inf else 30.0

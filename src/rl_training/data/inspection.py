@@ -122,15 +122,10 @@ class Expectation:
 
 def find_problems(dataset: TransitionDataset, expected: Expectation) -> list[str]:
     """Everything that does not fit, each in one sentence."""
-    spec, layout = expected.spec, dataset.layout
-    width = spec.action_width
-    if (layout.obs_dim, layout.action_dim) != (spec.obs_dim, width):
-        return [
-            f"sizes: the data has observations of {layout.obs_dim} and actions of "
-            f"{layout.action_dim} values, {expected.name} has {spec.obs_dim} and {width}: it is "
-            "of another environment."
-        ]
-    problems = _value_problems(dataset, expected) + _action_problems(dataset, spec)
+    sizes = find_other_sizes(dataset, expected)
+    if sizes is not None:
+        return [f"sizes: {sizes}"]
+    problems = _value_problems(dataset, expected) + _action_problems(dataset, expected.spec)
     jumps = find_discontinuities(dataset)
     if len(jumps):
         problems.append(
@@ -138,6 +133,18 @@ def find_problems(dataset: TransitionDataset, expected: Expectation) -> list[str
             f"observation, the first at row {jumps[0]}: ends of episodes may be unmarked."
         )
     return problems + _episode_problems(dataset, expected.time_limit)
+
+
+def find_other_sizes(dataset: TransitionDataset, expected: Expectation) -> str | None:
+    """How the sizes differ from those of the environment; None if they do not."""
+    spec, layout = expected.spec, dataset.layout
+    if (layout.obs_dim, layout.action_dim) == (spec.obs_dim, spec.action_width):
+        return None
+    return (
+        f"the data has observations of {layout.obs_dim} and actions of {layout.action_dim} "
+        f"values, {expected.name} has {spec.obs_dim} and {spec.action_width}: it is of another "
+        "environment."
+    )
 
 
 def _value_problems(dataset: TransitionDataset, expected: Expectation) -> list[str]:

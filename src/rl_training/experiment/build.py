@@ -298,14 +298,23 @@ def saved_spec(checkpoint: Checkpoint) -> EnvSpec:
     return spec
 
 
-def check_same_env(checkpoint: Checkpoint, spec: EnvSpec) -> None:
-    """Refuse an environment whose sizes or bounds are not those of the training."""
+def check_same_env(checkpoint: Checkpoint, spec: EnvSpec, *, named: str | None = None) -> None:
+    """Refuse an environment whose sizes or bounds are not those of the training.
+
+    ``named`` is the environment that the user chose, where it is not the checkpoint's own.
+    """
     saved = saved_spec(checkpoint)
-    if saved != spec:
-        raise CheckpointError(
-            f"{checkpoint.path} was trained on another environment than this one: {saved} then, "
-            f"{spec} now"
+    if saved == spec:
+        return
+    if named is not None:
+        raise ConfigError(
+            f"{named} has {spec}, but {checkpoint.path} was trained with {saved}: name an "
+            "environment with the same spaces."
         )
+    raise CheckpointError(
+        f"{checkpoint.path} was trained on another environment than this one: {saved} then, "
+        f"{spec} now."
+    )
 
 
 def check_same_data(
