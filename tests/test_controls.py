@@ -341,3 +341,15 @@ def test_a_run_notices_once_that_it_shares_its_cores(
     config = small_config(total_timesteps=20, algo_kwargs={"num_threads": num_threads})
     train(config, callbacks=[ProgressCallback(said)])
     assert said.getvalue().count("with num_threads=1 runs that share") == times
+
+
+def test_a_system_without_load_averages_is_not_crowded(
+    small_config: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+    monkeypatch.delattr(os, "getloadavg", raising=False)
+    said = io.StringIO()
+    config = small_config(total_timesteps=20, algo_kwargs={"num_threads": None})
+    assert train(config, callbacks=[ProgressCallback(said)]).stop_reason == "completed"
+    assert "20/20" in said.getvalue()

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from rl_training.boundary.terminal import open_standard_streams, output_failure, say, tell
+from rl_training.boundary.text import shown
 from rl_training.cli_data import EnvKwargs, data_app
 from rl_training.cli_text import (
     best_text,
@@ -43,10 +45,10 @@ class _Group(TyperGroup):
         except RLTrainingError as error:
             if _debug:
                 raise
-            typer.echo(f"Error: {error}", err=True)
+            tell(f"Error: {error}")
             sys.exit(error.exit_code)
         except KeyboardInterrupt:
-            typer.echo("Interrupted.", err=True)
+            tell("Interrupted.")
             sys.exit(SIGNAL_EXITS["SIGINT"])
 
 
@@ -76,7 +78,7 @@ def _version(show: bool) -> None:
     if show:
         from rl_training import __version__
 
-        typer.echo(f"rl-training {__version__}")
+        say(f"rl-training {__version__}")
         raise typer.Exit
 
 
@@ -95,13 +97,27 @@ def _options(
     _debug = debug
     _imports[:] = imports or ()
     for module in imports or ():
-        try:
-            if "" not in sys.path:
-                # Modules of the present folder, after those that are installed.
-                sys.path.append("")
-            import_module(module)
-        except ImportError as error:
-            raise ConfigError(f"--import {module}: {error}") from None
+        _import(module)
+
+
+def _import(module: str) -> None:
+    """Import a module that the user named, also one of the current folder."""
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise ConfigError(
+            f"--import {shown(module)}: should be the name of a module, such as my_envs or "
+            "my_package.envs."
+        )
+    if "" not in sys.path:
+        sys.path.append("")  # after the installed packages
+    try:
+        import_module(module)
+    except ImportError as error:
+        raise ConfigError(f"--import {module}: {error}") from error
+    except (Exception, SystemExit) as error:  # whatever the module's code does
+        raise ConfigError(
+            f"--import {module}: the import failed with {type(error).__name__}: {error}. Fix the "
+            "module, or leave out --import."
+        ) from error
 
 
 @app.command(epilog="Example: rl-training train --config sac/pendulum seed=1 batch_size=512")
@@ -113,9 +129,11 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Train from a config; writes a new run folder."""
+    from rl_training.api.arguments import as_path
     from rl_training.api.training import train as run
     from rl_training.experiment.config import TrainConfig
 
+    as_path("config", config)
     resolved = TrainConfig.load(config, overrides or ()).resolved()
     with _display(None if as_json else resolved.to_dict()) as display:
         result = run(resolved, callbacks=[display])
@@ -217,7 +235,7 @@ def evaluate(
     if as_json:
         print_json(result)
         return
-    _print(evaluation_text(result))
+    say(evaluation_text(result))
 
 
 @app.command(epilog="Example: rl-training predict runs/sac_Pendulum-v1_seed0 --obs obs.npy")
@@ -232,14 +250,23 @@ def predict(
     """Actions in the environment's own scale for observations in a file."""
     import numpy as np
 
+    from rl_training.api.arguments import as_output, as_path
     from rl_training.api.checkpoints import predict_checkpoint
     from rl_training.boundary.npy import read_npy
     from rl_training.boundary.writing import write_output
 
-    if not obs.is_file():
+    if not as_path("obs", obs).is_file():
         raise ConfigError(f"There is no file {str(obs)!r}.")
+    if out is not None:
+        as_output("out", out)
     loaded = read_npy(obs, follow_links=True)
     actions = predict_checkpoint(run, loaded, best=best, device=device)
+    bad = int((~np.isfinite(actions)).sum())
+    if bad:
+        tell(
+            f"Warning: {bad:,} of {actions.size:,} action values are not finite: the observations "
+            "may be too large for this policy, or its weights damaged."
+        )
     if out is not None:
         data = io.BytesIO()
         np.save(data, actions, allow_pickle=False)
@@ -247,9 +274,9 @@ def predict(
     if as_json:
         print_json({"actions": actions.tolist(), "out": str(out) if out else None})
     elif out is not None:
-        _print(f"Wrote actions of shape {actions.shape} to {out}")
+        say(f"Wrote actions of shape {actions.shape} to {out}")
     else:
-        _print(np.array2string(actions, separator=", ", threshold=200))
+        say(np.array2string(actions, separator=", ", threshold=200), keep="\n")
 
 
 @app.command(epilog="Example: rl-training algorithms --json")
@@ -296,7 +323,7 @@ def configs_show(
         config_text(name)
         print_json(read_config(name))
     else:
-        typer.echo(config_text(name), nl=False)
+        say(config_text(name).rstrip("\n"), keep="\n")
 
 
 @app.command(epilog="Example: rl-training runs runs")
@@ -307,14 +334,15 @@ def runs(
     """List runs: algorithm, environment, seed, steps, returns or held-out losses, state."""
     from dataclasses import asdict
 
+    from rl_training.api.arguments import as_path
     from rl_training.experiment.manager import list_runs
 
-    found = list_runs(folder)
+    found = list_runs(as_path("folder", folder))
     if as_json:
         print_json({"runs": [asdict(row) | {"path": str(row.path)} for row in found]})
         return
     if not found:
-        _print(f"No runs in {folder}. Make one: rl-training train --config sac/pendulum")
+        say(f"No runs in {folder}. Make one: rl-training train --config sac/pendulum")
         return
     rows = [
         [
@@ -346,14 +374,10 @@ def plot(
     if as_json:
         print_json({"out": str(out), "runs": [str(run) for run in runs]})
     else:
-        _print(f"Wrote {out}")
+        say(f"Wrote {out}")
 
 
 # --- Printing -----------------------------------------------------------------
-
-
-def _print(text: str) -> None:
-    typer.echo(text)
 
 
 def _display(config: dict[str, Any] | None = None) -> Any:
@@ -383,38 +407,43 @@ def _print_result(result: TrainResult) -> None:
     config = read_config_file(result.run_dir)
     again = repeated_names(config, _imports)
     if result.interrupted_by is not None:
-        _print(f"Interrupted at step {metrics['step']:,}; the checkpoint is saved.")
-        _print(f"Continue with: rl-training {again.imports}resume {run_dir}{again.overrides}")
+        say(f"Interrupted at step {metrics['step']:,}; the checkpoint is saved.")
+        say(f"Continue with: rl-training {again.imports}resume {run_dir}{again.overrides}")
         return
-    _print(f"Stopped at step {metrics['step']:,}: {result.stop_reason}")
+    say(f"Stopped at step {metrics['step']:,}: {result.stop_reason}")
     if "eval_return_mean" in metrics:
-        _print(
+        say(
             f"Evaluation return: {metrics['eval_return_mean']:.2f} ± "
             f"{metrics['eval_return_std']:.2f}{best_text(metrics, 'best_return')}"
             f"{success_text(metrics)}"
         )
         if metrics.get("return_before") is not None:
-            _print(
+            say(
                 f"Fine-tuning: return {number_text(metrics['return_before'])} before, "
                 f"{number_text(metrics['return_lowest'])} at its lowest, "
                 f"{number_text(metrics['return_after'])} now"
             )
     elif "eval_loss" in metrics:
-        _print(f"Held-out loss: {metrics['eval_loss']:.6g}{best_text(metrics, 'best_loss')}")
+        say(f"Held-out loss: {metrics['eval_loss']:.6g}{best_text(metrics, 'best_loss')}")
     more = f"total_timesteps={2 * metrics.get('env_steps', metrics['step'])}"
     if result.stop_reason.startswith(EARLY_STOPPING):
         more = "early_stopping=null"
-    _print(f"Run folder: {result.run_dir}")
-    _print("Next:")
+    say(f"Run folder: {result.run_dir}")
+    say("Next:")
     how = "--fqe" if config.env_id is None else f"--episodes 20{again.options}"
     for line in (
         f"{again.imports}evaluate {run_dir} {how}",
         f"{again.imports}resume {run_dir} {more}{again.overrides}",
         f"runs {shlex.quote(str(folder_of(result.run_dir)))}",
     ):
-        _print(f"  rl-training {line}")
+        say(f"  rl-training {line}")
 
 
 def main() -> None:
     """Run the command line."""
-    app()
+    words = sys.argv[1:]
+    open_standard_streams(results_only="--json" in words and "--help" not in words)
+    try:
+        app()
+    except SystemExit as end:
+        sys.exit(end.code or output_failure())

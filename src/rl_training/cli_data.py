@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rl_training.boundary.terminal import say
 from rl_training.printing import Json, counting, print_json, print_table
 
 if TYPE_CHECKING:
@@ -48,9 +49,9 @@ def inspect(
         return
     _print_report(report)
     for odd in report.odd_flags:
-        typer.echo(f"Problem: flags: {odd}.")
+        say(f"Problem: flags: {odd}.")
     if plot is not None:
-        typer.echo(f"Wrote {plot}")
+        say(f"Wrote {plot}")
 
 
 @data_app.command(epilog="Example: rl-training data validate expert.npz --env-id Pendulum-v1")
@@ -70,8 +71,8 @@ def validate(
     else:
         _print_report(report)
         for problem in problems:
-            typer.echo(f"Problem: {problem}")
-        typer.echo(f"{len(problems)} problems" if problems else "Valid")
+            say(f"Problem: {problem}")
+        say(f"{len(problems)} problems" if problems else "Valid")
     if problems:
         raise typer.Exit(1)
 
@@ -113,7 +114,7 @@ def collect(
     if as_json:
         print_json({"dataset": written, "steps": steps, "noise": noise, "seed": seed})
     else:
-        typer.echo(f"Wrote {steps:,} transitions to {written}")
+        say(f"Wrote {steps:,} transitions to {written}")
 
 
 @data_app.command(epilog="Example: rl-training data convert runs/sac_Pendulum-v1_seed0 replay.npz")
@@ -135,7 +136,7 @@ def convert(
     if as_json:
         print_json({"dataset": written})
     else:
-        typer.echo(f"Wrote {written}")
+        say(f"Wrote {written}")
 
 
 def _print_report(report: DatasetReport) -> None:
@@ -164,4 +165,4 @@ def _print_report(report: DatasetReport) -> None:
     ]
     print_table(["", ""], rows)
     for note in report.notes:
-        typer.echo(f"Note: {note}")
+        say(f"Note: {note}")

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
+
+from rl_training.boundary.terminal import guarded, output, plain_console, say
+from rl_training.boundary.text import printable
 
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object on standard output, nothing else.")
@@ -21,7 +25,7 @@ PLAIN_SECONDS = 10.0
 
 def print_json(data: dict[str, Any]) -> None:
     """One object on standard output; null for numbers that are not finite, which JSON lacks."""
-    typer.echo(json.dumps(_finite(data), allow_nan=False))
+    say(json.dumps(_finite(data), allow_nan=False))
 
 
 def _finite(value: Any) -> Any:
@@ -36,10 +40,9 @@ def _finite(value: Any) -> Any:
 @contextmanager
 def counting(what: str) -> Iterator[Callable[[int, int], None]]:
     """Shows (done, total) on standard error: a bar on a terminal, else a line now and then."""
-    from rich.console import Console
     from rich.progress import Progress
 
-    console = Console(stderr=True)
+    console = plain_console(guarded(sys.stderr))
     bar = Progress(console=console, transient=True)
     next_line = time.monotonic() + PLAIN_SECONDS
 
@@ -52,7 +55,7 @@ def counting(what: str) -> Iterator[Callable[[int, int], None]]:
             bar.update(bar.task_ids[0], completed=done, total=total)
         elif time.monotonic() >= next_line:
             next_line = time.monotonic() + PLAIN_SECONDS
-            console.print(f"{what} {done:,}/{total:,}", highlight=False)
+            console.print(f"{what} {done:,}/{total:,}")
 
     try:
         yield tell
@@ -63,13 +66,12 @@ def counting(what: str) -> Iterator[Callable[[int, int], None]]:
 
 def print_table(heads: list[str], rows: list[list[str]]) -> None:
     """A table as wide as the terminal, or as its contents where there is none."""
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(*heads, show_header=any(heads))
     for row in rows:
-        table.add_row(*row)
-    console = Console()
+        table.add_row(*(printable(cell, keep="") for cell in row))
+    console = plain_console(output())
     if not console.is_terminal:  # a pipe has no width: do not cut what it reads
-        console = Console(width=200)
+        console = plain_console(output(), width=200)
     console.print(table)

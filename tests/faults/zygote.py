@@ -21,7 +21,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -98,10 +98,12 @@ class Zygote:
         at: int = -1,
         action: str = "",
         file_limit: int | None = None,
+        streams: Mapping[str, str] | None = None,
     ) -> Child:
         """Begin ``rl-training ARGV``, or ``python -c CODE``.
 
-        With ``watch``, every change below it is an event.
+        With ``watch``, every change below it is an event. ``streams`` says what is wrong with
+        ``out`` and ``err``: they are ``closed``, ``full``, ``broken`` (nobody reads) or ``ascii``.
         """
         request = {
             "do": "start",
@@ -112,6 +114,7 @@ class Zygote:
             "at": at,
             "action": action,
             "file_limit": file_limit,
+            "streams": dict(streams or {}),
         }
         return Child(self, **self._ask(request))
 
@@ -214,7 +217,7 @@ def _exit_with(work: Callable[[], int]) -> NoReturn:
         status = work()
     finally:
         for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, AttributeError):  # None, where it is closed
                 stream.flush()
         os._exit(status)
 
@@ -225,6 +228,8 @@ def _become(request: dict[str, Any], files: list[int]) -> int:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(files[0], 1)
     os.dup2(files[1], 2)
+    for name, fault in request["streams"].items():
+        _break_stream(name, fault)
     os.chdir(request["cwd"])
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
     if request["watch"] is not None:
@@ -236,6 +241,22 @@ def _become(request: dict[str, Any], files: list[int]) -> int:
         return _command_line(request["argv"])
     code = compile(request["code"], "<string>", "exec")
     return _exit_code(lambda: exec(code, {"__name__": "__main__"}))
+
+
+def _break_stream(name: str, fault: str) -> None:
+    """Do to a standard stream what a shell, a terminal or the reader of a pipe can do to it."""
+    descriptor, stream = {"out": (1, "stdout"), "err": (2, "stderr")}[name]
+    if fault == "closed":
+        os.close(descriptor)
+        setattr(sys, stream, None)  # as Python does when it starts
+    elif fault == "full":
+        os.dup2(os.open("/dev/full", os.O_WRONLY), descriptor)
+    elif fault == "broken":
+        reader, writer = os.pipe()
+        os.dup2(writer, descriptor)
+        os.close(reader)
+    else:
+        getattr(sys, stream).reconfigure(encoding=fault, errors="strict")
 
 
 def run_command(*argv: str) -> None:

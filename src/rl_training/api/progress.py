@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from rl_training.boundary.terminal import guarded, plain_console
+from rl_training.boundary.text import one_line, printable
 from rl_training.boundary.yaml_codec import dump_yaml
 from rl_training.experiment.machine import threads_of_environment, usable_cores
 from rl_training.runtime.callbacks import Callback
@@ -27,7 +29,7 @@ class ProgressCallback(Callback):
         self, stream: TextIO | None = None, *, config: Mapping[str, Any] | None = None
     ) -> None:
         self._config = config
-        self.console = Console(file=stream, stderr=stream is None)
+        self.console = plain_console(guarded(sys.stderr) if stream is None else stream)
         self._bar: Progress | None = None
         self._task: TaskID | None = None
         self._next = 0.0
@@ -41,26 +43,23 @@ class ProgressCallback(Callback):
         self._began, self._first_step = time.perf_counter(), session.state.step
         self._next = self._began
         if self._config is not None:
-            text = dump_yaml(self._config)
-            self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+            self._print(dump_yaml(self._config), keep="\n")
         manifest = session.manifest
         where = manifest["config"]["env_id"] or manifest["dataset"]["source"]
-        self.console.print(
+        self._print(
             f"{manifest['algorithm']} on {where}: {manifest['device']}, "
             f"{_threads(manifest)}, {session.engine.mode} updates, "
-            f"in {session.checkpoints.run_dir}",
-            highlight=False,
-            soft_wrap=True,
+            f"in {session.checkpoints.run_dir}"
         )
         if not self.console.is_terminal:
             return
         self._bar = Progress(
-            TextColumn("{task.fields[phase]}{task.completed:,.0f}/{task.total:,.0f}"),
-            TextColumn("{task.fields[unit]}"),
+            TextColumn("{task.fields[phase]}{task.completed:,.0f}/{task.total:,.0f}", markup=False),
+            TextColumn("{task.fields[unit]}", markup=False),
             BarColumn(bar_width=24),
-            TextColumn("{task.fields[speed]} {task.fields[unit]}/s"),
+            TextColumn("{task.fields[speed]} {task.fields[unit]}/s", markup=False),
             TimeRemainingColumn(compact=True),
-            TextColumn("{task.fields[result]}"),
+            TextColumn("{task.fields[result]}", markup=False),
             console=self.console,
             transient=False,
         )
@@ -97,7 +96,7 @@ class ProgressCallback(Callback):
 
     def on_message(self, session: Session, text: str) -> None:
         """Show it above the bar."""
-        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+        self._print(one_line(text))
 
     def on_end(self, session: Session) -> None:
         """Close the display."""
@@ -131,11 +130,10 @@ class ProgressCallback(Callback):
             )
             return
         left = (place.total - place.done) / speed if speed > 0 else 0.0
-        self.console.print(
-            f"{place.text}  {speed:,.0f} {place.unit}/s  {left:,.0f} s left  {result}",
-            highlight=False,
-            soft_wrap=True,
-        )
+        self._print(f"{place.text}  {speed:,.0f} {place.unit}/s  {left:,.0f} s left  {result}")
+
+    def _print(self, text: str, *, keep: str = "") -> None:
+        self.console.print(printable(text, keep=keep), soft_wrap=True)
 
 
 @dataclass(frozen=True)
@@ -182,7 +180,15 @@ def _is_crowded(manifest: Mapping[str, Any]) -> bool:
     chosen = _chosen_threads(manifest) or threads_of_environment()
     if chosen is not None or manifest["num_threads"] == 1 or manifest["device"] != "cpu":
         return False
-    return os.getloadavg()[0] >= usable_cores() + 1
+    return _load() >= usable_cores() + 1
+
+
+def _load() -> float:
+    """Processes that run or wait for a core; 0 where the system does not count them."""
+    try:
+        return os.getloadavg()[0]
+    except (AttributeError, OSError):
+        return 0.0
 
 
 def _result(session: Session) -> str:

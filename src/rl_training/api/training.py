@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from rl_training.algorithms.config import CollectionConfig
 from rl_training.algorithms.registry import is_finetuned
 from rl_training.api.arguments import as_path, check_callbacks
 from rl_training.api.resuming import changed_config, check_resume, why_over
+from rl_training.boundary.terminal import tell
 from rl_training.envs import name_env
 from rl_training.errors import CheckpointError, ConfigError, TrainingError
 from rl_training.experiment.build import (
@@ -53,7 +53,7 @@ ConfigLike = TrainConfig | Mapping[str, Any] | str | Path
 
 def warn(message: str) -> None:
     """Tell the user on standard error."""
-    print(f"Warning: {message}", file=sys.stderr)
+    tell(f"Warning: {message}")
 
 
 def train(config: ConfigLike, *, callbacks: Sequence[Callback] = ()) -> TrainResult:

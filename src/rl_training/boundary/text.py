@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import reprlib
 import unicodedata
 from typing import Any
 
 MAX_VALUE = 80
 """Characters of a value that an error message repeats."""
+
+MAX_MESSAGE = 2_000
+"""Characters of an error message or a warning."""
 
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Unicode categories that move the cursor, reorder the line, or cannot be encoded."""
@@ -26,10 +30,12 @@ def printable(text: str, *, keep: str = "\n\t") -> str:
 def shorten(text: str, most: int = MAX_VALUE) -> str:
     """The text on one line, cut in the middle where it is longer than ``most`` characters."""
     line = " ".join(text[: 4 * most].split()) + ("…" if len(text) > 4 * most else "")
-    if len(line) <= most:
-        return line
-    half = (most - 1) // 2
-    return f"{line[:half]}…{line[-half:]}"
+    return _cut(line, most)
+
+
+def one_line(text: str) -> str:
+    """A message as it is printed: line breaks as spaces, all printable, not endless."""
+    return re.sub(r"\s*\n\s*", " ", _cut(printable(text).strip(), MAX_MESSAGE))
 
 
 class _Shown(reprlib.Repr):
@@ -49,6 +55,11 @@ def shown(value: Any) -> str:
     except Exception:  # a user's __repr__ may raise anything, and is not what went wrong
         text = f"<{type(value).__name__}>"
     return shorten(printable(text, keep=""))
+
+
+def _cut(text: str, most: int) -> str:
+    half = (most - 1) // 2
+    return text if len(text) <= most else f"{text[:half]}…{text[-half:]}"
 
 
 def _escape(char: str) -> str:

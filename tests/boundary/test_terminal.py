@@ -1,0 +1,108 @@
+"""Printing: bounded plain text, on streams that may break."""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from rl_training.boundary.terminal import guarded, tell
+from rl_training.boundary.text import MAX_MESSAGE, one_line, printable
+from tests.faults.zygote import Zygote, shared_zygote
+
+
+@pytest.fixture
+def zygote() -> Zygote:
+    return shared_zygote()
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("plain, with  two spaces", "plain, with  two spaces"),
+        ("café – ±", "café – ±"),
+        ("while parsing\n   a block\n", "while parsing a block"),
+        ("\x1b[31mred\x9b\0\x7f", r"\x1b[31mred\x9b\x00\x7f"),
+        ("right\u202eto\u2066left\u200b", r"right\u202eto\u2066left\u200b"),
+        ("a\rb\u2028c\x85d", r"a\rb\u2028c\x85d"),
+        ("\udcff", r"\udcff"),
+    ],
+)
+def test_a_message_is_one_plain_line(text: str, printed: str) -> None:
+    assert one_line(text) == printed
+
+
+def test_a_message_is_not_endless() -> None:
+    line = one_line(f"first {'x' * 1_000_000} last")
+    assert len(line) <= MAX_MESSAGE
+    assert (line[:6], line[-5:]) == ("first ", " last")
+
+
+def test_line_breaks_stay_where_they_are_kept() -> None:
+    assert printable("a\nb\tc\r", keep="\n") == "a\nb\\tc\\r"
+
+
+def broken_stream(encoding: str = "utf-8") -> io.TextIOWrapper:
+    reader, writer = os.pipe()
+    os.close(reader)
+    return io.TextIOWrapper(os.fdopen(writer, "wb"), encoding=encoding)
+
+
+def test_a_broken_stream_drops_what_is_written() -> None:
+    stream = guarded(broken_stream())
+    for _ in range(3):
+        print("lost", file=stream, flush=True)
+    assert guarded(stream) is stream
+
+
+def test_a_closed_stream_leads_nowhere() -> None:
+    with guarded(None) as stream:
+        print("lost", file=stream, flush=True)
+
+
+def test_what_cannot_be_encoded_is_replaced(tmp_path: Path) -> None:
+    with (tmp_path / "a").open("w", encoding="ascii") as file:
+        print("± é", file=guarded(file), flush=True)
+    assert (tmp_path / "a").read_text() == "? ?\n"
+
+
+def test_a_full_pipe_is_waited_for() -> None:
+    """A descriptor that does not block is shared by other programs with the terminal."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    text = "x" * 1_000_000
+    parts: list[bytes] = []
+
+    def read() -> None:
+        with os.fdopen(reader, "rb") as stream:
+            parts.append(stream.read())
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    with io.TextIOWrapper(os.fdopen(writer, "wb"), encoding="ascii") as stream:
+        print(text, end="", file=guarded(stream), flush=True)
+    thread.join()
+    assert parts == [text.encode()]
+
+
+def test_a_program_may_replace_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr("sys.stderr", stream)
+    tell("Warning: two\nlines")
+    assert stream.getvalue() == "Warning: two lines\n"
+
+
+@pytest.mark.parametrize("fault", ["broken", "full", "closed", "ascii"])
+def test_a_program_trains_without_a_display(zygote: Zygote, tmp_path: Path, fault: str) -> None:
+    code = f"""
+from rl_training import SAC
+options = dict(hidden_sizes=[8], batch_size=8, learning_starts=10, eval_interval=0)
+model = SAC("Pendulum-v1", **options, eval_episodes=0, tensorboard=False, num_threads=1,
+            output_dir={str(tmp_path)!r})
+print(model.learn(20, progress=True).result.stop_reason)
+"""
+    done = zygote.run(code=code, streams={"err": fault})
+    assert (done.status, done.out) == (0, "completed\n"), done.err
