@@ -66,9 +66,10 @@ class Disk:
         fsync, save = os.fsync, CheckpointWriter.save
 
         def watched_fsync(descriptor: int) -> None:
-            self._event("sync", str(descriptor), descriptor)
+            path = os.readlink(f"/proc/self/fd/{descriptor}")
+            self._event("sync", path, descriptor)
             fsync(descriptor)
-            self._event("synced", str(descriptor))
+            self._event("synced", path)
 
         @functools.wraps(save)
         def watched_save(*args: Any, **kwargs: Any) -> Any:

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
+import shutil
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from rl_training.api.training import resume, train
+from rl_training.boundary.writing import write_all
+from rl_training.errors import ConfigError, TrainingError
 from rl_training.runtime.checkpointing import open_checkpoint
 from tests.faults.conftest import Reference
-from tests.faults.runs import RUN_NAME, assert_equal_runs, copy_run, newest, write_config
+from tests.faults.runs import (
+    RUN_NAME,
+    assert_equal_runs,
+    config_for,
+    copy_run,
+    metrics_rows,
+    newest,
+    write_config,
+)
 from tests.faults.zygote import Outcome, Zygote
 
 
@@ -137,13 +153,67 @@ def test_metrics_that_cannot_be_written_stop_the_run(zygote: Zygote, tmp_path: P
     _check_and_continue(zygote, Reference(whole / RUN_NAME, []), tmp_path, stopped)
 
 
-def test_tensorboard_that_cannot_be_written_stops_the_run(zygote: Zygote, tmp_path: Path) -> None:
-    config = write_config(tmp_path, log_interval=1, tensorboard=True)
-    stopped = zygote.run("train", "-c", config, file_limit=24_000)
-    assert stopped.status == 1
-    # TensorBoard's own thread shows its traceback; ours is the last line.
-    assert stopped.err.splitlines()[-1].startswith(f"Error: {tmp_path / RUN_NAME / 'tensorboard'}")
-    assert zygote.run("resume", tmp_path / RUN_NAME).status == 0
+def test_tensorboard_that_cannot_be_written_stops_the_run(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The line of metrics that is written before it stays, and no thread shows a traceback."""
+    config = config_for(tmp_path, log_interval=1, tensorboard=True, total_timesteps=60)
+    folder = tmp_path / RUN_NAME / "tensorboard"
+    write = mock.Mock(wraps=write_all)
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    write.side_effect = [mock.DEFAULT] * 31 + [full] * 99
+    with (
+        mock.patch("rl_training.runtime.event_file.write_all", write),
+        pytest.raises(TrainingError) as caught,
+    ):
+        train(config)
+    assert str(caught.value).startswith(f"{folder} could not be written ([Errno 28] No space left")
+    assert "Traceback" not in capfd.readouterr().err
+    assert [row["step"] for row in metrics_rows(tmp_path / RUN_NAME)] == list(range(1, 32))
+    resume(tmp_path / RUN_NAME)
+    assert [event.step for event in _events(folder).Scalars("updates")] == list(range(1, 61))
+
+
+def _events(folder: Path) -> EventAccumulator:
+    events = EventAccumulator(str(folder))
+    events.Reload()
+    return events
+
+
+def test_tensorboard_shows_the_metrics_of_all_sessions(tmp_path: Path) -> None:
+    """What comes after the checkpoint that a run is continued from is shown once."""
+    train(config_for(tmp_path, tensorboard=True, total_timesteps=60, checkpoint_interval=50))
+    run_dir = tmp_path / RUN_NAME
+    shutil.rmtree(newest(run_dir))
+    resume(run_dir)
+    assert len(list((run_dir / "tensorboard").iterdir())) == 2
+    events = _events(run_dir / "tensorboard")
+    found: dict[str, list[tuple[int, Any]]] = {}
+    for row in metrics_rows(run_dir):
+        for name in row.keys() - {"step"}:
+            found.setdefault(name, []).append((row["step"], pytest.approx(row[name], rel=1e-6)))
+    assert [step for step, _ in found["updates"]] == [25, 50, 60]
+    assert {name: [(e.step, e.value) for e in events.Scalars(name)] for name in found} == found
+
+
+@pytest.mark.parametrize("kind", ["file", "read-only"])
+def test_tensorboard_that_cannot_begin_is_one_line(
+    interrupted: Path, tmp_path: Path, kind: str
+) -> None:
+    run_dir = copy_run(interrupted, tmp_path)
+    folder, real_open = run_dir / "tensorboard", Path.open
+    folder.touch() if kind == "file" else folder.mkdir()
+
+    def refuse(self: Path, *args: Any, **kwargs: Any) -> Any:
+        if self.parent == folder:  # permissions do not bind a superuser
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+        return real_open(self, *args, **kwargs)
+
+    with mock.patch.object(Path, "open", refuse), pytest.raises(ConfigError) as caught:
+        resume(run_dir, ["tensorboard=true"])
+    reason = "is not a folder" if kind == "file" else "cannot be written (Permission denied)"
+    assert str(caught.value).startswith(f"{folder} {reason}")
+    assert "set tensorboard=false" in str(caught.value)
 
 
 def test_a_full_disk_before_a_resume_is_one_line(

@@ -6,10 +6,11 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
-from rl_training.errors import ConfigError
+from rl_training.errors import ConfigError, TrainingError
 
 TEMPORARY = ".tmp-"
 """How the names of files and folders that are not complete yet begin."""
@@ -76,6 +77,34 @@ def write_output(file: Path, data: bytes) -> None:
     except (OSError, ValueError) as error:  # ValueError: a null byte in the name
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(f"{file} cannot be written: {reason}.") from None
+
+
+def write_all(stream: FileIO, data: bytes) -> None:
+    """Write to an unbuffered stream, which may take a part at a time."""
+    left = memoryview(data)
+    while left:
+        left = left[stream.write(left) :]
+
+
+def write_failed(
+    what: Path | str, run_dir: Path, error: OSError, *, advice: str = ": make room, then resume"
+) -> TrainingError:
+    """The error of a run, one of whose files could not be written."""
+    if not run_dir.is_dir():
+        return TrainingError(
+            f"{run_dir} was removed or renamed during the training: move it back and resume, or "
+            "train again"
+        )
+    return TrainingError(f"{what} could not be written ({error}){advice}")
+
+
+@contextmanager
+def reporting_failed_writes(what: Path, run_dir: Path) -> Iterator[None]:
+    """Raise a failed write to a file of a run as one sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise write_failed(what, run_dir, error) from error
 
 
 def remove(path: Path) -> None:

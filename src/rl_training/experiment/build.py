@@ -66,15 +66,8 @@ def build_session(
     keep_freed_memory()
     mode = engine_mode(config, device, saved_engine)
     algorithm = build_algorithm(config, task.spec, device)
+    logger = MetricsLogger(run_dir, tensorboard=parts.controls.tensorboard, start_step=start_step)
     sources = build_sources(task, algorithm, device, mode)
-    try:
-        logger = MetricsLogger(
-            run_dir, tensorboard=parts.controls.tensorboard, start_step=start_step
-        )
-    except Exception:  # worker processes must not wait for a trainer that never comes
-        if sources.collector is not None:
-            sources.collector.close()
-        raise
     evaluator = build_evaluator(config)
     evaluates = sources.validation is not None or evaluator is not None
     seed = derive_seed(config.seed, Stream.SAMPLING)

@@ -5,16 +5,25 @@ from __future__ import annotations
 import json
 import os
 import time
-import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from io import FileIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rl_training.boundary.reading import read_lines
-from rl_training.boundary.writing import replace_file
-from rl_training.errors import TrainingError
+from rl_training.boundary.writing import (
+    replace_file,
+    reporting_failed_writes,
+    sync_folder,
+    write_all,
+)
+
+if TYPE_CHECKING:
+    from rl_training.runtime.event_file import EventFile
 
 METRICS_FILE = "metrics.jsonl"
+TENSORBOARD = "tensorboard"
 TIMING_PREFIX = "time/"
 
 
@@ -64,25 +73,36 @@ class MetricsLogger:
     """Appends rows to ``metrics.jsonl`` and scalars to TensorBoard."""
 
     def __init__(self, run_dir: Path, *, tensorboard: bool, start_step: int = 0) -> None:
+        self.run_dir = run_dir
+        """May change until the first write opens the files."""
+        self._start_step = start_step
         self._offset, self._step, self._rows = 0.0, start_step, 0
         for row in iterate_metrics(run_dir):
             self._offset = float(row.get("time/seconds", self._offset))
             self._rows = self.rows_at(row["step"]) + 1
             self._step = row["step"]
         self._began = time.perf_counter()
-        self._file = run_dir / METRICS_FILE
-        try:
-            # Unbuffered: what could not be written must not come up again when it is closed.
-            self._stream = self._file.open("ab", buffering=0)
-        except OSError as error:
-            raise self._failure(error) from error
-        self._writer: Any = None
-        if tensorboard:
-            from torch.utils.tensorboard.writer import SummaryWriter
+        self._tensorboard = tensorboard
+        self._stream: FileIO | None = None
+        self._events: EventFile | None = None
+        self._folder_is_synced = False
 
-            self._writer = SummaryWriter(
-                str(run_dir / "tensorboard"), purge_step=start_step + 1 if start_step else None
-            )
+    def open(self) -> FileIO:
+        """Open the files, so that what is wrong with them is told before the first step.
+
+        Raises:
+            ConfigError: TensorBoard's folder is not one, or cannot be written.
+        """
+        if self._stream is None:
+            with self._reporting(METRICS_FILE):
+                # Unbuffered: what could not be written must not come up again when it is closed.
+                self._stream = (self.run_dir / METRICS_FILE).open("ab", buffering=0)
+            if self._tensorboard:
+                from rl_training.runtime.event_file import EventFile
+
+                first = self._start_step + 1 if self._start_step else None
+                self._events = EventFile(self.run_dir / TENSORBOARD, purge_from=first)
+        return self._stream
 
     def elapsed(self) -> float:
         """Seconds of training so far, earlier sessions of the run included."""
@@ -91,40 +111,36 @@ class MetricsLogger:
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
         """One line for one step."""
         row = {"step": step, **metrics, "time/seconds": round(self.elapsed(), 3)}
-        data = memoryview((json.dumps(row) + "\n").encode())
-        try:
-            while data:
-                data = data[self._stream.write(data) :]
-        except OSError as error:
-            raise self._failure(error) from error
+        stream = self.open()
+        with self._reporting(METRICS_FILE):
+            write_all(stream, (json.dumps(row) + "\n").encode())
         self._rows = self.rows_at(step) + 1
         self._step = step
-        if self._writer is not None:
-            self._write_scalars(step, metrics)
+        if self._events is not None:
+            with self._reporting(TENSORBOARD):
+                self._events.write(step, metrics)
+
+    def sync(self) -> None:
+        """Make all lines durable, as a checkpoint that comes after them is going to be.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        if self._stream is not None:
+            os.fsync(self._stream.fileno())
+            if not self._folder_is_synced:  # the file itself may be new
+                sync_folder(self.run_dir)
+                self._folder_is_synced = True
 
     def rows_at(self, step: int) -> int:
         """Lines of the present step, ``step``."""
         return self._rows if step == self._step else 0
 
-    def _write_scalars(self, step: int, metrics: Mapping[str, float]) -> None:
-        try:
-            for name, value in metrics.items():
-                self._writer.add_scalar(name, value, step)
-        except OSError as error:
-            self._writer = None  # its close would only fail again
-            raise TrainingError(
-                f"{self._file.parent / 'tensorboard'} could not be written ({error}): make room, "
-                "then resume"
-            ) from error
-
-    def _failure(self, error: OSError) -> TrainingError:
-        return TrainingError(f"{self._file} could not be written ({error}): make room, then resume")
+    def _reporting(self, name: str) -> AbstractContextManager[None]:
+        return reporting_failed_writes(self.run_dir / name, self.run_dir)
 
     def close(self) -> None:
-        """Flush and close."""
-        self._stream.close()
-        if self._writer is not None:
-            try:
-                self._writer.close()
-            except OSError as error:  # no reason to hide how the training itself ended
-                warnings.warn(f"TensorBoard's last lines are lost: {error}", stacklevel=2)
+        """Close the files."""
+        for stream in (self._stream, self._events):
+            if stream is not None:
+                stream.close()

@@ -11,6 +11,7 @@ from typing import Any, get_type_hints
 from pydantic import TypeAdapter
 
 from rl_training.algorithms.base import Algorithm, FlatAdam
+from rl_training.boundary.writing import write_failed
 from rl_training.data import MixedSampler
 from rl_training.errors import CheckpointError, TrainingError
 from rl_training.runtime.callbacks import Callback
@@ -370,6 +371,7 @@ class Session:
             failure = state["collector"]["environments_error"]
             restores["environments"] = f"at an episode's start: {failure}" if failure else "exactly"
         try:
+            self.logger.sync()  # no line may be gone that a durable checkpoint counts on
             self.checkpoint_path = self.checkpoints.save(
                 step=self.state.step,
                 tensors=tensors,
@@ -382,9 +384,12 @@ class Session:
             raise self._write_failed(error) from error
 
     def _write_failed(self, error: OSError) -> TrainingError:
-        return TrainingError(
-            f"the checkpoint at step {self.state.step} could not be written ({error}); "
-            f"the last complete one is {self.checkpoint_path or 'none'}: make room, then resume"
+        last = self.checkpoint_path or "none"
+        return write_failed(
+            f"the checkpoint at step {self.state.step}",
+            self.checkpoints.run_dir,
+            error,
+            advice=f"; the last complete one is {last}: make room, then resume",
         )
 
     def restore(self, checkpoint: Checkpoint) -> None:
