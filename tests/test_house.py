@@ -17,7 +17,7 @@ from tests.mutants import MUTANTS, Mutant
 ROOT = Path(__file__).parents[1]
 CORE = {
     *("torch", "gymnasium", "numpy", "pydantic", "pyyaml", "safetensors", "typer", "rich"),
-    "tensorboard",
+    *("tensorboard", "filelock"),
 }
 
 
@@ -36,6 +36,14 @@ def test_the_reference_knows_nothing_of_the_package() -> None:
     assert len(files) >= 3
     for file in files:
         assert imported_modules(file) <= {"numpy"} | set(sys.stdlib_module_names), file
+
+
+def test_no_module_needs_a_posix_system() -> None:
+    posix = {"fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty"}
+    files = list((ROOT / "src").rglob("*.py"))
+    assert len(files) >= 100
+    for file in files:
+        assert not imported_modules(file) & posix, file
 
 
 def test_no_module_uses_anothers_private_names() -> None:

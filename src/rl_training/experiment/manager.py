@@ -16,6 +16,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from rl_training.algorithms.registry import is_finetuned
 from rl_training.boundary.reading import MAX_TEXT, read_json, read_text
 from rl_training.boundary.writing import write_atomically
@@ -142,29 +144,34 @@ def refuse_links(run_dir: Path) -> None:
 @contextmanager
 def lock_run(run_dir: Path) -> Iterator[None]:
     """Hold the run for this process; a kill releases it."""
-    import fcntl
-
+    file = run_dir / LOCK_FILE
+    if file.is_symlink() or (file.exists() and not file.is_file()):
+        raise ConfigError(f"{file} is not a regular file: remove it, then try again.")
+    lock = FileLock(file)
     try:
-        stream = (run_dir / LOCK_FILE).open("a")
+        lock.acquire(blocking=False)
+    except Timeout:
+        raise ConfigError(f"{run_dir} is being trained by another process.") from None
     except OSError as error:
         raise ConfigError(f"{run_dir} cannot be written ({error}).") from None
-    with stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ConfigError(f"{run_dir} is being trained by another process.") from None
+    try:
         yield
+    finally:
+        lock.release()
 
 
 def is_locked(run_dir: Path) -> bool:
-    """Whether a process is training this run now; a lock that is a pipe or a link is nobody's."""
+    """Whether a process is training this run now; creates no file to find that out.
+
+    A lock that may not be opened counts as held: ``run.json`` is all that can be known then.
+    """
     file = run_dir / LOCK_FILE
     if file.is_symlink() or not file.is_file():
         return False
     try:
         with lock_run(run_dir):
             return False
-    except (ConfigError, OSError):
+    except ConfigError:
         return True
 
 
