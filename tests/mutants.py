@@ -1530,8 +1530,8 @@ MUTANTS = [
     Mutant(
         "a run that failed tells the step of its last line alone",
         "api/training.py",
-        "info.facts(session) if restored else {}",
-        "{}",
+        "{} if session is None else _RunInfo.facts(session)",
+        "dict[str, Any]()",
         "tests/test_managed.py -k failed",
     ),
     Mutant(
@@ -1757,6 +1757,48 @@ MUTANTS = [
         "del sys.path[0]",
         "pass",
         f"{RESOLVING} -k imported_from",
+    ),
+    Mutant(
+        "a checkpoint outlives the lines of metrics before it",
+        TRAINER,
+        "self.logger.sync()",
+        "pass",
+        "tests/faults/test_durability.py",
+    ),
+    Mutant(
+        "a run has its name before its first checkpoint",
+        "api/training.py",
+        "session.begin()\n            run_dir = name_run(folder, config)",
+        "run_dir = name_run(folder, config)\n            session.checkpoint_path = run_dir",
+        f"{PHASES} -k dies_at_its_start",
+    ),
+    Mutant(
+        "a run that had not begun begins with another episode",
+        "runtime/collector.py",
+        'if state["environments"] is None and len(self._buffer) == 0:',
+        "if False:",
+        f"{PHASES} -k dies_at_its_start",
+    ),
+    Mutant(
+        "a run folder that was removed comes back",
+        "runtime/checkpointing.py",
+        "if self.last_step is None:\n            self._make_folders()",
+        "self._folder.mkdir(parents=True, exist_ok=True)\n        self._make_folders()",
+        "tests/faults/test_odd_runs.py -k loses_its_folder",
+    ),
+    Mutant(
+        "a callback that leaves by sys.exit leaves its run running",
+        "api/training.py",
+        "except BaseException as error:\n        refused",
+        "except Exception as error:\n        refused",
+        "tests/faults/test_odd_runs.py -k way_out",
+    ),
+    Mutant(
+        "a listing makes locks",
+        MANAGER,
+        "if file.is_symlink() or not file.is_file():\n        return False\n    ",
+        "",
+        "tests/faults/test_odd_runs.py -k nobodys",
     ),
 ]
 

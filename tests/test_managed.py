@@ -185,7 +185,7 @@ def test_a_run_that_failed_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture
     np.testing.assert_array_equal(agent.predict(obs), whole.predict(obs))
 
 
-def test_a_run_that_failed_before_its_first_checkpoint_begins_anew(tmp_path: Path) -> None:
+def test_a_run_that_failed_at_its_start_is_continued(tmp_path: Path) -> None:
     class Refuses(Callback):
         def on_start(self, session: Any) -> None:
             raise RuntimeError("boom")
@@ -193,8 +193,10 @@ def test_a_run_that_failed_before_its_first_checkpoint_begins_anew(tmp_path: Pat
     agent = SAC("Pendulum-v1", output_dir=tmp_path, **SMALL)
     with pytest.raises(RuntimeError, match="boom"):
         agent.learn(40, callbacks=[Refuses()])
-    assert agent.run_dir is None
+    assert agent.run_dir == tmp_path / "sac_Pendulum-v1_seed0"
+    assert agent.checkpoint.step == 0
     assert agent.learn(40).checkpoint.step == 40
+    assert [path.name for path in tmp_path.iterdir()] == ["sac_Pendulum-v1_seed0"]
 
 
 def test_a_checkpoint_that_its_run_no_longer_keeps_is_followed(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Mapping
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -712,18 +714,61 @@ def test_a_run_without_an_environment_is_told_one(small_config: Config) -> None:
     assert EnvSpec.from_dict(spec).action_high == (2.0,)
 
 
-def test_a_finetuned_run_without_a_checkpoint_cannot_be_resumed(small_config: Config) -> None:
+class Opaque(gym.Wrapper[Any, Any, Any, Any]):
+    """A running state that cannot be saved."""
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        super().__init__(env)
+        self.handle = iter(range(9))
+
+
+def opaque(**kwargs: Any) -> gym.Env[Any, Any]:
+    return Opaque(gym.make("Pendulum-v1", **kwargs).unwrapped)
+
+
+@pytest.mark.parametrize("capturable", [True, False])
+def test_a_finetuning_that_dies_at_its_start_resumes_exactly(
+    small_config: Config, monkeypatch: pytest.MonkeyPatch, capturable: bool
+) -> None:
+    """Its folder appears with the first checkpoint in it; the first episode is the same one."""
+    env_id = "Pendulum-v1" if capturable else "Opaque-v0"
+    spec = gym.envs.registration.EnvSpec("Opaque-v0", opaque, max_episode_steps=200)
+    monkeypatch.setitem(gym.registry, "Opaque-v0", spec)
     source = source_run(small_config, "iql")
+    keys = (*GO_ON, "eval_episodes=1")
+    whole = finetune(source.run_dir, env_id, keys)
+    there = set(source.run_dir.parent.iterdir())
 
     class Die(Callback):
         def on_start(self, session: Session) -> None:
             raise CrashError
 
-    there = set(source.run_dir.parent.glob("*"))
     with pytest.raises(CrashError):
-        finetune(source.run_dir, None, GO_ON, callbacks=[Die()])
-    (run_dir,) = set(source.run_dir.parent.glob("*")) - there
-    with pytest.raises(CheckpointError, match="ended before its first checkpoint"):
+        finetune(source.run_dir, env_id, keys, callbacks=[Die()])
+    (run_dir,) = set(source.run_dir.parent.iterdir()) - there
+    first = open_checkpoint(list_steps(run_dir)[-1])
+    assert first.step == source.metrics["step"]
+    assert first.manifest["restores"]["environments"].startswith("exactly") == capturable
+    warnings: list[str] = []
+    resumed = resume(run_dir, on_warning=warnings.append)
+    assert_same_run(whole, resumed)
+    assert warnings == []
+
+
+@pytest.mark.parametrize("kind", ["finetuned", "branched"])
+def test_a_run_of_an_older_version_without_a_checkpoint_is_not_begun_anew(
+    small_config: Config, kind: str
+) -> None:
+    """It was to begin with another run's state."""
+    source = source_run(small_config, "iql")
+    if kind == "finetuned":
+        run_dir = finetune(source.run_dir, None, GO_ON).run_dir
+    else:
+        run_dir = resume(list_steps(source.run_dir)[0], ["total_timesteps=60"]).run_dir
+    assert run_dir != source.run_dir
+    for folder in ("checkpoints", "replay"):
+        shutil.rmtree(run_dir / folder)
+    with pytest.raises(CheckpointError, match=r"ended before its first checkpoint: .* again"):
         resume(run_dir)
 
 

@@ -135,11 +135,12 @@ def test_actions_go_through_a_link_and_into_a_pipe(
     os.close(reader)
 
 
-def test_a_first_save_that_fails_names_no_checkpoint(zygote: Zygote, tmp_path: Path) -> None:
+def test_a_first_save_that_fails_leaves_nothing(zygote: Zygote, tmp_path: Path) -> None:
     stopped = zygote.run("train", "-c", write_config(tmp_path), file_limit=6_000)
     assert stopped.status == 1
-    assert "the checkpoint at step 0 could not be written" in stopped.error_line()
-    assert "the last complete one is none" in stopped.error_line()
+    assert "the first checkpoint could not be written" in stopped.error_line()
+    assert "make room, then start again" in stopped.error_line()
+    assert [path.name for path in tmp_path.iterdir()] == ["config.yaml"]
 
 
 def test_metrics_that_cannot_be_written_stop_the_run(zygote: Zygote, tmp_path: Path) -> None:

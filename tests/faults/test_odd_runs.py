@@ -1,4 +1,4 @@
-"""Runs in odd places and states: two processes at once, moved, read-only, empty, unborn."""
+"""Runs in odd places and states: two processes at once, moved, removed, read-only, empty."""
 
 from __future__ import annotations
 
@@ -7,19 +7,32 @@ import json
 import os
 import shutil
 import stat
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
 import pytest
 
-from rl_training.api.training import resume
-from rl_training.errors import ConfigError, RLTrainingError
+from rl_training.api.training import resume, train
+from rl_training.errors import ConfigError, RLTrainingError, TrainingError
 from rl_training.experiment.config import make_config
-from rl_training.experiment.manager import create_run
+from rl_training.experiment.manager import (
+    create_run,
+    is_locked,
+    list_runs,
+    lock_run,
+    name_run,
+    read_run_info,
+    remove_abandoned_run_dirs,
+)
+from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpointing import list_steps, open_checkpoint
 from rl_training.runtime.retention import swap
+from rl_training.runtime.trainer import Session
 from tests.faults.conftest import Reference
+from tests.faults.envs import POISON, register
 from tests.faults.runs import (
     RUN_NAME,
     assert_equal_runs,
@@ -163,26 +176,206 @@ def test_a_broken_run_json_does_no_harm(
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), KeyboardInterrupt()])
 def test_a_run_that_cannot_be_made_leaves_nothing(tmp_path: Path, error: BaseException) -> None:
     config = make_config(config_for(tmp_path)).resolved()
-    with mock.patch("os.rename", side_effect=error), pytest.raises((ConfigError, type(error))):
-        create_run(config)
+    with (
+        mock.patch("os.rename", side_effect=error),
+        pytest.raises((ConfigError, type(error))),
+        create_run(config) as folder,
+    ):
+        name_run(folder, config)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_kill_left_of_an_unborn_run_goes_after_a_while(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"buffer_capacity": 10**13}, ConfigError),  # the learner is built before the replay
+        ({"env_id": POISON, "env_kwargs": {"quantity": "reset", "at": 1}}, TrainingError),
+        ({"eval_episodes": 0, "tensorboard": "maybe"}, ConfigError),
+    ],
+    ids=["too large", "poisoned", "no such value"],
+)
+def test_a_start_that_is_refused_leaves_nothing(
+    tmp_path: Path, changes: dict[str, Any], error: type[Exception]
+) -> None:
+    register()
+    with pytest.raises(error):
+        train(config_for(tmp_path, **changes))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_kill_left_of_a_run_without_a_name_goes_after_a_while(
+    zygote: Zygote, reference: Reference, tmp_path: Path
+) -> None:
     """A young one may be another process's; one with other files is not ours."""
-    old, young, foreign = (tmp_path / f".tmp-{RUN_NAME}-0000000{n}" for n in range(3))
+    at = max(
+        n for n, event in enumerate(reference.events) if "/.tmp-" in event.path.split(RUN_NAME)[0]
+    )
+    folders: list[Path] = []
+    for _ in range(3):
+        killed = zygote.run(
+            "train", "-c", write_config(tmp_path), watch=tmp_path, at=at, action="kill"
+        )
+        assert killed.status == -9
+        (folder,) = set(tmp_path.glob(".tmp-*")) - set(folders)
+        folders.append(folder)
+    old, young, foreign = folders
+    assert {entry.name for entry in old.iterdir()} >= {"checkpoints", "replay", "run.json"}
     kept = tmp_path / ".tmp-mine"
-    for folder in (old, young, foreign, kept):
-        folder.mkdir()
-        (folder / "config.yaml").write_text("")
+    kept.mkdir()
     (foreign / "precious.txt").write_text("")
     for folder in (old, foreign, kept):
         os.utime(folder, (0, 0))
-    assert create_run(make_config(config_for(tmp_path)).resolved()).name == RUN_NAME
-    assert {path.name for path in tmp_path.iterdir()} == {
-        *(path.name for path in (young, foreign, kept)),
-        RUN_NAME,
-    }
+    remove_abandoned_run_dirs(tmp_path)
+    assert set(tmp_path.glob(".tmp-*")) == {young, foreign, kept}
+    assert list(foreign.glob("precious.txt"))
+
+
+# --- In mid-run ---------------------------------------------------------------
+
+
+class At(Callback):
+    """Calls a function with the run's folder after a step."""
+
+    def __init__(self, step: int, call: Callable[[Path], object]) -> None:
+        self.step = step
+        self.call = call
+
+    def on_step(self, session: Session) -> None:
+        if session.state.step == self.step:
+            self.call(session.checkpoints.run_dir)
+
+
+@pytest.mark.parametrize("next_write", ["log", "checkpoint"])
+@pytest.mark.parametrize("change", ["removed", "renamed"])
+def test_a_run_that_loses_its_folder_ends_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], change: str, next_write: str
+) -> None:
+    moved = tmp_path / "moved"
+
+    def lose(run_dir: Path) -> None:
+        shutil.rmtree(run_dir) if change == "removed" else run_dir.rename(moved)
+
+    log_interval = 25 if next_write == "log" else 1000
+    config = config_for(tmp_path, eval_episodes=0, log_interval=log_interval, tensorboard=True)
+    with pytest.raises(TrainingError) as caught:
+        train(config, callbacks=[At(60, lose)])
+    run_dir = tmp_path / RUN_NAME
+    assert str(caught.value).startswith(f"{run_dir} was removed or renamed during the training")
+    assert not run_dir.exists()
+    assert capsys.readouterr().err == ""
+    if change == "renamed":
+        assert newest(moved).name == "step_000000050"
+        assert resume(moved).metrics["step"] == 200
+
+
+class Bored(BaseException):
+    """Neither an error nor one of Python's own ways out."""
+
+
+@pytest.mark.parametrize(
+    ("hook", "error"),
+    [
+        ("on_start", SystemExit(0)),
+        ("on_step", KeyboardInterrupt()),
+        ("on_log", SystemExit("bye")),
+        ("on_evaluation", Bored()),
+        ("on_end", SystemExit(0)),
+    ],
+)
+def test_no_way_out_leaves_a_run_running(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], hook: str, error: BaseException
+) -> None:
+    class Leaves(Callback):
+        pass
+
+    setattr(Leaves, hook, mock.Mock(side_effect=error))
+    with pytest.raises(type(error)):
+        train(config_for(tmp_path, total_timesteps=50), callbacks=[Leaves()])
+    info = read_run_info(tmp_path / RUN_NAME)
+    assert (info["state"], info["error"]) == ("interrupted", repr(error))
+    assert f"was interrupted by {type(error).__name__}: resume" in capsys.readouterr().err
+    resume(tmp_path / RUN_NAME)
+    assert read_run_info(tmp_path / RUN_NAME)["state"] == "completed"
+
+
+def test_callbacks_may_make_their_state_when_they_start(tmp_path: Path) -> None:
+    """The first checkpoint comes before that, and holds what an earlier one gave them."""
+
+    class Counter(Callback):
+        counted: int
+
+        def on_start(self, session: Session) -> None:
+            self.counted = getattr(self, "counted", 0)
+
+        def on_step(self, session: Session) -> None:
+            self.counted += 1
+
+        def state_dict(self) -> dict[str, Any]:
+            return {"counted": self.counted}
+
+        def load_state_dict(self, state: dict[str, Any]) -> None:
+            self.counted = state["counted"]
+
+    def leave(_run_dir: Path) -> None:
+        raise KeyboardInterrupt
+
+    source = train(config_for(tmp_path, total_timesteps=75), callbacks=[Counter()])
+    branch = list_steps(source.run_dir)[-2]
+    with pytest.raises(KeyboardInterrupt):
+        resume(branch, ["total_timesteps=100"], callbacks=[Counter(), At(51, leave)])
+    counter = Counter()
+    resume(tmp_path / f"{RUN_NAME}_2", callbacks=[counter])
+    assert counter.counted == 100
+
+
+# --- Locks --------------------------------------------------------------------
+
+
+def test_a_run_is_locked_while_it_is_trained(tmp_path: Path) -> None:
+    seen: list[object] = []
+
+    def look(run_dir: Path) -> None:
+        seen.append(is_locked(run_dir))
+        with pytest.raises(ConfigError, match="is being trained by another process") as caught:
+            resume(run_dir)
+        seen.append(caught)
+
+    result = train(config_for(tmp_path, total_timesteps=50), callbacks=[At(30, look)])
+    assert len(seen) == 2
+    assert seen[0] is True
+    assert not is_locked(result.run_dir)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "folder", "none"])
+def test_a_lock_that_is_no_file_is_nobodys(interrupted: Path, tmp_path: Path, kind: str) -> None:
+    """A listing neither waits for it nor makes one; a training refuses it."""
+    run_dir, elsewhere = copy_run(interrupted, tmp_path), tmp_path / "elsewhere"
+    lock = run_dir / ".lock"
+    lock.unlink()
+    if kind == "pipe":
+        os.mkfifo(lock)
+    elif kind == "link":
+        lock.symlink_to(elsewhere)
+    elif kind == "folder":
+        lock.mkdir()
+    before = run_dir.stat().st_mtime_ns
+    assert not is_locked(run_dir)
+    assert [row.state for row in list_runs(tmp_path)] == ["killed"]
+    assert run_dir.stat().st_mtime_ns == before
+    assert not elsewhere.exists()
+    if kind != "none":
+        with pytest.raises(ConfigError, match=r"\.lock is not a regular file"), lock_run(run_dir):
+            pass
+
+
+def test_a_lock_that_may_not_be_opened_counts_as_held(interrupted: Path, tmp_path: Path) -> None:
+    run_dir = copy_run(interrupted, tmp_path)
+    refused = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    with mock.patch("filelock.FileLock.acquire", side_effect=refused):
+        assert is_locked(run_dir)
+
+
+# --- Branches and copies ------------------------------------------------------
 
 
 def test_an_older_checkpoint_branches_off(
@@ -201,9 +394,6 @@ def test_an_older_checkpoint_branches_off(
 
 def test_saving_twice_in_a_step_keeps_retention_working(tmp_path: Path) -> None:
     """A callback that saves where a save is due leaves no trap for the later removal."""
-    from rl_training.api.training import train
-    from rl_training.runtime.callbacks import Callback
-    from rl_training.runtime.trainer import Session
 
     class Saver(Callback):
         def on_step(self, session: Session) -> None:

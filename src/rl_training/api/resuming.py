@@ -79,8 +79,7 @@ def check_resume(
     A run that was killed between its last checkpoint and its end has its end left to do.
     """
     if checkpoint is None:
-        if is_finetuned(config.algo_kwargs):
-            raise CheckpointError(f"{run_dir} ended before its first checkpoint: fine-tune again")
+        _check_first_state(config, run_dir)
         return check_config(config)
     _check_same(checkpoint, config)
     if config.total_timesteps is not None:  # or the data must be read first, to count epochs
@@ -91,6 +90,20 @@ def check_resume(
     check_same_env(checkpoint, task.spec)
     check_same_data(checkpoint, task)
     return task
+
+
+def _check_first_state(config: TrainConfig, run_dir: Path | None) -> None:
+    """Refuse a run of an older version that began with another run's state and was killed at once.
+
+    Newer ones have a checkpoint from the instant that they have a name.
+    """
+    again = None
+    if is_finetuned(config.algo_kwargs):
+        again = "fine-tune again"
+    elif run_dir is not None and "branched_from_step" in read_run_info(run_dir):
+        again = "resume the checkpoint that it came from again"
+    if again is not None:
+        raise CheckpointError(f"{run_dir} ended before its first checkpoint: {again}")
 
 
 def _check_same(checkpoint: Checkpoint, config: TrainConfig) -> None:

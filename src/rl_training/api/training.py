@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from rl_training.algorithms.registry import is_finetuned
 from rl_training.api.arguments import as_path, check_callbacks
 from rl_training.api.resuming import changed_config, check_resume, why_over
 from rl_training.boundary.terminal import tell
+from rl_training.boundary.writing import reporting_failed_writes
 from rl_training.envs import name_env
-from rl_training.errors import CheckpointError, ConfigError, TrainingError
+from rl_training.errors import CheckpointError, ConfigError
 from rl_training.experiment.build import (
     build_session,
     checkpoint_config,
@@ -33,9 +35,11 @@ from rl_training.experiment.manager import (
     is_run,
     locate,
     lock_run,
+    name_run,
     newest_sound_checkpoint,
     read_config_file,
     refuse_links,
+    reporting_output_dir,
     write_config,
     write_run_info,
 )
@@ -82,15 +86,21 @@ def begin(
             f"learning_starts = {settings.learning_starts}: {steps} steps end before the first "
             "update on what they collect."
         )
-    run_dir = create_run(task.config)
-    with lock_run(run_dir):
+
+    def fill(folder: Path) -> None:
         if source is not None:
-            with _writing(run_dir):
-                if source.run_dir is not None:
-                    cut_metrics(source.run_dir, source.step, run_dir)
-                origin = {"checkpoint": str(source.path), "step": source.step}
-                write_run_info(run_dir, {"finetuned_from": origin})
-        return _run(task, run_dir, None, callbacks, on_warning, source)
+            if source.run_dir is not None:
+                cut_metrics(source.run_dir, source.step, folder)
+            origin = {"checkpoint": str(source.path), "step": source.step}
+            write_run_info(folder, {"finetuned_from": origin})
+
+    def prepare(session: Session) -> None:
+        _tell_notes(task, session, on_warning)
+        if source is not None:
+            session.adopt(source)
+
+    start = _Start(fill, prepare, step=source.step if source else 0)
+    return _run_new(task, callbacks, on_warning, start)
 
 
 def as_config(config: ConfigLike) -> TrainConfig:
@@ -120,7 +130,7 @@ def resume(
         )
     refuse_links(run_dir)
     with lock_run(run_dir):
-        with _writing(run_dir):
+        with reporting_failed_writes(run_dir, run_dir):
             finish_swaps(run_dir / "checkpoints")
         checkpoint = newest_sound_checkpoint(run_dir, on_warning)
         base = read_config_file(run_dir)
@@ -128,10 +138,10 @@ def resume(
         if config.output_dir != base.output_dir:
             raise ConfigError("A run is continued where it is: move its folder to change that.")
         task = check_resume(checkpoint, config, on_warning, run_dir)
-        with _writing(run_dir):
+        with reporting_failed_writes(run_dir, run_dir):
             write_config(run_dir, task.config)
             _keep_metrics(checkpoint, run_dir, run_dir)
-        return _run(task, run_dir, checkpoint, callbacks, on_warning)
+        return _run_on(task, run_dir, checkpoint, callbacks, on_warning)
 
 
 def _run_to_continue(source: Path) -> Path | None:
@@ -154,13 +164,17 @@ def _branch(
     origin = checkpoint.run_dir
     base = checkpoint_config(checkpoint, str(origin.parent) if origin else "runs")
     task = check_resume(checkpoint, changed_config(base, overrides), on_warning)
-    run_dir = create_run(task.config)
-    with lock_run(run_dir):
-        with _writing(run_dir):
-            if origin is not None:
-                _keep_metrics(checkpoint, origin, run_dir)
-            write_run_info(run_dir, {"branched_from_step": checkpoint.step})
-        return _run(task, run_dir, checkpoint, callbacks, on_warning)
+
+    def fill(folder: Path) -> None:
+        if origin is not None:
+            _keep_metrics(checkpoint, origin, folder)
+        write_run_info(folder, {"branched_from_step": checkpoint.step})
+
+    def prepare(session: Session) -> None:
+        _continue_from(checkpoint, session, task.config, on_warning)
+
+    start = _Start(fill, prepare, step=checkpoint.step, engine=checkpoint.manifest.get("engine"))
+    return _run_new(task, callbacks, on_warning, start)
 
 
 def _keep_metrics(checkpoint: Checkpoint | None, source: Path, run_dir: Path) -> None:
@@ -170,22 +184,8 @@ def _keep_metrics(checkpoint: Checkpoint | None, source: Path, run_dir: Path) ->
     cut_metrics(source, checkpoint.step if checkpoint else -1, run_dir, rows=known)
 
 
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """Make one line of a failed write."""
-    try:
-        yield
-    except OSError as error:
-        raise TrainingError(
-            f"{path} could not be written ({error}): make room, then resume"
-        ) from error
-
-
 class _RunInfo(Callback):
     """Keeps ``run.json`` up to date for listings."""
-
-    def __init__(self, run_dir: Path) -> None:
-        self._run_dir = run_dir
 
     def on_log(self, session: Session, metrics: Mapping[str, float]) -> None:
         self.write(session)
@@ -194,8 +194,9 @@ class _RunInfo(Callback):
         self.write(session)
 
     def write(self, session: Session, **extra: Any) -> None:
-        with _writing(self._run_dir / RUN_FILE):
-            write_run_info(self._run_dir, self.facts(session) | extra)
+        run_dir = session.checkpoints.run_dir
+        with reporting_failed_writes(run_dir / RUN_FILE, run_dir):
+            write_run_info(run_dir, self.facts(session) | extra)
 
     @staticmethod
     def facts(session: Session) -> dict[str, Any]:
@@ -212,37 +213,82 @@ class _RunInfo(Callback):
         return facts
 
 
+@dataclass(frozen=True)
+class _Start:
+    """What a new run begins with."""
+
+    fill: Callable[[Path], None]
+    """Adds to its folder what comes from another run."""
+    prepare: Callable[[Session], None]
+    """Puts its session into the state of the first checkpoint."""
+    step: int = 0
+    engine: str | None = None
+
+
 @restoring_threads()
-def _run(
+def _run_new(
+    task: Task,
+    callbacks: Sequence[Callback],
+    on_warning: Callable[[str], None],
+    start: _Start,
+) -> TrainResult:
+    """Train in a new folder, which appears under its name with its first checkpoint in it.
+
+    So whatever ends the run, it can be resumed, and a start that is refused leaves nothing.
+    """
+    config = task.config
+    with create_run(config) as folder:
+        with reporting_output_dir(config):
+            start.fill(folder)
+        session = build_session(
+            task,
+            folder,
+            callbacks=[_RunInfo(), *callbacks],
+            start_step=start.step,
+            saved_engine=start.engine,
+        )
+        with closing(session):
+            session.engine.warn = on_warning
+            start.prepare(session)
+            session.begin()
+            run_dir = name_run(folder, config)
+            session.move_to(run_dir)
+            with lock_run(run_dir):
+                return _train(session, config, on_warning)
+
+
+@restoring_threads()
+def _run_on(
     task: Task,
     run_dir: Path,
     checkpoint: Checkpoint | None,
     callbacks: Sequence[Callback],
-    on_warning: Callable[[str], None] = warn,
-    source: Checkpoint | None = None,
+    on_warning: Callable[[str], None],
 ) -> TrainResult:
-    config, info = task.config, _RunInfo(run_dir)
-    begun = checkpoint or source
-    start = begun.step if begun else 0
-    try:
-        session = build_session(
-            task,
-            run_dir,
-            callbacks=[info, *callbacks],
-            start_step=start,
-            saved_engine=checkpoint.manifest.get("engine") if checkpoint else None,
-        )
-        session.engine.warn = on_warning
-    except Exception as error:
-        _note_failure(run_dir, error, on_warning, {})
-        raise
-    try:
-        if checkpoint is None:
-            _tell_notes(task, session, on_warning)
-        if source is not None:
-            session.adopt(source)
-        if checkpoint is not None:
-            _continue_from(checkpoint, session, config, on_warning)
+    """Train on in a run's own folder; anew where an older version left no checkpoint in it."""
+    with ExitStack() as stack:
+        with _noting_failure(run_dir, on_warning):
+            session = build_session(
+                task,
+                run_dir,
+                callbacks=[_RunInfo(), *callbacks],
+                start_step=checkpoint.step if checkpoint else 0,
+                saved_engine=checkpoint.manifest.get("engine") if checkpoint else None,
+            )
+            stack.enter_context(closing(session))
+            session.engine.warn = on_warning
+            if checkpoint is None:
+                _tell_notes(task, session, on_warning)
+            else:
+                _continue_from(checkpoint, session, task.config, on_warning)
+            session.logger.open()
+        return _train(session, task.config, on_warning)
+
+
+def _train(session: Session, config: TrainConfig, on_warning: Callable[[str], None]) -> TrainResult:
+    """Run a session whose state is that of its latest checkpoint, and record how it ends."""
+    info = _RunInfo()
+    with _noting_failure(session.checkpoints.run_dir, on_warning, session):
         info.write(
             session,
             state="running",
@@ -255,12 +301,6 @@ def _run(
         result = run_session(session)
         info.write(session, state=_state_name(result.stop_reason), stop_reason=result.stop_reason)
         return result
-    except Exception as error:
-        restored = session.state.step >= start
-        _note_failure(run_dir, error, on_warning, info.facts(session) if restored else {})
-        raise
-    finally:
-        session.close()
 
 
 def _continue_from(
@@ -310,15 +350,42 @@ def _state_name(reason: str) -> str:
     return "interrupted" if reason.startswith(SIGNAL) else "stopped"
 
 
+@contextmanager
+def _noting_failure(
+    run_dir: Path, on_warning: Callable[[str], None], session: Session | None = None
+) -> Iterator[None]:
+    """Record in ``run.json`` that a run failed or was interrupted, and how far its session came.
+
+    Whatever ends a run in order, `sys.exit` in a callback too, it is never called running after it.
+    """
+    try:
+        yield
+    except BaseException as error:
+        refused = session is None and isinstance(error, ConfigError)
+        if run_dir.is_dir() and not refused:
+            _note_failure(run_dir, error, on_warning, session)
+        raise
+
+
 def _note_failure(
-    run_dir: Path, error: Exception, on_warning: Callable[[str], None], facts: dict[str, Any]
+    run_dir: Path,
+    error: BaseException,
+    on_warning: Callable[[str], None],
+    session: Session | None,
 ) -> None:
     """Keep what is known of a run that failed, and say where it is."""
+    facts = {} if session is None else _RunInfo.facts(session)
+    if isinstance(error, Exception):
+        facts |= {"state": "failed", "error": str(error)}
+        how = "ended in an error"
+    else:
+        facts |= {"state": "interrupted", "error": repr(error)}
+        how = f"was interrupted by {type(error).__name__}"
     try:
-        write_run_info(run_dir, facts | {"state": "failed", "error": str(error)})
+        write_run_info(run_dir, facts)
         steps = list_steps(run_dir)
     except (OSError, CheckpointError) as second:  # a full disk fails here too; the first one counts
         warn(f"run.json could not be updated: {second}")
         return
     newest = f"resume continues it from {steps[-1].name}" if steps else "it has no checkpoint"
-    on_warning(f"the run in {run_dir} ended in an error: {newest}.")
+    on_warning(f"the run in {run_dir} {how}: {newest}.")

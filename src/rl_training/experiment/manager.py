@@ -20,7 +20,7 @@ from filelock import FileLock, Timeout
 
 from rl_training.algorithms.registry import is_finetuned
 from rl_training.boundary.reading import MAX_TEXT, read_json, read_text
-from rl_training.boundary.writing import write_atomically
+from rl_training.boundary.writing import TEMPORARY, sync_folder, write_atomically
 from rl_training.boundary.yaml_codec import dump_yaml, parse_yaml
 from rl_training.errors import CheckpointError, ConfigError, RLTrainingError
 from rl_training.experiment.config import TrainConfig, saved_config
@@ -31,13 +31,18 @@ from rl_training.runtime.checkpointing import (
     open_checkpoint,
     read_pointer,
 )
+from rl_training.runtime.logging import METRICS_FILE
 
 CONFIG_FILE = "config.yaml"
 RUN_FILE = "run.json"
 LOCK_FILE = ".lock"
-UNBORN_SECONDS = 3600.0
-_UNBORN = re.compile(r"\.tmp-.+-[0-9a-f]{8}")
-_FIRST_FILES = {name for file in (CONFIG_FILE, RUN_FILE) for name in (file, f".tmp-{file}")}
+ABANDONED_SECONDS = 3600.0
+_HIDDEN = re.compile(r"\.tmp-.+-[0-9a-f]{8}")
+_FIRST_FILES = (CONFIG_FILE, RUN_FILE, METRICS_FILE)
+_FIRST_ENTRIES = {*_FIRST_FILES, *(f"{TEMPORARY}{name}" for name in _FIRST_FILES)} | {
+    *("checkpoints", "replay")
+}
+"""What a run's folder can hold before it has its name."""
 
 
 def now() -> str:
@@ -45,24 +50,57 @@ def now() -> str:
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def create_run(config: TrainConfig) -> Path:
-    """A new folder under `output_dir`, whole from its first instant; never an existing one."""
-    parent = Path(config.output_dir)
+@contextmanager
+def create_run(config: TrainConfig) -> Iterator[Path]:
+    """A hidden folder under `output_dir` for a new run, until `name_run` gives it its name.
+
+    What fails before that removes it: no part of a run is ever seen.
+    """
+    with reporting_output_dir(config):
+        parent = Path(config.output_dir)
+        parent.mkdir(parents=True, exist_ok=True)
+        remove_abandoned_run_dirs(parent)
+        folder = parent / f"{TEMPORARY}{_name(config)}-{secrets.token_hex(4)}"
+        folder.mkdir()
+    try:
+        with reporting_output_dir(config):
+            write_config(folder, config)
+            write_run_info(folder, {"state": "created", "created": now()})
+        yield folder
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)  # not there any more where it has its name
+        raise
+
+
+def name_run(folder: Path, config: TrainConfig) -> Path:
+    """Rename a new run's hidden folder to the first name that is free, and make that durable."""
+    base, number = _name(config), 1
+    with reporting_output_dir(config):
+        sync_folder(folder)
+        while True:
+            path = folder.with_name(base if number == 1 else f"{base}_{number}")
+            try:
+                os.rename(folder, path)  # never replaces a folder with files in it
+                break
+            except OSError:
+                if not path.exists():
+                    raise
+                number += 1
+        sync_folder(path.parent)
+    return path
+
+
+def _name(config: TrainConfig) -> str:
     environment = re.sub(r"[^A-Za-z0-9.-]+", "-", config.env_id or "data")
     suffix = "_finetuned" if is_finetuned(config.algo_kwargs) else ""
-    base = f"{config.algo}_{environment}_seed{config.seed}{suffix}"
+    return f"{config.algo}_{environment}_seed{config.seed}{suffix}"
+
+
+@contextmanager
+def reporting_output_dir(config: TrainConfig) -> Iterator[None]:
+    """Raise a failed write to a new run as one sentence."""
     try:
-        parent.mkdir(parents=True, exist_ok=True)
-        remove_unborn(parent)
-        temporary = parent / f".tmp-{base}-{secrets.token_hex(4)}"
-        temporary.mkdir()
-        try:
-            write_config(temporary, config)
-            write_run_info(temporary, {"state": "created", "created": now()})
-            return _give_name(temporary, base)
-        except BaseException:
-            shutil.rmtree(temporary, ignore_errors=True)
-            raise
+        yield
     except OSError as error:
         raise ConfigError(
             f"output_dir {config.output_dir!r} cannot be written ({error.strerror or error}): "
@@ -70,32 +108,17 @@ def create_run(config: TrainConfig) -> Path:
         ) from None
 
 
-def _give_name(temporary: Path, base: str) -> Path:
-    """Rename a new run's folder to the first name that is free."""
-    number = 1
-    while True:
-        path = temporary.with_name(base if number == 1 else f"{base}_{number}")
-        try:
-            # A folder with files in it is never replaced by rename.
-            os.rename(temporary, path)
-            return path
-        except OSError:
-            if not path.exists():
-                raise
-            number += 1
-
-
-def remove_unborn(parent: Path) -> None:
+def remove_abandoned_run_dirs(parent: Path) -> None:
     """Remove what kills left of runs that had no name yet, an hour after the last change.
 
-    Only the files with which a run begins go: a folder that holds anything else stays.
+    A folder with anything in it that a new run does not have stays.
     """
-    for folder in parent.glob(".tmp-*"):
+    for folder in parent.glob(f"{TEMPORARY}*"):
         with suppress(OSError):
-            young = time.time() - folder.lstat().st_mtime < UNBORN_SECONDS
-            if young or folder.is_symlink() or not _UNBORN.fullmatch(folder.name):
+            young = time.time() - folder.lstat().st_mtime < ABANDONED_SECONDS
+            if young or folder.is_symlink() or not _HIDDEN.fullmatch(folder.name):
                 continue
-            if {file.name for file in folder.iterdir()} <= _FIRST_FILES:
+            if {entry.name for entry in folder.iterdir()} <= _FIRST_ENTRIES:
                 shutil.rmtree(folder)
 
 

@@ -258,16 +258,30 @@ class CheckpointWriter:
 
     def __init__(self, run_dir: Path, *, keep: int) -> None:
         self.run_dir = run_dir
+        """May change: a new run's folder is renamed once it has its first checkpoint."""
         self.last_step: int | None = None
         self.bytes_written = 0
         """Bytes that the latest `save` wrote."""
         self._keep = keep
-        self._folder = run_dir / "checkpoints"
-        self._replay = run_dir / "replay"
         self._segments: list[str] = []
-        self._references: dict[Path, set[str]] = {}
+        self._references: dict[str, set[str]] = {}
+        """The replay rows of each checkpoint, by its folder's name."""
         self._rows_aside: set[str] = set()
         self._best: Path | None = None
+
+    @property
+    def _folder(self) -> Path:
+        return self.run_dir / "checkpoints"
+
+    @property
+    def _replay(self) -> Path:
+        return self.run_dir / "replay"
+
+    def _make_folders(self) -> None:
+        """Make the run's folders, but never the run's own: it may have been removed on purpose."""
+        for folder in (self._folder, self._replay):
+            folder.mkdir(exist_ok=True)
+        sync_folder(self.run_dir)
 
     def attach(self, checkpoint: Checkpoint, *, best_step: int | None = None) -> bool:
         """Continue from a checkpoint, of this run or another's; tells whether the best is here.
@@ -276,6 +290,7 @@ class CheckpointWriter:
         """
         if checkpoint.run_dir != self.run_dir:
             return False
+        self._make_folders()
         for folder in (self._folder, self._replay):
             for leftover in folder.glob(".tmp-*"):  # what a kill left half-written
                 remove(leftover)
@@ -311,8 +326,8 @@ class CheckpointWriter:
             OSError: A write failed; the earlier checkpoints are untouched.
         """
         self.bytes_written = 0
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._replay.mkdir(parents=True, exist_ok=True)
+        if self.last_step is None:
+            self._make_folders()
         segments = self._save_segments(storage) if storage is not None else []
         contents = {
             MODEL: _tensor_bytes(tensors, optimizers=False),
@@ -339,7 +354,7 @@ class CheckpointWriter:
         if storage is not None:
             storage.dirty.clear()
         self.last_step = step
-        self._references[path] = set(segments)
+        self._references[path.name] = set(segments)
         self._retain()
         return path
 
@@ -385,7 +400,7 @@ class CheckpointWriter:
         remove(hidden)
         os.replace(path, hidden)
         remove(hidden)
-        self._references.pop(path, None)
+        self._references.pop(path.name, None)
 
     def _point(self, name: str, target: Path) -> None:
         write_atomically(self._folder / name, f"{target.name}\n".encode())
@@ -398,8 +413,8 @@ class CheckpointWriter:
         for path in steps:
             if path not in keep:
                 self._discard(path)
-            elif path not in self._references:
-                self._references[path] = rows_named(path)
+            elif path.name not in self._references:
+                self._references[path.name] = rows_named(path)
         used = self._rows_aside.union(*self._references.values())
         for file in self._replay.glob("*.npy"):
             if file.stem not in used:

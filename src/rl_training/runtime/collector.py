@@ -145,6 +145,9 @@ class Collector:
         self.episodes = int(state["episodes"])
         last = state["last_return"]
         self.last_return = None if last is None else float(last)
+        if state["environments"] is None and len(self._buffer) == 0:
+            self.reset()  # no step was taken yet: the first episodes begin as they would have
+            return
         if state["environments"] is None:
             self.inexact_restore = str(state["environments_error"])
             self._buffer.cut_episodes(self.num_envs)

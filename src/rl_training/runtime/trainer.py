@@ -183,6 +183,8 @@ class Session:
     state: TrainerState = field(default_factory=TrainerState)
     checkpoint_path: Path | None = None
     last_log: Mapping[str, float] = field(default_factory=dict)
+    restored_callbacks: dict[str, Any] = field(default_factory=dict)
+    """The states that callbacks were given from a checkpoint, by their names in it."""
 
     def schedule_learning_rates(self, step: int) -> None:
         """Apply the schedule's factor at ``step``."""
@@ -334,7 +336,14 @@ class Session:
         """
         wanted = self.settings.compares and self.state.return_before is None
         self.state.evaluation_owed |= wanted
-        self.save()
+        # Callbacks may have no state to ask for before their `on_start`.
+        self.save(callbacks=self.restored_callbacks)
+
+    def move_to(self, run_dir: Path) -> None:
+        """Go on in a folder that was renamed after `begin`."""
+        assert self.checkpoint_path is not None
+        self.checkpoints.run_dir = self.logger.run_dir = run_dir
+        self.checkpoint_path = run_dir / "checkpoints" / self.checkpoint_path.name
 
     def adopt(self, checkpoint: Checkpoint) -> None:
         """Begin with another run's learner as it was; learning rates begin anew as configured."""
@@ -345,8 +354,14 @@ class Session:
         self.state.step = checkpoint.step
         self.engine.updates = self.state.updates = checkpoint.updates()
 
-    def save(self, *, best: bool = False) -> None:
-        """Write a checkpoint of this instant; never one that holds values that are not finite."""
+    def save(self, *, best: bool = False, callbacks: dict[str, Any] | None = None) -> None:
+        """Write a checkpoint of this instant; never one that holds values that are not finite.
+
+        Where the states of the callbacks are not given, the callbacks are asked for them.
+        """
+        if callbacks is None:
+            asked = ((name, callback.state_dict()) for name, callback in self._named_callbacks())
+            callbacks = {name: state for name, state in asked if state}
         self.check_finite()
         tensors = self.algorithm.state_dict()
         for name, tensor in tensors.items():
@@ -355,11 +370,7 @@ class Session:
         state: dict[str, Any] = {
             "trainer": self.state.state_dict(),
             "engine": self.engine.state_dict(),
-            "callbacks": {
-                name: saved
-                for name, callback in self._named_callbacks()
-                if (saved := callback.state_dict())
-            },
+            "callbacks": callbacks,
             "metrics_rows": self.logger.rows_at(self.state.step),
         }
         restores = {"weights, optimizers, generators": "exactly"}
@@ -384,13 +395,11 @@ class Session:
             raise self._write_failed(error) from error
 
     def _write_failed(self, error: OSError) -> TrainingError:
-        last = self.checkpoint_path or "none"
-        return write_failed(
-            f"the checkpoint at step {self.state.step}",
-            self.checkpoints.run_dir,
-            error,
-            advice=f"; the last complete one is {last}: make room, then resume",
-        )
+        what = f"the checkpoint at step {self.state.step}"
+        advice = f"; the last complete one is {self.checkpoint_path}: make room, then resume"
+        if self.checkpoints.last_step is None:
+            what, advice = "the first checkpoint", ": make room, then start again"
+        return write_failed(what, self.checkpoints.run_dir, error, advice=advice)
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Put every part into the state of a checkpoint, tensors in place."""
@@ -405,6 +414,7 @@ class Session:
                 checkpoint.restore_storage(self.storage, state["storage"])
             for name, callback in self._named_callbacks():
                 if name in state["callbacks"]:
+                    self.restored_callbacks[name] = state["callbacks"][name]
                     callback.load_state_dict(state["callbacks"][name])
             if self.collector is not None:
                 self.collector.load_state_dict(state["collector"], self.state.step)
