@@ -81,7 +81,9 @@ def score_run(args: argparse.Namespace, run_dir: Path) -> dict[str, Any]:
     if not config.total_timesteps == args.steps == read_run_info(run_dir).get("step"):
         raise SystemExit(f"{run_dir} is not a finished run of {args.steps} steps")
     rows = read_metrics(run_dir)
-    score = evaluate_checkpoint(run_dir, episodes=args.episodes, seed=EVALUATION_SEED)
+    score = evaluate_checkpoint(
+        run_dir, env_id=config.env_id, episodes=args.episodes, seed=EVALUATION_SEED
+    )
     kept = ("eval_return_mean", "eval_success_rate")
     curve = [[r["step"], *(r[key] for key in kept if key in r)] for r in rows if kept[0] in r]
     success = {"success_rate": score[kept[1]]} if kept[1] in score else {}

@@ -242,9 +242,9 @@ def test_what_cannot_be_evaluated_is_refused(
     run = train(config).run_dir
     with pytest.raises(ConfigError, match="fqe_updates = 0: at least 1"):
         evaluate_checkpoint(run, fqe=True, fqe_updates=0)
-    for played in ({"video": "film.mp4"}, {"episodes": 10}):
+    for played in ({"video": "film.mp4"}, {"episodes": 10}, {"env_kwargs": {"g": 1.0}}):
         with pytest.raises(
-            ConfigError, match="fqe plays nothing: leave out episodes, video and env_id"
+            ConfigError, match="fqe plays nothing: leave out episodes, video, env_id and env_kwargs"
         ):
             evaluate_checkpoint(run, fqe=True, **played)
     with pytest.raises(ConfigError, match="ask for fqe too"):

@@ -28,7 +28,14 @@ from rl_training import (
 from rl_training.algorithms.registry import REGISTRY, HindsightEntry
 from rl_training.algorithms.sac import SACAlgorithm, SACConfig
 from rl_training.data import HindsightReplay
-from rl_training.envs import POINT_GOAL, PointGoalEnv, capture_env, make_env, restore_env
+from rl_training.envs import (
+    POINT_GOAL,
+    PointGoalEnv,
+    capture_env,
+    make_env,
+    name_env,
+    restore_env,
+)
 from rl_training.experiment.config import make_config, split
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.evaluation import EvaluationResult, Evaluator, Policy
@@ -388,6 +395,7 @@ def test_pointmaze_trains_and_resumes_exactly(small_config: Config) -> None:
 
 @WITH_ROBOTICS
 def test_pointmaze_continues_exactly_after_a_capture() -> None:
+    name_env("PointMaze_UMaze-v3")
     first, second = make_env("PointMaze_UMaze-v3"), make_env("PointMaze_UMaze-v3")
     first.reset(seed=3)
     second.reset(seed=4)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import shlex
 import sys
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,8 +12,8 @@ import typer
 from typer.core import TyperGroup
 
 from rl_training.boundary.terminal import open_standard_streams, output_failure, say, tell
-from rl_training.boundary.text import shown
 from rl_training.cli_data import EnvKwargs, data_app
+from rl_training.cli_imports import import_for_user, keep_workers_out_of_present_folder
 from rl_training.cli_text import (
     best_text,
     evaluation_text,
@@ -97,27 +96,7 @@ def _options(
     _debug = debug
     _imports[:] = imports or ()
     for module in imports or ():
-        _import(module)
-
-
-def _import(module: str) -> None:
-    """Import a module that the user named, also one of the current folder."""
-    if not all(part.isidentifier() for part in module.split(".")):
-        raise ConfigError(
-            f"--import {shown(module)}: should be the name of a module, such as my_envs or "
-            "my_package.envs."
-        )
-    if "" not in sys.path:
-        sys.path.append("")  # after the installed packages
-    try:
-        import_module(module)
-    except ImportError as error:
-        raise ConfigError(f"--import {module}: {error}") from error
-    except (Exception, SystemExit) as error:  # whatever the module's code does
-        raise ConfigError(
-            f"--import {module}: the import failed with {type(error).__name__}: {error}. Fix the "
-            "module, or leave out --import."
-        ) from error
+        import_for_user(module)
 
 
 @app.command(epilog="Example: rl-training train --config sac/pendulum seed=1 batch_size=512")
@@ -441,6 +420,7 @@ def _print_result(result: TrainResult) -> None:
 
 def main() -> None:
     """Run the command line."""
+    keep_workers_out_of_present_folder()
     words = sys.argv[1:]
     open_standard_streams(results_only="--json" in words and "--help" not in words)
     try:

@@ -1,0 +1,39 @@
+"""What the command line imports for a user, and where from."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+from rl_training.boundary.text import shown
+from rl_training.errors import ConfigError
+
+
+def import_for_user(module: str) -> None:
+    """Import a module that the user named, also one of the current folder."""
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise ConfigError(
+            f"--import {shown(module)}: should be the name of a module, such as my_envs or "
+            "my_package.envs."
+        )
+    if "" not in sys.path:
+        sys.path.append("")  # after the installed packages
+    try:
+        import_module(module)
+    except ImportError as error:
+        raise ConfigError(f"--import {module}: {error}") from error
+    except (Exception, SystemExit) as error:  # whatever the module's code does
+        raise ConfigError(
+            f"--import {module}: the import failed with {type(error).__name__}: {error}. Fix the "
+            "module, or leave out --import."
+        ) from error
+
+
+def keep_workers_out_of_present_folder() -> None:
+    """Have worker processes import from where this one does.
+
+    The server that starts them is `python -c`, which puts the present folder before the standard
+    library, unless it is told not to (Python 3.11).
+    """
+    os.environ.setdefault("PYTHONSAFEPATH", "1")
