@@ -281,7 +281,7 @@ def _run_on(
                 _tell_notes(task, session, on_warning)
             else:
                 _continue_from(checkpoint, session, task.config, on_warning)
-            session.logger.open()
+            session.logger.open_files()
         return _train(session, task.config, on_warning)
 
 

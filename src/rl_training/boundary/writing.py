@@ -79,6 +79,16 @@ def write_output(file: Path, data: bytes) -> None:
         raise ConfigError(f"{file} cannot be written: {reason}.") from None
 
 
+def open_log(path: Path, *, new: bool = False) -> FileIO:
+    """A file to append to, never through a link; with ``new``, one that does not exist yet.
+
+    Unbuffered: what could not be written must not come up again when it is closed.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | (os.O_EXCL if new else 0)
+    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+    return FileIO(os.open(path, flags | getattr(os, "O_BINARY", 0), 0o666), "ab")
+
+
 def write_all(stream: FileIO, data: bytes) -> None:
     """Write to an unbuffered stream, which may take a part at a time."""
     left = memoryview(data)

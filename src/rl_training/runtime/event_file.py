@@ -13,7 +13,7 @@ from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from rl_training.boundary.writing import write_all
+from rl_training.boundary.writing import open_log, write_all
 from rl_training.errors import ConfigError
 
 
@@ -38,8 +38,7 @@ class EventFile:
         name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
         try:
             folder.mkdir(exist_ok=True)
-            # Unbuffered: what could not be written must not come up again when it is closed.
-            self._stream = (folder / name).open("xb", buffering=0)
+            self._stream = open_log(folder / name, new=True)
             self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))
             if purge_from is not None:
                 start = SessionLog(status=SessionLog.START)

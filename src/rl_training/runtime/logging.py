@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rl_training.boundary.reading import read_lines
 from rl_training.boundary.writing import (
+    open_log,
     replace_file,
     reporting_failed_writes,
     sync_folder,
@@ -87,7 +88,7 @@ class MetricsLogger:
         self._events: EventFile | None = None
         self._folder_is_synced = False
 
-    def open(self) -> FileIO:
+    def open_files(self) -> FileIO:
         """Open the files, so that what is wrong with them is told before the first step.
 
         Raises:
@@ -95,8 +96,7 @@ class MetricsLogger:
         """
         if self._stream is None:
             with self._reporting(METRICS_FILE):
-                # Unbuffered: what could not be written must not come up again when it is closed.
-                self._stream = (self.run_dir / METRICS_FILE).open("ab", buffering=0)
+                self._stream = open_log(self.run_dir / METRICS_FILE)
             if self._tensorboard:
                 from rl_training.runtime.event_file import EventFile
 
@@ -111,7 +111,7 @@ class MetricsLogger:
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
         """One line for one step."""
         row = {"step": step, **metrics, "time/seconds": round(self.elapsed(), 3)}
-        stream = self.open()
+        stream = self.open_files()
         with self._reporting(METRICS_FILE):
             write_all(stream, (json.dumps(row) + "\n").encode())
         self._rows = self.rows_at(step) + 1

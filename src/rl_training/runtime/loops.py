@@ -12,7 +12,7 @@ def run_loop(session: Session) -> None:
 
     Steps below `online_from` are updates on recorded data, those from it on environment steps.
     """
-    session.logger.open()
+    session.logger.open_files()
     for callback in session.callbacks:
         callback.on_start(session)
     if session.checkpoints.last_step is None:
