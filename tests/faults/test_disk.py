@@ -202,15 +202,15 @@ def test_tensorboard_that_cannot_begin_is_one_line(
     interrupted: Path, tmp_path: Path, kind: str
 ) -> None:
     run_dir = copy_run(interrupted, tmp_path)
-    folder, real_open = run_dir / "tensorboard", Path.open
+    folder, real_open = run_dir / "tensorboard", os.open
     folder.touch() if kind == "file" else folder.mkdir()
 
-    def refuse(self: Path, *args: Any, **kwargs: Any) -> Any:
-        if self.parent == folder:  # permissions do not bind a superuser
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
-        return real_open(self, *args, **kwargs)
+    def refuse(path: Any, *args: Any, **kwargs: Any) -> int:
+        if Path(path).parent == folder:  # permissions do not bind a superuser
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return real_open(path, *args, **kwargs)
 
-    with mock.patch.object(Path, "open", refuse), pytest.raises(ConfigError) as caught:
+    with mock.patch.object(os, "open", refuse), pytest.raises(ConfigError) as caught:
         resume(run_dir, ["tensorboard=true"])
     reason = "is not a folder" if kind == "file" else "cannot be written (Permission denied)"
     assert str(caught.value).startswith(f"{folder} {reason}")
