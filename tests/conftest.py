@@ -16,13 +16,12 @@ from hypothesis import settings
 from rl_training.algorithms.registry import REGISTRY
 from rl_training.data.dataset_writers import write_arrays
 from rl_training.runtime.recording import record_random
-from tests.faults.zygote import WORKER_IMPORTS
 
 settings.register_profile("any machine", deadline=None)  # a busy one is no failure
 settings.load_profile("any machine")
 
-# The workers of asynchronous environments fork from a server that has imported what they need.
-multiprocessing.set_forkserver_preload(["pytest", *WORKER_IMPORTS])
+# The workers of asynchronous environments fork from a server that has imported what tests need.
+multiprocessing.set_forkserver_preload(["pytest", "rl_training.api.training"])
 
 ENVS = {"continuous": "Pendulum-v1", "discrete": "CartPole-v1"}
 """A quick environment for each kind of actions."""

@@ -56,21 +56,18 @@ def test_a_signal_to_the_whole_group_ends_a_run_in_order(
     zygote: Zygote, async_reference: Path, tmp_path: Path, name: str
 ) -> None:
     """As a terminal's Ctrl-C and a scheduler's SIGTERM do it: every worker gets it, too."""
-    process = start("train", "-c", write_config(tmp_path, **ASYNC))
-    try:
-        # Not at step 50: that is the best checkpoint, and a save that a signal reaches holds the
-        # request to stop.
-        wait_for_line(process.stderr, "step 100/")
-        workers = session_members(process.pid)
-        assert len(workers) >= 2
-        os.killpg(process.pid, signal.Signals[name])
-        out, err = process.communicate(timeout=60)
-    finally:
-        process.kill()
+    child = zygote.start("train", "-c", write_config(tmp_path, **ASYNC))
+    # Not at step 50: that is the best checkpoint, and a save that a signal reaches holds the
+    # request to stop.
+    child.wait_for_line("step 100/")
+    workers = session_members(child.pid)
+    assert len(workers) >= 2
+    os.killpg(child.pid, signal.Signals[name])
+    outcome = child.wait()
     run_dir = tmp_path / RUN_NAME
-    assert process.returncode == EXIT_CODES[name], err
-    assert "Traceback" not in err
-    assert f"rl-training resume {run_dir}" in out
+    assert outcome.status == EXIT_CODES[name], outcome.err
+    assert "Traceback" not in outcome.err
+    assert f"rl-training resume {run_dir}" in outcome.out
     assert wait_until_gone(workers, 10) == set()
     assert zygote.run("resume", run_dir).status == 0
     assert_equal_runs(run_dir, async_reference)
@@ -79,15 +76,12 @@ def test_a_signal_to_the_whole_group_ends_a_run_in_order(
 def test_a_killed_trainer_leaves_no_workers(
     zygote: Zygote, async_reference: Path, tmp_path: Path
 ) -> None:
-    process = start("train", "-c", write_config(tmp_path, **ASYNC))
-    try:
-        wait_for_line(process.stderr, "step 50/")
-        workers = session_members(process.pid)
-        assert len(workers) >= 2
-    finally:
-        process.kill()
-        process.communicate(timeout=60)
-    assert process.returncode == -signal.SIGKILL
+    child = zygote.start("train", "-c", write_config(tmp_path, **ASYNC))
+    child.wait_for_line("step 50/")
+    workers = session_members(child.pid)
+    assert len(workers) >= 2
+    os.kill(child.pid, signal.SIGKILL)
+    assert child.wait().status == -signal.SIGKILL
     assert wait_until_gone(workers, 10) == set()
     assert zygote.run("resume", tmp_path / RUN_NAME).status == 0
     assert_equal_runs(tmp_path / RUN_NAME, async_reference)

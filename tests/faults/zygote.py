@@ -21,6 +21,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,8 +52,6 @@ PRELOADED = (
     "gymnasium.envs.classic_control",
 )
 """What the server imports, so that its children need not."""
-WORKER_IMPORTS = ("rl_training.api.training", "gymnasium.envs.classic_control")
-"""The same for the workers of asynchronous environments."""
 
 
 @dataclass(frozen=True)
@@ -154,6 +153,16 @@ class Child:
     pid: int
     folder: str
 
+    def wait_for_line(self, start: str) -> None:
+        """Wait until a line of its standard error begins with ``start``: it says how far it is."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            text = Path(self.folder, "err").read_text()
+            if any(line.startswith(start) for line in text.splitlines()):
+                return
+            assert time.monotonic() < deadline, f"no line begins with {start!r}: {text}"
+            time.sleep(0.01)
+
     def wait(self, kill_after: float = PATIENCE_SECONDS) -> Outcome:
         """Wait for its end; kill it if it takes longer than ``kill_after`` seconds."""
         status = self.zygote.wait(self.pid, kill_after)
@@ -177,7 +186,7 @@ def serve() -> None:
     for module in PRELOADED:
         importlib.import_module(module)
     torch.set_num_threads(1)
-    multiprocessing.set_forkserver_preload(list(WORKER_IMPORTS))
+    multiprocessing.set_forkserver_preload(["rl_training.envs.factory"])
     mock.patch.object(os, "fsync", os.fstat).start()  # as in tests/conftest.py
     gc.freeze()  # a collection in a child would copy all pages that it marks
     with tempfile.TemporaryDirectory() as scratch:
