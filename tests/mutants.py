@@ -127,8 +127,8 @@ MUTANTS = [
     Mutant(
         "a fixed alpha of 0 through a logarithm",
         SAC,
-        "torch.tensor(config.initial_alpha).log()) if auto else None",
-        "torch.tensor(config.initial_alpha if auto else float(config.alpha)).log())",
+        "nn.Parameter(first.log()) if auto else None",
+        "nn.Parameter((first if auto else torch.tensor(float(config.alpha))).log())",
     ),
     Mutant(
         "no tanh correction",

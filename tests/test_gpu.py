@@ -17,6 +17,8 @@ from rl_training.algorithms.sac import SACAlgorithm, SACConfig
 from rl_training.data import EpochSampler, ReplayBuffer, TransitionDataset
 from rl_training.data.dataset_writers import write_arrays
 from rl_training.errors import ConfigError
+from rl_training.experiment import memory
+from rl_training.experiment.machine import available_memory
 from rl_training.runtime import fqe
 from rl_training.runtime.checkpointing import open_checkpoint
 from rl_training.runtime.engine import Engine
@@ -255,11 +257,26 @@ def test_memory_that_ends_while_graphs_are_recorded_is_survived(tmp_path: Path) 
     assert open_checkpoint(result.checkpoint_path).manifest["engine"] == "compiled"
 
 
-def test_a_replay_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+def test_a_replay_that_does_not_fit_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the estimate, or, where another process takes the memory meanwhile, by the allocator."""
     config = gpu_config(tmp_path, "eager")
-    config["algo_kwargs"]["buffer_capacity"] = 5_000_000_000
-    with pytest.raises(ConfigError, match="buffer_capacity = 5000000000: the replay does not fit"):
+    config["algo_kwargs"]["buffer_capacity"] = 10**9
+    free = available_memory(torch.device("cuda"))
+    assert 0 < free <= torch.cuda.get_device_properties(0).total_memory
+    small = {"cuda": 2**30, "cpu": 2**60}
+    monkeypatch.setattr(memory, "available_memory", lambda device: small[device.type])
+    with pytest.raises(ConfigError, match=r"the replay would need at least .* cuda has 1\.0 GiB"):
         train(config)
+    monkeypatch.setattr(memory, "available_memory", lambda _device: 2**60)
+    torch.cuda.set_per_process_memory_fraction(0.05)
+    try:
+        with pytest.raises(ConfigError, match="buffer_capacity = 1000000000: the replay does not"):
+            train(config)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    assert not (tmp_path / "runs").exists() or not [*(tmp_path / "runs").iterdir()]
 
 
 @pytest.mark.parametrize("sampling", ["replacement", "epochs"])

@@ -137,7 +137,9 @@ class SACAlgorithm(ActorCritic):
         auto = config.alpha == "auto"
         # A fixed α is kept as it is: α = 0 has no logarithm.
         self.register_buffer("fixed_alpha", torch.tensor(0.0 if auto else float(config.alpha)))
-        self.log_alpha = nn.Parameter(torch.tensor(config.initial_alpha).log()) if auto else None
+        # On the CPU whatever the default device: see experiment/memory.py, which builds on "meta".
+        first = torch.tensor(config.initial_alpha, device="cpu")
+        self.log_alpha = nn.Parameter(first.log()) if auto else None
         wanted = config.target_entropy
         self.target_entropy = -float(spec.action_dim) if wanted == "auto" else float(wanted)
         self.add_optimizer("actor", self.model.actor.flat)

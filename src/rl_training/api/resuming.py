@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rl_training.algorithms.registry import is_finetuned
+from rl_training.boundary.text import shown
 from rl_training.errors import CheckpointError, ConfigError
 from rl_training.experiment.build import (
     check_same_data,
@@ -81,11 +82,13 @@ def check_resume(
     if checkpoint is None:
         _check_first_state(config, run_dir)
         return check_config(config)
-    _check_same(checkpoint, config)
+    old = checkpoint_config(checkpoint)
+    _check_same(old, config)
     if config.total_timesteps is not None:  # or the data must be read first, to count epochs
         _check_left(checkpoint, config, run_dir)
     _warn_of_differences(checkpoint, config, on_warning)
-    task = check_config(config)
+    horizons = [c.algo_kwargs.get("schedule_horizon") for c in (old, config)]
+    task = check_config(config, begins=horizons[0] != horizons[1])
     _check_left(checkpoint, task.config, run_dir)
     check_same_env(checkpoint, task.spec)
     check_same_data(checkpoint, task)
@@ -106,13 +109,13 @@ def _check_first_state(config: TrainConfig, run_dir: Path | None) -> None:
         raise CheckpointError(f"{run_dir} ended before its first checkpoint: {again}")
 
 
-def _check_same(checkpoint: Checkpoint, config: TrainConfig) -> None:
-    old, new = _flat(checkpoint_config(checkpoint).to_dict()), _flat(config.to_dict())
+def _check_same(begun: TrainConfig, config: TrainConfig) -> None:
+    old, new = _flat(begun.to_dict()), _flat(config.to_dict())
     for key in sorted(old.keys() | new.keys()):
         if key not in RESUMABLE_KEYS and old.get(key) != new.get(key):
             raise ConfigError(
-                f"{key} = {new.get(key)!r} contradicts the checkpoint, which was trained with "
-                f"{old.get(key)!r}: start a new run to change it."
+                f"{key} = {shown(new.get(key))} contradicts the checkpoint, which was trained with "
+                f"{shown(old.get(key))}: start a new run to change it."
             )
 
 

@@ -17,7 +17,7 @@ from rl_training.api.resuming import changed_config, check_resume, why_over
 from rl_training.boundary.terminal import tell
 from rl_training.boundary.writing import reporting_failed_writes
 from rl_training.envs import name_env
-from rl_training.errors import CheckpointError, ConfigError
+from rl_training.errors import CheckpointError, ConfigError, TrainingError
 from rl_training.experiment.build import (
     build_session,
     checkpoint_config,
@@ -43,6 +43,7 @@ from rl_training.experiment.manager import (
     write_config,
     write_run_info,
 )
+from rl_training.experiment.memory import explaining_memory
 from rl_training.experiment.task import Task, check_config
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpointing import Checkpoint, list_steps, open_checkpoint
@@ -298,7 +299,9 @@ def _train(session: Session, config: TrainConfig, on_warning: Callable[[str], No
             num_threads=torch.get_num_threads(),
             engine=session.engine.mode,
         )
-        result = run_session(session)
+        update = f"batch_size = {session.algorithm.config.batch_size}: an update"
+        with explaining_memory(update, session.policy.device, TrainingError):
+            result = run_session(session)
         info.write(session, state=_state_name(result.stop_reason), stop_reason=result.stop_reason)
         return result
 

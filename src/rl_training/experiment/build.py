@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -18,12 +17,14 @@ from rl_training.algorithms.base import Algorithm
 from rl_training.algorithms.config import CollectionConfig, MixingConfig
 from rl_training.algorithms.her import HindsightConfig
 from rl_training.algorithms.registry import get_algorithm, is_finetuned
+from rl_training.boundary.text import shown
 from rl_training.data import HindsightReplay, ReplayBuffer, TransitionDataset
 from rl_training.envs import make_training_envs, read_goal_task
 from rl_training.errors import CheckpointError, ConfigError
 from rl_training.experiment.config import TrainConfig, saved_config, split
 from rl_training.experiment.datasets import mix, prepare_sampler
 from rl_training.experiment.machine import choose_device, choose_threads, keep_freed_memory
+from rl_training.experiment.memory import explaining_memory
 from rl_training.experiment.task import Task, training_envs
 from rl_training.runtime.acting import Explorer, GraphedExplorer
 from rl_training.runtime.callbacks import Callback
@@ -118,7 +119,8 @@ def build_sources(
     config, validation = task.config, build_validation(task)
     recorded: Sampler | None = None
     if task.data is not None:
-        recorded = prepare_sampler(config, task.data, algorithm, device)
+        with explaining_memory(f"{task.data.record['source']}: the dataset", device):
+            recorded = prepare_sampler(config, task.data, algorithm, device)
         if config.mode == "offline":
             return Sources(recorded, validation=validation)
     buffer = build_replay(config, task.spec, device)
@@ -187,27 +189,12 @@ def engine_mode(config: TrainConfig, device: torch.device, saved: str | None) ->
     return choose_engine(wanted, device.type, planned)
 
 
-@contextmanager
-def saying_what_fills_memory(rows: int, device: torch.device) -> Iterator[None]:
-    """One sentence in place of an allocator's report."""
-    try:
-        yield
-    except RuntimeError as error:  # the GPU's has a class of its own, the CPU's only its text
-        if not isinstance(error, torch.OutOfMemoryError) and "allocate" not in str(error):
-            raise
-        advice = "make it smaller" + ("" if device.type == "cpu" else " or use device=cpu")
-        raise ConfigError(
-            f"buffer_capacity = {rows}: the replay does not fit into the memory of {device}; "
-            f"{advice}."
-        ) from None
-
-
 def build_replay(config: TrainConfig, spec: EnvSpec, device: torch.device) -> ReplayBuffer:
     """The replay of online experience, with hindsight where the config asks for it."""
     settings = split(config).algorithm
     assert isinstance(settings, CollectionConfig)
     sizes = settings.buffer_capacity, spec.obs_dim, spec.action_width
-    with saying_what_fills_memory(settings.buffer_capacity, device):
+    with explaining_memory(f"buffer_capacity = {settings.buffer_capacity}: the replay", device):
         if not isinstance(settings, HindsightConfig):
             return ReplayBuffer(*sizes, device=device)
         assert config.env_id is not None
@@ -224,9 +211,11 @@ def build_replay(config: TrainConfig, spec: EnvSpec, device: torch.device) -> Re
 
 def build_algorithm(config: TrainConfig, spec: EnvSpec, device: torch.device) -> Algorithm:
     """The learner with its first weights."""
-    learner = get_algorithm(config.algo).learner_class(config.algo_kwargs)
+    learner, settings = get_algorithm(config.algo).learner_class(config.algo_kwargs), split(config)
     seed = derive_seed(config.seed, Stream.NETWORKS)
-    return learner.build(spec, split(config).algorithm, seed=seed).to(device)
+    sizes = f"hidden_sizes = {shown([*settings.algorithm.hidden_sizes])}"
+    with explaining_memory(f"{sizes}: the learner", device):
+        return learner.build(spec, settings.algorithm, seed=seed).to(device)
 
 
 def describe_run(task: Task, device: torch.device) -> dict[str, Any]:

@@ -43,6 +43,11 @@ class RunData:
     record: dict[str, Any]
     """Source, number of rows and SHA-256 of all rows: what a checkpoint says of its data."""
 
+    @property
+    def num_rows(self) -> int:
+        """All rows, those held out among them."""
+        return len(self.train) + (0 if self.held_out is None else len(self.held_out))
+
 
 def reward_transform(config: TrainConfig) -> RewardTransformConfig:
     """What is done to every reward, recorded or new.

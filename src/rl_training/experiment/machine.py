@@ -5,11 +5,14 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 
+from rl_training.boundary.text import shown
 from rl_training.errors import ConfigError
 
 MAX_THREADS = 4
@@ -20,18 +23,25 @@ def choose_device(name: str) -> torch.device:
     """The device by its name; `auto` is the GPU where there is one."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise ConfigError(f"device = {name!r}: use auto, cpu, cuda or cuda:N.") from None
-    if device.type not in ("cpu", "cuda"):
-        raise ConfigError(f"device = {name!r}: use auto, cpu, cuda or cuda:N.")
+    if not re.fullmatch(r"(cpu|cuda)(:(0|[1-9][0-9]?))?", name):
+        raise ConfigError(f"device = {shown(name)}: use auto, cpu, cuda or cuda:N.")
+    device = torch.device(name)
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise ConfigError(
             f"device = {name!r} is not there: this machine has {torch.cuda.device_count()} CUDA "
             "devices; use device=auto or device=cpu."
         )
     return device
+
+
+def available_memory(device: torch.device) -> int:
+    """Bytes of a device's memory: all of the machine's, or what a GPU has left for this process."""
+    if device.type == "cpu":
+        if not hasattr(os, "sysconf"):  # Windows, whose allocations fail at once
+            return sys.maxsize
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    free, _ = torch.cuda.mem_get_info(device)
+    return free + torch.cuda.memory_reserved(device)  # PyTorch keeps what was freed
 
 
 def choose_threads(requested: int | None) -> int:

@@ -20,6 +20,7 @@ from filelock import FileLock, Timeout
 
 from rl_training.algorithms.registry import is_finetuned
 from rl_training.boundary.reading import MAX_TEXT, read_json, read_text
+from rl_training.boundary.text import shown
 from rl_training.boundary.writing import TEMPORARY, sync_folder, write_atomically
 from rl_training.boundary.yaml_codec import dump_yaml, parse_yaml
 from rl_training.errors import CheckpointError, ConfigError, RLTrainingError
@@ -103,7 +104,7 @@ def reporting_output_dir(config: TrainConfig) -> Iterator[None]:
         yield
     except OSError as error:
         raise ConfigError(
-            f"output_dir {config.output_dir!r} cannot be written ({error.strerror or error}): "
+            f"output_dir {shown(config.output_dir)} cannot be written ({error.strerror or error}): "
             "choose another with output_dir=PATH."
         ) from None
 

@@ -14,6 +14,7 @@ from rl_training.errors import ConfigError
 from rl_training.experiment.config import TrainConfig, split
 from rl_training.experiment.datasets import RunData, load_run_data, reward_transform
 from rl_training.experiment.machine import choose_device
+from rl_training.experiment.memory import check_memory
 from rl_training.types import EnvSpec
 
 
@@ -28,8 +29,12 @@ class Task:
     """What the user should know of the environment."""
 
 
-def check_config(config: TrainConfig) -> Task:
-    """All that can be wrong with a config and shows before anything is written."""
+def check_config(config: TrainConfig, *, begins: bool = True) -> Task:
+    """All that can be wrong with a config and shows before anything is written.
+
+    ``begins`` says that the run, or its learning-rate schedule, begins here; one that an earlier
+    version began goes on as it is.
+    """
     device = choose_device(config.device)
     parts = split(config)
     if parts.controls.engine == "cuda_graph" and device.type != "cuda":
@@ -41,12 +46,16 @@ def check_config(config: TrainConfig) -> Task:
         plays = config.eval_episodes > 0
         spec, notes = examine_env(config.env_id, parts.env, plays=plays)
         _check_spec(config, spec)
+        recorded = parts.data.dataset_size if parts.data.dataset_kind == "random" else 0
+        check_memory(config, spec, device, rows=recorded)
     data = load_run_data(config, spec) if parts.data.dataset_kind is not None else None
     if spec is None:
         assert data is not None
         assert data.train.spec is not None
         spec = data.train.spec
         _check_spec(config, spec)
+    if data is not None:
+        check_memory(config, spec, device, rows=data.num_rows)
     _check_rows(config, data)
     _check_stopping(config, data)
     training_envs(config)
@@ -56,7 +65,10 @@ def check_config(config: TrainConfig) -> Task:
             f"buffer_capacity = {capacity}: it must hold at least one transition of each of the "
             f"{config.num_envs} environments."
         )
-    return Task(_with_budget(config, data), spec, data, notes)
+    config = _with_budget(config, data)
+    if begins:
+        _check_schedule(config)
+    return Task(config, spec, data, notes)
 
 
 def _check_sources(config: TrainConfig) -> None:
@@ -161,6 +173,16 @@ def _check_stopping(config: TrainConfig, data: RunData | None) -> None:
         raise ConfigError(
             f"early_stopping.metric = {stopping.metric} needs an environment to play in: give "
             "env_id, or watch eval_loss with mode min."
+        )
+
+
+def _check_schedule(config: TrainConfig) -> None:
+    """Whether the warm-up ends before the schedule does."""
+    schedule = split(config).controls.schedule(config.last_step)
+    if schedule.warmup > schedule.horizon:
+        raise ConfigError(
+            f"learning_rate_warmup = {schedule.warmup}: should be at most the schedule's horizon, "
+            f"which is {schedule.horizon} steps; use a shorter warm-up, or set schedule_horizon."
         )
 
 

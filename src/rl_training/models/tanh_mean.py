@@ -33,8 +33,9 @@ class TanhMeanGaussianActor(GaussianActor):
         self.parts = [self.flat.shape[-1], action_dim]
         low, high = log_std_bounds
         start = 0.0 if low < 0.0 < high else (low + high) / 2
-        log_std = torch.full((action_dim,), start)
-        self.flat = nn.Parameter(torch.cat((self.flat.detach(), log_std)))
+        flat = torch.full((sum(self.parts),), start)
+        flat[: self.parts[0]] = self.flat.detach()
+        self.flat = nn.Parameter(flat)
 
     def views(self, flat: Tensor) -> list[Tensor]:
         """The layers' tensors, in the whole vector or in its part that holds the layers."""

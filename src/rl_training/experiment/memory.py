@@ -1,0 +1,155 @@
+"""Whether a run can fit into memory, from its config alone and before anything is allocated.
+
+The estimate counts what a run cannot do without, and leaves out what depends on the allocator, the
+compiler or the environment: a run that is refused would have failed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+from rl_training.algorithms.base import Algorithm
+from rl_training.algorithms.config import AlgorithmConfig, CollectionConfig
+from rl_training.algorithms.her import HindsightConfig
+from rl_training.algorithms.registry import OwnEntry, get_algorithm
+from rl_training.boundary.text import shown
+from rl_training.data.rows import RowLayout
+from rl_training.errors import ConfigError, RLTrainingError
+from rl_training.experiment.config import TrainConfig, split
+from rl_training.experiment.machine import available_memory
+from rl_training.models import MLP
+from rl_training.types import EnvSpec
+
+FLOAT = 4
+"""Bytes of a number: networks, optimizers, replay and batches are float32."""
+
+WORKER = 4 << 20
+"""Bytes that a process of `vectorization: async` has for itself at the very least."""
+
+HINDSIGHT_ROW = 16
+"""Bytes of a row's place in its episode."""
+
+_NETWORK_KEYS = ("hidden_sizes", "critic_hidden_sizes", "num_critics", "num_quantiles")
+_BATCH_KEYS = ("batch_size", "num_sampled_actions")
+
+
+@dataclass(frozen=True)
+class Need:
+    """What one part of a run takes at least, and the keys that it follows from."""
+
+    keys: str
+    part: str
+    size: int
+
+
+def check_memory(config: TrainConfig, spec: EnvSpec, device: torch.device, rows: int = 0) -> None:
+    """Refuse a run that needs more memory than there is; ``rows`` are those of its dataset."""
+    parts = split(config)
+    settings, row = parts.algorithm, RowLayout(spec.obs_dim, spec.action_width).width * FLOAT
+    source = parts.data.source
+    if parts.data.dataset_kind == "random":
+        source = f"dataset_size = {rows}"
+    host: list[Need] = []
+    learner = _learner_needs(config, spec, row)
+    if isinstance(settings, CollectionConfig):
+        place = host if isinstance(settings, HindsightConfig) else learner
+        place.append(_replay_need(settings, spec))
+    if parts.env.vectorization == "async" and config.mode != "offline":
+        workers = f"num_envs = {config.num_envs}"
+        host.append(Need(workers, "the environments' processes", config.num_envs * WORKER))
+    data = Need(source, "the dataset", rows * row)
+    if device.type == "cpu":
+        _compare([data, *host, *learner], "this machine", device)
+    else:
+        _compare([data, *learner], str(device), device)
+        _compare([data], "this machine", torch.device("cpu"))
+        _compare(host, "this machine", torch.device("cpu"))  # once the data is on the GPU
+
+
+def _compare(needs: list[Need], place: str, device: torch.device) -> None:
+    available, total = available_memory(device), sum(need.size for need in needs)
+    if total <= available:
+        return
+    most = max(needs, key=lambda need: need.size)
+    whole = "" if most.size > available else f", and the whole run {_gib(total)}"
+    raise ConfigError(
+        f"{most.keys}: {most.part} would need at least {_gib(most.size)}{whole}, but {place} has "
+        f"{_gib(available)} of memory. Use smaller values."
+    )
+
+
+def _learner_needs(config: TrainConfig, spec: EnvSpec, row: int) -> list[Need]:
+    """Networks with what trains them, and one update; ``row`` is the size of a transition."""
+    settings, entry = split(config).algorithm, get_algorithm(config.algo)
+    size, keys = settings.batch_size, _values(settings, _BATCH_KEYS)
+    if isinstance(entry, OwnEntry):
+        return [Need(keys, "a batch", size * row)]
+    least = (spec.obs_dim + spec.action_dim) * 4 * FLOAT  # a weight, its gradient, two moments
+    if least > available_memory(torch.device("cpu")):  # too much even for the sizes of tensors
+        return [Need(f"env_id = {shown(config.env_id)}", "a layer for its spaces", least)]
+    with torch.device("meta"):  # shapes without memory
+        learner = entry.learner_class(config.algo_kwargs).build(spec, settings)
+    noise = sum(math.prod(field.shape) for field in learner.noise(size).values()) * FLOAT
+    update = size * row + noise + _backward_bytes(learner, size)
+    networks = Need(_values(settings, _NETWORK_KEYS), "the learner", learner_bytes(learner))
+    return [networks, Need(keys, "an update", update)]
+
+
+def learner_bytes(learner: Algorithm) -> int:
+    """Weights, targets and moments: all of a learner's tensors."""
+    return sum(tensor.nbytes for tensor in (*learner.parameters(), *learner.buffers()))
+
+
+def _backward_bytes(learner: Algorithm, batch_size: int) -> int:
+    """The gradient of the largest network, and the activations that it is computed from."""
+    sizes = [0]
+    for network in learner.modules():
+        if isinstance(network, MLP):
+            biases = network.shapes[1 : 2 * network.num_layers : 2]
+            activations = batch_size * sum(map(math.prod, biases)) * FLOAT
+            sizes.append(network.flat.nbytes + activations)
+    return max(sizes)
+
+
+def _replay_need(settings: CollectionConfig, spec: EnvSpec) -> Need:
+    extra, row = 0, RowLayout(spec.obs_dim, spec.action_width)
+    if isinstance(settings, HindsightConfig):
+        extra, row = HINDSIGHT_ROW, RowLayout(spec.obs_dim + spec.goal_dim, spec.action_width)
+    capacity = settings.buffer_capacity
+    size = capacity * (row.width * FLOAT + extra)
+    return Need(f"buffer_capacity = {capacity}", "the replay", size)
+
+
+def _values(settings: AlgorithmConfig, keys: tuple[str, ...]) -> str:
+    """Those of the keys that a config has, with their values."""
+    values = settings.model_dump()
+    found = ((key, values[key]) for key in keys if key in values)
+    pairs = ((key, list(value) if isinstance(value, tuple) else value) for key, value in found)
+    return ", ".join(f"{key} = {shown(value)}" for key, value in pairs)
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:,.1f} GiB"
+
+
+@contextmanager
+def explaining_memory(
+    part: str, device: torch.device, error_class: type[RLTrainingError] = ConfigError
+) -> Iterator[None]:
+    """One sentence in place of an allocator's report."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        # The GPU's error has a class of its own, the CPU's only its text.
+        full = isinstance(error, torch.OutOfMemoryError | MemoryError)
+        if not full and "allocate" not in str(error):
+            raise
+        advice = "" if device.type == "cpu" else ", or device=cpu"
+        raise error_class(
+            f"{part} does not fit into the memory of {device}. Use smaller values{advice}."
+        ) from None
