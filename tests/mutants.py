@@ -1800,6 +1800,34 @@ MUTANTS = [
         "",
         "tests/faults/test_odd_runs.py -k nobodys",
     ),
+    Mutant(
+        "prints mix with the JSON object",
+        "boundary/terminal.py",
+        "os.dup2(2, 1)",
+        "pass",
+        "tests/faults/test_terminal.py -k json_is_alone",
+    ),
+    Mutant(
+        "a broken display ends a training",
+        "boundary/terminal.py",
+        "self.failure = error\n                break",
+        "raise",
+        "tests/faults/test_terminal.py -k without_a_display",
+    ),
+    Mutant(
+        "control characters reach the terminal",
+        "boundary/text.py",
+        'frozenset({"Cc", "Cf",',
+        "frozenset({",
+        "tests/faults/test_terminal.py -k control_characters",
+    ),
+    Mutant(
+        "markup in a name is read",
+        "boundary/terminal.py",
+        "markup=False, emoji=False",
+        "markup=True, emoji=False",
+        "tests/faults/test_terminal.py -k markup",
+    ),
 ]
 
 

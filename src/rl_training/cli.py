@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,14 +13,7 @@ from typer.core import TyperGroup
 from rl_training.boundary.terminal import open_standard_streams, output_failure, say, tell
 from rl_training.cli_data import EnvKwargs, data_app
 from rl_training.cli_imports import import_for_user, keep_workers_out_of_present_folder
-from rl_training.cli_text import (
-    best_text,
-    evaluation_text,
-    number_text,
-    repeated_names,
-    score_text,
-    success_text,
-)
+from rl_training.cli_text import evaluation_text, score_text, training_lines
 from rl_training.errors import ConfigError, RLTrainingError
 from rl_training.printing import Json, counting, print_json, print_table
 
@@ -373,49 +365,10 @@ def _finish(result: TrainResult, as_json: bool) -> None:
     if as_json:
         print_json(result.to_json())
     else:
-        _print_result(result)
+        for line in training_lines(result, _imports):
+            say(line)
     if result.interrupted_by is not None:
         raise typer.Exit(SIGNAL_EXITS[result.interrupted_by])
-
-
-def _print_result(result: TrainResult) -> None:
-    from rl_training.experiment.manager import folder_of, read_config_file
-    from rl_training.runtime.trainer import EARLY_STOPPING
-
-    metrics, run_dir = result.metrics, shlex.quote(str(result.run_dir))
-    config = read_config_file(result.run_dir)
-    again = repeated_names(config, _imports)
-    if result.interrupted_by is not None:
-        say(f"Interrupted at step {metrics['step']:,}; the checkpoint is saved.")
-        say(f"Continue with: rl-training {again.imports}resume {run_dir}{again.overrides}")
-        return
-    say(f"Stopped at step {metrics['step']:,}: {result.stop_reason}")
-    if "eval_return_mean" in metrics:
-        say(
-            f"Evaluation return: {metrics['eval_return_mean']:.2f} ± "
-            f"{metrics['eval_return_std']:.2f}{best_text(metrics, 'best_return')}"
-            f"{success_text(metrics)}"
-        )
-        if metrics.get("return_before") is not None:
-            say(
-                f"Fine-tuning: return {number_text(metrics['return_before'])} before, "
-                f"{number_text(metrics['return_lowest'])} at its lowest, "
-                f"{number_text(metrics['return_after'])} now"
-            )
-    elif "eval_loss" in metrics:
-        say(f"Held-out loss: {metrics['eval_loss']:.6g}{best_text(metrics, 'best_loss')}")
-    more = f"total_timesteps={2 * metrics.get('env_steps', metrics['step'])}"
-    if result.stop_reason.startswith(EARLY_STOPPING):
-        more = "early_stopping=null"
-    say(f"Run folder: {result.run_dir}")
-    say("Next:")
-    how = "--fqe" if config.env_id is None else f"--episodes 20{again.options}"
-    for line in (
-        f"{again.imports}evaluate {run_dir} {how}",
-        f"{again.imports}resume {run_dir} {more}{again.overrides}",
-        f"runs {shlex.quote(str(folder_of(result.run_dir)))}",
-    ):
-        say(f"  rl-training {line}")
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ def import_for_user(module: str) -> None:
     try:
         import_module(module)
     except ImportError as error:
-        raise ConfigError(f"--import {module}: {error}") from error
+        raise ConfigError(f"--import {module}: {error}.") from error
     except (Exception, SystemExit) as error:  # whatever the module's code does
         raise ConfigError(
             f"--import {module}: the import failed with {type(error).__name__}: {error}. Fix the "

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rl_training.experiment.config import TrainConfig
+    from rl_training.runtime.workflows import TrainResult
 
 
 def evaluation_text(result: dict[str, Any]) -> str:
@@ -38,6 +39,47 @@ def estimate_text(result: dict[str, Any]) -> str:
         f"{result['fqe_critic_spread']:.2g} apart; held-out squared error "
         f"{result['fqe_loss']:.4g}); the data's own episodes {result['fqe_return_mean_data']:.2f}"
     )
+
+
+def training_lines(result: TrainResult, imports: Sequence[str]) -> Iterator[str]:
+    """How a training ended, and what to do next."""
+    from rl_training.experiment.manager import folder_of, read_config_file
+    from rl_training.runtime.trainer import EARLY_STOPPING
+
+    metrics, run_dir = result.metrics, shlex.quote(str(result.run_dir))
+    config = read_config_file(result.run_dir)
+    again = repeated_names(config, imports)
+    if result.interrupted_by is not None:
+        yield f"Interrupted at step {metrics['step']:,}; the checkpoint is saved."
+        yield f"Continue with: rl-training {again.imports}resume {run_dir}{again.overrides}"
+        return
+    yield f"Stopped at step {metrics['step']:,}: {result.stop_reason}"
+    if "eval_return_mean" in metrics:
+        yield (
+            f"Evaluation return: {metrics['eval_return_mean']:.2f} ± "
+            f"{metrics['eval_return_std']:.2f}{best_text(metrics, 'best_return')}"
+            f"{success_text(metrics)}"
+        )
+        if metrics.get("return_before") is not None:
+            yield (
+                f"Fine-tuning: return {number_text(metrics['return_before'])} before, "
+                f"{number_text(metrics['return_lowest'])} at its lowest, "
+                f"{number_text(metrics['return_after'])} now"
+            )
+    elif "eval_loss" in metrics:
+        yield f"Held-out loss: {metrics['eval_loss']:.6g}{best_text(metrics, 'best_loss')}"
+    more = f"total_timesteps={2 * metrics.get('env_steps', metrics['step'])}"
+    if result.stop_reason.startswith(EARLY_STOPPING):
+        more = "early_stopping=null"
+    yield f"Run folder: {result.run_dir}"
+    yield "Next:"
+    how = "--fqe" if config.env_id is None else f"--episodes 20{again.options}"
+    for line in (
+        f"{again.imports}evaluate {run_dir} {how}",
+        f"{again.imports}resume {run_dir} {more}{again.overrides}",
+        f"runs {shlex.quote(str(folder_of(result.run_dir)))}",
+    ):
+        yield f"  rl-training {line}"
 
 
 def success_text(metrics: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import threading
@@ -52,15 +53,22 @@ def broken_stream(encoding: str = "utf-8") -> io.TextIOWrapper:
 
 
 def test_a_broken_stream_drops_what_is_written() -> None:
-    stream = guarded(broken_stream())
+    broken = broken_stream()
+    broken.write("lost")
+    stream = guarded(broken)
     for _ in range(3):
         print("lost", file=stream, flush=True)
     assert guarded(stream) is stream
+    with contextlib.suppress(OSError):
+        broken.close()
 
 
 def test_a_closed_stream_leads_nowhere() -> None:
-    with guarded(None) as stream:
-        print("lost", file=stream, flush=True)
+    closed = broken_stream()
+    closed.close()
+    for stream in (None, closed, io.StringIO()):
+        with guarded(stream) as open_stream:
+            print("lost", file=open_stream, flush=True)
 
 
 def test_what_cannot_be_encoded_is_replaced(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import io
 import os
 import select
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rl_training.boundary.text import one_line, printable
@@ -57,14 +58,15 @@ class _Guarded(io.RawIOBase):
 def guarded(stream: TextIO | None) -> TextIO:
     """The same stream without errors: what cannot be encoded is replaced, see also `_Guarded`.
 
-    None, which Python has for a descriptor that was closed, becomes a stream to nowhere. Streams
-    that a program put in place of the standard ones are left as they are.
+    A closed stream, or None, which Python has for a closed descriptor, becomes one to nowhere.
+    Streams that a program put in place of the standard ones are left as they are.
     """
-    if stream is None:
+    if stream is None or getattr(stream, "closed", False):
         return open(os.devnull, "w", encoding="utf-8")
     if type(stream) is not io.TextIOWrapper or _guard_of(stream) is not None:
         return stream
-    stream.flush()
+    with suppress(OSError):  # if it is broken, what it holds is lost as well
+        stream.flush()
     return io.TextIOWrapper(
         io.BufferedWriter(_Guarded(stream)),
         encoding=stream.encoding,
