@@ -147,7 +147,7 @@ def test_what_a_person_names_is_passed_on(name: str, new_process: Callable[[], N
         resolve_env("Pendulum-v1", kwargs)
     new_process()
     name_env(ENV)  # the environment alone is not its arguments
-    with pytest.raises(ConfigError, match="name it yourself"):
+    with pytest.raises(ConfigError, match="If you trust it, name it"):
         resolve_env(ENV, kwargs)
 
 
@@ -161,7 +161,7 @@ def test_a_named_argument_covers_its_own_value_and_place_alone() -> None:
         {"options": {"xml_file": "mine.xml"}},
         {"path": "mine"},
     ):
-        with pytest.raises(ConfigError, match="name it yourself"):
+        with pytest.raises(ConfigError, match="If you trust it, name it"):
             resolve_env(ENV, kwargs)
 
 
@@ -453,7 +453,7 @@ ATTACKS: dict[str, tuple[Change, str]] = {
     "nested": ({"env_kwargs": {"options": {"file": "/etc/passwd"}}}, "env_kwargs.options.file may"),
     "a value": (
         {"env_kwargs": {"options": ["/etc/passwd"]}},
-        "env_kwargs.options is '/etc/passwd'",
+        "env_kwargs.options = '/etc/passwd' is neither",
     ),
 }
 

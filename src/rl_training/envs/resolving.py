@@ -235,10 +235,10 @@ def _check_kwargs(env_id: str, kwargs: Mapping[str, Any]) -> None:
         if problem is not None:
             place, reason = problem
             raise ConfigError(
-                f"env_kwargs.{_line('.'.join(place))} {reason}, and only numbers and plain words "
-                f"are passed to {env_id} from a file: name it yourself, with --env-kwarg "
-                f"{_line(key)}=VALUE (evaluate, data collect), env_kwargs.{_line(key)}=VALUE "
-                f"(train, resume, finetune) or env_kwargs={{{shown(key)}: …}} in Python."
+                f"env_kwargs.{_line('.'.join(place))} {reason}, so {env_id} does not get it from a "
+                f"file. If you trust it, name it: --env-kwarg {_line(key)}=VALUE (evaluate, data), "
+                f"env_kwargs.{_line(key)}=VALUE (resume, finetune), or env_kwargs={{{shown(key)}: "
+                "…} in Python."
             )
 
 
@@ -280,7 +280,7 @@ def _problem(value: Any, key: str, env_id: str | None = None) -> tuple[tuple[str
         elif isinstance(part, list | tuple):
             todo += [(place, depth + 1, item) for item in part]
         elif not _is_plain(part):
-            return place, f"is {shown(part)}"
+            return place, f"= {shown(part)} is neither a number nor a plain word"
     return None
 
 
