@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from rl_training.boundary.text import printable, shorten
 from rl_training.errors import ConfigError
 
 CHUNK_ROWS = 65_536
@@ -75,7 +76,8 @@ def refusing_damage(source: str, kind: str) -> Iterator[None]:
 
 def first_line(error: BaseException) -> str:
     """What an exception says in its first line, or its name where it says nothing."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:200]
+    text = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    return shorten(printable(text), 200)
 
 
 def check_expansion(path: Path, columns: Mapping[str, Column], file_bytes: int) -> None:

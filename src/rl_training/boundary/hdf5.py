@@ -16,6 +16,7 @@ import numpy as np
 
 from rl_training.boundary.columns import ArrayColumn, Column, check_expansion, refusing_damage
 from rl_training.boundary.reading import open_file
+from rl_training.boundary.text import shown
 from rl_training.errors import ConfigError
 
 INSTALL = "pip install 'rl-training[offline]'"
@@ -61,10 +62,10 @@ def members(group: Any, source: str) -> Iterator[tuple[str, Any]]:
     for key in group:
         name = str(key)  # a name that is not UTF-8 comes as bytes
         if not isinstance(group.get(key, getlink=True), h5py.HardLink):
-            raise ConfigError(f"{source}: {name!r} is a link, and links are not followed.")
+            raise ConfigError(f"{source}: {shown(name)} is a link, and links are not followed.")
         found = group[key]
         if isinstance(found, h5py.Dataset):
-            _check_dataset(found, f"{source}: {name!r}")
+            _check_dataset(found, f"{source}: {shown(name)}")
         yield name, found
 
 

@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rl_training.boundary.columns import first_line
 from rl_training.boundary.reading import Error, open_file
+from rl_training.boundary.text import shown
 from rl_training.errors import ConfigError
 
 _MAX_HEADER = 1 << 16
@@ -62,7 +64,7 @@ def read_header(stream: Any) -> Header:
     if header.dtype.hasobject:
         raise ValueError("it holds Python objects, which are never loaded")
     if min(header.shape, default=0) < 0:
-        raise ValueError(f"its header declares the shape {header.shape}")
+        raise ValueError(f"its header declares the shape {shown(header.shape)}")
     return header
 
 
@@ -75,10 +77,11 @@ def read_npy(path: Path, *, follow_links: bool = False, error: Error = ConfigErr
             present = stream.seek(0, io.SEEK_END) - start
             if present != header.bytes:
                 raise ValueError(
-                    f"its header declares {header.bytes:,} bytes of values, but {present:,} follow"
+                    f"its header declares the shape {shown(header.shape)}, but {present:,} bytes "
+                    "of values follow"
                 )
             stream.seek(start)
             values = np.fromfile(stream, dtype=header.dtype, count=math.prod(header.shape))
         except (ValueError, OSError, MemoryError, OverflowError) as failure:
-            raise error(f"{path} is not a plain .npy file: {failure}") from None
+            raise error(f"{path} is not a plain .npy file: {first_line(failure)}") from None
     return values.reshape(header.shape, order="F" if header.fortran_order else "C")

@@ -18,9 +18,11 @@ from rl_training.boundary.columns import (
     ArrayColumn,
     Column,
     check_expansion,
+    first_line,
     refusing_damage,
 )
 from rl_training.boundary.npy import read_header
+from rl_training.boundary.text import shown
 from rl_training.boundary.zip_archive import open_archive
 from rl_training.errors import ConfigError
 
@@ -34,7 +36,7 @@ def open_npz(path: Path) -> Iterator[dict[str, Column]]:
         members = [(info.filename.removesuffix(".npy"), info) for info in archive.infolist()]
         for name, times in Counter(name for name, _ in members).items():
             if times > 1:
-                raise ConfigError(f"{path} has {name!r} twice: keep one.")
+                raise ConfigError(f"{path} has {shown(name)} twice: keep one.")
         with refusing_damage(str(path), _KIND):
             columns = {name: _column(archive, info, path, name) for name, info in members}
         check_expansion(path, columns, path.stat().st_size)
@@ -75,7 +77,7 @@ class _ZipColumn:
     def _read(self, stream: Any, size: int) -> bytes:
         data: bytes = stream.read(size)
         if len(data) != size:
-            raise ConfigError(f"{self.path}: {self.member} is cut short.")
+            raise ConfigError(f"{self.path}: {shown(self.member)} is cut short.")
         return data
 
 
@@ -85,12 +87,13 @@ def _column(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path, name: s
         try:
             header = read_header(stream)
         except ValueError as error:
-            raise ConfigError(f"{path} is damaged or not {_KIND}: {name!r}: {error}.") from None
+            reason = f"{shown(name)}: {first_line(error)}"
+            raise ConfigError(f"{path} is damaged or not {_KIND}: {reason}.") from None
         room = info.file_size - stream.tell()
     if header.bytes > room:
         raise ConfigError(
-            f"{path}: {name!r} has shape {header.shape} by its header, but {room} bytes of values "
-            "are there."
+            f"{path}: {shown(name)} has shape {shown(header.shape)} by its header, but {room} bytes "
+            "of values are there."
         )
     return _ZipColumn(
         archive, info.filename, path, header.shape, header.dtype, header.fortran_order

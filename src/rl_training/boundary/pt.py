@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from rl_training.boundary.columns import ArrayColumn, Column, check_expansion, first_line
+from rl_training.boundary.text import shown
 from rl_training.boundary.zip_archive import data_offset, open_archive
 from rl_training.errors import ConfigError
 
@@ -47,7 +48,7 @@ def open_pt(path: Path) -> Iterator[dict[str, Column]]:
             tensors = _scan(_program(archive))
             records = _Records(archive, stream)
             columns = {name: _MappedColumn(records.array(t)) for name, t in tensors.items()}
-        except (ValueError, TypeError, KeyError, IndexError, OverflowError, OSError) as error:
+        except Exception as error:  # of the archive, or of values that are not what they should be
             raise ConfigError(
                 f"{path} cannot be read as a dict of tensors, and nothing else is loaded: "
                 f"{first_line(error)}"
@@ -86,18 +87,18 @@ class _Records:
     def array(self, tensor: _Tensor) -> np.ndarray[Any, Any]:
         """The tensor, once everything it declares is known to lie inside its record."""
         if tensor.storage not in _STORAGES:
-            raise ValueError(f"{tensor.storage} is a type that NumPy does not know")
+            raise ValueError(f"{shown(tensor.storage)} is a type that NumPy does not know")
         dtype = np.dtype(self._order + _STORAGES[tensor.storage])
         member = self._members[f"{self._root}data/{tensor.key}"]
         if tensor.elements * dtype.itemsize != member.file_size:
             raise ValueError(
-                f"storage {tensor.key!r} declares {tensor.elements:,} elements, but has "
+                f"storage {shown(tensor.key)} declares {tensor.elements:,} elements, but has "
                 f"{member.file_size:,} bytes"
             )
         start = data_offset(self._stream, member)
         values = self._map[start : start + member.file_size]
         if len(values) != member.file_size:
-            raise ValueError(f"storage {tensor.key!r} reaches beyond the file")
+            raise ValueError(f"storage {shown(tensor.key)} reaches beyond the file")
         flat = np.frombuffer(values, dtype=dtype)
         if (
             len(tensor.shape) != len(tensor.strides)
@@ -242,7 +243,7 @@ def _storage(parts: Any) -> tuple[str, str, int]:
     if type(storage) is not _Global or storage.module != "torch":
         raise ValueError("a storage is not one of torch's")
     if type(elements) is not int or elements < 0:
-        raise ValueError(f"a storage declares {elements!r} elements")
+        raise ValueError(f"a storage declares {shown(elements)} elements")
     return key, storage.name, elements
 
 

@@ -78,7 +78,9 @@ def parse_yaml(text: str, source: str) -> Any:
     except (yaml.YAMLError, ValueError, LookupError, AttributeError) as error:
         # Beside its own errors, PyYAML raises these for contents that do not fit a tag: !!bool x
         problem = str(error)
-    raise ConfigError(f"{shorten(source)} is not plain YAML: {shorten(printable(problem), 200)}")
+    raise ConfigError(
+        f"{shorten(printable(source))} is not plain YAML: {shorten(printable(problem), 200)}"
+    )
 
 
 def dump_yaml(data: Any) -> str:

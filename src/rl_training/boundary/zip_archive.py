@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 from rl_training.boundary.columns import refusing_damage
 from rl_training.boundary.reading import open_file
+from rl_training.boundary.text import shown
 from rl_training.errors import ConfigError
 
 _MAX_MEMBERS = 10_000
@@ -46,7 +47,7 @@ def _check_directory(archive: zipfile.ZipFile, path: Path) -> None:
             fits &= member.file_size <= _MAX_DEFLATION * max(1, member.compress_size)
         if not fits:
             raise ConfigError(
-                f"{path}: {member.filename!r} claims {member.file_size:,} bytes, which the "
+                f"{path}: {shown(member.filename)} claims {member.file_size:,} bytes, which the "
                 f"archive's {member.compress_size:,} cannot hold."
             )
 
@@ -58,10 +59,10 @@ def data_offset(stream: BinaryIO, member: zipfile.ZipInfo) -> int:
         ValueError: The member is compressed, or its local header is not where it should be.
     """
     if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1:
-        raise ValueError(f"{member.filename!r} is compressed or encrypted")
+        raise ValueError(f"{shown(member.filename)} is compressed or encrypted")
     stream.seek(member.header_offset)
     header = stream.read(_LOCAL_HEADER.size)
     if len(header) < _LOCAL_HEADER.size or header[:4] != b"PK\x03\x04":
-        raise ValueError(f"{member.filename!r} has no header")
+        raise ValueError(f"{shown(member.filename)} has no header")
     *_, name_length, extra_length = _LOCAL_HEADER.unpack(header)
     return member.header_offset + _LOCAL_HEADER.size + int(name_length) + int(extra_length)
