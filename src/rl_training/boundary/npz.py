@@ -92,8 +92,8 @@ def _column(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path, name: s
         room = info.file_size - stream.tell()
     if header.bytes > room:
         raise ConfigError(
-            f"{path}: {shown(name)} has shape {shown(header.shape)} by its header, but {room} bytes "
-            "of values are there."
+            f"{path}: {shown(name)} has shape {shown(header.shape)} by its header, but {room} "
+            "bytes of values are there."
         )
     return _ZipColumn(
         archive, info.filename, path, header.shape, header.dtype, header.fortran_order
