@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,7 +27,6 @@ FILES = {
 """Functions and methods that open a file by its name."""
 
 OWNED_FILES = {("np", "load"), ("numpy", "load"), ("torch", "load")}
-ENVIRONMENTS = {("gym", "make"), ("gym", "spec"), ("gymnasium", "make"), ("gym", "register_envs")}
 
 ALLOWED = {
     ("experiment/config.py", "config_text"): "a file of the package itself",
@@ -71,13 +72,66 @@ def test_only_the_boundary_opens_files(file: Path) -> None:
         assert not opens or (place, function) in ALLOWED, f"{place}:{function} calls {owner}.{name}"
 
 
-def test_only_the_resolver_makes_environments() -> None:
-    for file in modules("envs/resolving.py"):
-        for function, owner, name in calls(file):
-            assert (owner, name) not in ENVIRONMENTS, f"{file.name}:{function} calls {name}"
-
-
 def test_the_contract_sees_what_it_forbids() -> None:
     """The names above are those that the boundary itself uses."""
     used = {name for file in (SOURCE / "boundary").glob("*.py") for _, _, name in calls(file)}
     assert {"open", "fdopen", "write_bytes", "fromfile", "memmap"} <= used
+
+
+# --- Environments -----------------------------------------------------------------
+
+MAKING = {"make", "make_vec", "spec", "register_envs", "load_env_creator"}
+IMPORTING = {
+    "cli_imports.py": "--import, which a person gives",
+    "lazy.py": "the package's own modules",
+    "algorithms/registry.py": "the package's own modules",
+    "envs/resolving.py": "environments",
+}
+
+
+def names_used(tree: ast.AST) -> Iterator[str]:
+    """The functions of gymnasium and importlib that a module names, however it imports them."""
+    names = {"__import__": "importlib.__import__"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {
+                alias.asname or alias.name.partition(".")[0]: alias.name for alias in node.names
+            }
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names |= {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id in names:
+            yield names[node.id]
+        if isinstance(node, ast.Attribute):
+            chain = ast.unparse(node)
+            first, dot, rest = chain.partition(".")
+            yield names.get(first, first) + dot + rest
+
+
+@pytest.mark.parametrize("file", modules(), ids=lambda file: file.relative_to(SOURCE).as_posix())
+def test_only_one_module_makes_and_imports_environments(file: Path) -> None:
+    place = file.relative_to(SOURCE).as_posix()
+    found = set(names_used(ast.parse(file.read_text())))
+    makes = {c for c in found if c.startswith("gymnasium.") and c.rpartition(".")[2] in MAKING}
+    imports = {
+        c
+        for c in found
+        if re.match(r"importlib\.(import_module|__import__|util|machinery)|(runpy|pkgutil)\.", c)
+    }
+    if place == "envs/resolving.py":
+        assert makes == {"gymnasium.make", "gymnasium.spec", "gymnasium.register_envs"}
+    else:
+        assert not makes, f"{place} makes environments by itself"
+    assert bool(imports) == (place in IMPORTING), f"{place}: {imports}"
+
+
+def test_the_scan_sees_every_spelling() -> None:
+    for text in (
+        "import gymnasium as gym\ngym.make('x')",
+        "from gymnasium import make as m\nm('x')",
+        "import gymnasium\nf = gymnasium.make",
+        "from gymnasium.envs import registration as r\nr.load_env_creator('x')",
+        "import gymnasium.envs.registration\ngymnasium.envs.registration.make('x')",
+    ):
+        assert {c.rpartition(".")[2] for c in names_used(ast.parse(text))} & MAKING, text
+    assert "importlib.__import__" in set(names_used(ast.parse("__import__('x')")))

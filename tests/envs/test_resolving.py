@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import json
 import os
 import pickle
-import re
 import shlex
 import shutil
 import subprocess
@@ -724,65 +722,6 @@ def test_a_dataset_id_is_a_minari_id(dataset_id: str) -> None:
     assert "\n" not in str(caught.value)
     with pytest.raises(ConfigError, match=r"neither a dataset file .* nor a Minari id"):
         config_for(dataset_id)
-
-
-# --- One place ------------------------------------------------------------------------
-
-_GYM = {"make", "make_vec", "spec", "register_envs", "load_env_creator"}
-_IMPORTING = {
-    "cli_imports.py": "--import, which a person gives",
-    "lazy.py": "the package's own modules",
-    "algorithms/registry.py": "the package's own modules",
-    "envs/resolving.py": "environments",
-}
-
-
-def _calls(tree: ast.AST) -> Iterator[str]:
-    """The functions of gymnasium and importlib that a module names, however it imports them."""
-    names = {"__import__": "importlib.__import__"}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names |= {
-                alias.asname or alias.name.partition(".")[0]: alias.name for alias in node.names
-            }
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names |= {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and node.id in names:
-            yield names[node.id]
-        if isinstance(node, ast.Attribute):
-            chain = ast.unparse(node)
-            first, dot, rest = chain.partition(".")
-            yield names.get(first, first) + dot + rest
-
-
-@pytest.mark.parametrize("file", sorted(SOURCES.rglob("*.py")), ids=lambda f: f.name)
-def test_only_one_module_makes_and_imports_environments(file: Path) -> None:
-    place = file.relative_to(SOURCES).as_posix()
-    found = set(_calls(ast.parse(file.read_text())))
-    makes = {c for c in found if c.startswith("gymnasium.") and c.rpartition(".")[2] in _GYM}
-    imports = {
-        c
-        for c in found
-        if re.match(r"importlib\.(import_module|__import__|util|machinery)|(runpy|pkgutil)\.", c)
-    }
-    if place == "envs/resolving.py":
-        assert makes == {"gymnasium.make", "gymnasium.spec", "gymnasium.register_envs"}
-    else:
-        assert not makes, f"{place} makes environments by itself"
-    assert bool(imports) == (place in _IMPORTING), f"{place}: {imports}"
-
-
-def test_the_scan_sees_every_spelling() -> None:
-    for text in (
-        "import gymnasium as gym\ngym.make('x')",
-        "from gymnasium import make as m\nm('x')",
-        "import gymnasium\nf = gymnasium.make",
-        "from gymnasium.envs import registration as r\nr.load_env_creator('x')",
-        "import gymnasium.envs.registration\ngymnasium.envs.registration.make('x')",
-    ):
-        assert {c.rpartition(".")[2] for c in _calls(ast.parse(text))} & _GYM, text
-    assert "importlib.__import__" in set(_calls(ast.parse("__import__('x')")))
 
 
 def test_make_env_resolves_first() -> None:

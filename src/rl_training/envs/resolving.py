@@ -8,7 +8,7 @@ are already registered, nothing is imported for it, and its arguments are number
 never paths.
 
 No other module calls `gymnasium.make`, `gymnasium.spec` or `importlib` for an environment
-(tests/envs/test_resolving.py checks it).
+(tests/boundary/test_contract.py checks it).
 """
 
 from __future__ import annotations
