@@ -13,13 +13,16 @@ POISON = "Faults/Poison-v0"
 
 
 class PoisonEnv(gym.Env[FloatArray, FloatArray]):
-    """A point on a line; the ``at``-th step, or reset, gives ``value`` for one quantity."""
+    """A point on a line; the ``at``-th step, or reset, gives ``value`` for one quantity.
+
+    The value is text, since neither a config nor a saved state may hold NaN.
+    """
 
     def __init__(
         self,
         quantity: Literal["observation", "reward", "reset"] = "reward",
         at: int = 60,
-        value: float = float("nan"),
+        value: str = "nan",
         length: int = 200,
     ) -> None:
         self.observation_space = gym.spaces.Box(-10.0, 10.0, (2,), dtype=np.float64)
@@ -47,12 +50,12 @@ class PoisonEnv(gym.Env[FloatArray, FloatArray]):
         # The poison is in what is reported, not in where the point is.
         self.position = float(np.clip(self.position + 0.1 * np.nan_to_num(action[0]), -2.0, 2.0))
         due = self.steps == self.at
-        reward = self.value if due and self.quantity == "reward" else -abs(self.position)
+        reward = float(self.value) if due and self.quantity == "reward" else -abs(self.position)
         obs = self._obs(poisoned=due and self.quantity == "observation")
         return obs, reward, False, self.steps % self.length == 0, {}
 
     def _obs(self, *, poisoned: bool) -> FloatArray:
-        return np.array([self.position, self.value if poisoned else 1.0])
+        return np.array([self.position, float(self.value) if poisoned else 1.0])
 
 
 def register() -> None:

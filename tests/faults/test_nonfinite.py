@@ -57,7 +57,7 @@ def _assert_all_finite(folder: Path, *, at_least: int) -> None:
 @pytest.mark.parametrize("value", [NAN, INFINITY, -INFINITY, 1e39])
 @pytest.mark.parametrize("quantity", ["observation", "reward"])
 def test_a_poisoned_step_stops_the_run(tmp_path: Path, quantity: str, value: float) -> None:
-    kwargs = {"quantity": quantity, "at": 60, "value": value}
+    kwargs = {"quantity": quantity, "at": 60, "value": str(value)}
     message = _train(tmp_path, env_id=POISON, env_kwargs=kwargs, eval_episodes=0)
     shown = {1e39: "inf"}.get(value, str(value))  # too large for float32
     assert f"the {quantity} of environment 0" in message
@@ -106,7 +106,7 @@ def test_a_poisoned_observation_stops_an_evaluation(
     quantity: str, at: int, steps: int, value: float
 ) -> None:
     """Also an episode's last one, on which nothing acts; rewards stay finite."""
-    evaluator = Evaluator(POISON, {"quantity": quantity, "at": at, "value": value}, seed=0)
+    evaluator = Evaluator(POISON, {"quantity": quantity, "at": at, "value": str(value)}, seed=0)
     policy: Any = lambda _obs: np.zeros(1, dtype=np.float32)  # noqa: E731
     with pytest.raises(TrainingError) as caught:
         evaluator.evaluate(policy, 1)
@@ -123,7 +123,8 @@ def test_a_value_too_large_for_float32_is_not_predicted_from() -> None:
 
 
 def test_a_diverging_loss_stops_the_run(tmp_path: Path) -> None:
-    message = _train(tmp_path, learning_rate=1e30)
+    rewards = {"wrappers": {"reward": {"scale": 1e30}}}
+    message = _train(tmp_path, env_kwargs=rewards)
     assert " at step " in message
     assert "nan" in message or "inf" in message
     _assert_all_finite(tmp_path, at_least=0)
