@@ -29,7 +29,7 @@ from rl_training.rewards import RewardTransformConfig
 from rl_training.runtime.checkpointing import MODEL
 
 Config = Callable[..., dict[str, Any]]
-NUMBERS = st.floats(-100, 100, width=32)
+NUMBERS = st.floats(-100, 100, width=32, allow_subnormal=False)
 
 
 class Echo(gym.Env[Any, Any]):

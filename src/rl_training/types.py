@@ -162,9 +162,12 @@ class EnvSpec:
     def from_dict(cls, data: Mapping[str, Any]) -> EnvSpec:
         """Read what `to_dict` wrote: exactly its fields, each of its type.
 
+        Checkpoints of the first versions lack `action_start` and `goal_dim`, which are then 0.
+
         Raises:
             ValueError: A field is missing, unknown or of another type.
         """
+        data = {"action_start": 0, "goal_dim": 0, **data}
         wanted = {item.name for item in fields(cls)}
         if set(data) != wanted:
             raise ValueError(f"the fields {sorted(set(data) ^ wanted)} are missing or unknown")

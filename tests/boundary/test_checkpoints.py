@@ -93,7 +93,7 @@ SPEC = {
     ("changes", "sentence"),
     [
         ({"extra": 1}, r"\['extra'\] are missing or unknown"),
-        ({"goal_dim": ...}, r"\['goal_dim'\] are missing or unknown"),
+        ({"discrete": ...}, r"\['discrete'\] are missing or unknown"),
         ({"obs_dim": "3"}, "obs_dim is not an integer"),
         ({"obs_dim": True}, "obs_dim is not an integer"),
         ({"discrete": 0}, "discrete is not true or false"),
