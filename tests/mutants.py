@@ -31,6 +31,8 @@ MIXING = "data/mixing.py"
 TRAINER = "runtime/trainer.py"
 LOOPS = "runtime/loops.py"
 MANAGER = "experiment/manager.py"
+STRICT = "tests/test_strict_config.py"
+ALLOCATIONS = "tests/test_allocations.py"
 RESOLVING = "tests/envs/test_resolving.py"
 DATASETS = "experiment/datasets.py"
 SLOPES = "models/action_gradients.py"
@@ -1827,6 +1829,69 @@ MUTANTS = [
         "markup=False, emoji=False",
         "markup=True, emoji=False",
         "tests/faults/test_terminal.py -k markup",
+    ),
+    Mutant(
+        "true and '16' are numbers",
+        "config_model.py",
+        "_EXACT = ConfigDict(strict=True)",
+        "_EXACT = ConfigDict(strict=False)",
+        f"{STRICT} -k declared_types",
+    ),
+    Mutant(
+        "a learning rate of any size",
+        "algorithms/config.py",
+        "Field(gt=0, le=10)",
+        "Field(gt=0)",
+        f"{STRICT} -k useless_values",
+    ),
+    Mutant(
+        "numbers beyond float32 are taken",
+        "config_model.py",
+        "if is_float and not SMALLEST_FLOAT <= abs(value) <= LARGEST_FLOAT:",
+        "if False:",
+        f"{STRICT} -k useless_values",
+    ),
+    Mutant(
+        "a value that contains itself is copied without end",
+        "experiment/plain_values.py",
+        "if id(value) in inside:",
+        "if False:",
+        f"{STRICT} -k contains_itself",
+    ),
+    Mutant(
+        "memory is not compared with what there is",
+        "experiment/memory.py",
+        "if total <= available:",
+        "if True:",
+        f"{ALLOCATIONS} -k cannot_fit",
+    ),
+    Mutant(
+        "a run that just fits is refused",
+        "experiment/memory.py",
+        "if total <= available:",
+        "if total < available:",
+        f"{ALLOCATIONS} -k just_fits",
+    ),
+    Mutant(
+        "a checkpoint's config may describe any learner",
+        "experiment/build.py",
+        "if weights > saved:",
+        "if False:",
+        f"{ALLOCATIONS} -k more_weights",
+    ),
+    Mutant(
+        "a warm-up may last longer than its schedule",
+        "experiment/task.py",
+        "if schedule.warmup > schedule.horizon:",
+        "if False:",
+        f"{ALLOCATIONS} -k warm_up",
+    ),
+    Mutant(
+        "a run that began with a long warm-up cannot go on",
+        "api/resuming.py",
+        "begins=horizons[0] != horizons[1]",
+        "begins=True",
+        f"{ALLOCATIONS} -k goes_on",
     ),
 ]
 

@@ -9,18 +9,21 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from rl_training import register_algorithm, resume, train
+from rl_training import evaluate_checkpoint, finetune, register_algorithm, resume, train
 from rl_training.algorithms.registry import REGISTRY
 from rl_training.algorithms.sac import SACAlgorithm
-from rl_training.errors import ConfigError, TrainingError
+from rl_training.errors import CheckpointError, ConfigError, TrainingError
 from rl_training.experiment import machine, memory
 from rl_training.experiment.build import build_algorithm, build_replay
 from rl_training.experiment.config import TrainConfig, config_names, make_config, split
 from rl_training.experiment.memory import check_memory, explaining_memory, learner_bytes
 from rl_training.experiment.task import check_config
+from rl_training.runtime.checkpointing import list_steps
 from rl_training.types import EnvSpec
+from tests.faults.runs import forge
 
 GIB = 2**30
 CPU = torch.device("cpu")
@@ -267,6 +270,35 @@ def test_an_update_that_does_not_fit_ends_the_run_with_a_sentence(
     monkeypatch.setattr(SACAlgorithm, "update", fails)
     with pytest.raises(TrainingError, match=r"^batch_size = \d+: an update does not fit into the"):
         train(small_config(algo_kwargs={"engine": "eager"}))
+
+
+def test_a_checkpoint_cannot_ask_for_more_weights_than_it_has(
+    monkeypatch: pytest.MonkeyPatch, small_config: Callable[..., dict[str, Any]]
+) -> None:
+    """Neither evaluation nor resume nor fine-tuning builds what a forged config describes."""
+    run_dir = train(small_config(total_timesteps=40)).run_dir
+    path = list_steps(run_dir)[-1]
+
+    def widen(data: dict[str, Any]) -> None:
+        data["algo_kwargs"]["hidden_sizes"] = [4_096, 4_096]
+
+    forge(path, lambda manifest: widen(manifest["config"]))
+    saved = yaml.safe_load((run_dir / "config.yaml").read_text())
+    widen(saved)
+    (run_dir / "config.yaml").write_text(yaml.safe_dump(saved))
+
+    def built(*_arguments: Any, **_options: Any) -> None:
+        raise AssertionError("built")
+
+    monkeypatch.setattr(SACAlgorithm, "to", built)
+    calls: list[Callable[[], Any]] = [
+        lambda: evaluate_checkpoint(path, episodes=1),
+        lambda: resume(run_dir, ["total_timesteps=60"]),
+        lambda: finetune(path, overrides=["total_timesteps=60"]),
+    ]
+    for call in calls:
+        with pytest.raises(CheckpointError, match=r"describes [\d,]+ bytes of weights, but mod"):
+            call()
 
 
 def test_the_machine_tells_its_memory() -> None:

@@ -32,6 +32,7 @@ from rl_training.experiment.config import (
 from rl_training.rewards import RewardTransformConfig
 from rl_training.runtime.callbacks import EarlyStoppingConfig
 from rl_training.runtime.controls import ControlsConfig
+from tests.faults.zygote import shared_zygote
 
 BASE: dict[str, Any] = {"algo": "sac", "env_id": "Pendulum-v1", "total_timesteps": 100}
 LONGEST = 400
@@ -288,6 +289,32 @@ def test_long_overrides_are_not_repeated(override: str) -> None:
 @pytest.mark.parametrize("name", [LONG, LONG + ".yaml", "a\0b", "a\0b.yaml", "/" + LONG, ""])
 def test_names_that_no_file_can_have(name: str) -> None:
     refusal(lambda: TrainConfig.load(name))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["output_dir=file"], "Error: output_dir 'file' cannot be written (File exists): choose"),
+        (["output_dir=" + LONG], "cannot be written (File name too long): choose another"),
+        (["output_dir='...'"], "Error: output_dir = '...': should not have a part of dots alone."),
+        (
+            ['output_dir="a\\0b"'],
+            "output_dir = 'a\\x00b': should be text without control",
+        ),
+        (["batch_size=true"], "Error: batch_size = True: should be a valid integer."),
+        (["seed=1" + "0" * 5_000], "is not plain YAML: a number should have at most 400 digits"),
+        (["learning_rate=1e300"], "Error: learning_rate = 1e+300: should be less than or equal to"),
+        (["device=cuda:200"], "Error: device = 'cuda:200'"),
+    ],
+)
+def test_the_command_line_exits_with_2(tmp_path: Path, arguments: list[str], sentence: str) -> None:
+    (tmp_path / "file").write_text("")
+    done = shared_zygote().run("train", "--config", "sac/pendulum", *arguments, cwd=tmp_path)
+    assert done.status == 2
+    assert sentence in " ".join(done.err.split())
+    assert len(done.err) < 600
+    assert "Traceback" not in done.err
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 # --- Anything at all ----------------------------------------------------------

@@ -21,6 +21,7 @@ from rl_training.experiment.build import (
     build_algorithm,
     check_same_data,
     check_same_env,
+    check_same_learner,
     checkpoint_config,
     saved_spec,
 )
@@ -195,8 +196,9 @@ def _check_learner(checkpoint: Checkpoint, task: Task) -> None:
     env_id = task.config.env_id
     own = checkpoint_config(checkpoint).env_id
     check_same_env(checkpoint, task.spec, named=env_id if env_id != own else None)
-    learner = build_algorithm(task.config, task.spec, torch.device("cpu"))
     try:
+        check_same_learner(checkpoint, task.config, task.spec)
+        learner = build_algorithm(task.config, task.spec, torch.device("cpu"))
         load_tensors(learner, checkpoint, MODEL, OPTIMIZERS)
     except CheckpointError as error:
         kept = task.config.algo_kwargs.keys() - {*FRESH_KEYS, *DATASET_KEYS, *REWARD_KEYS}

@@ -12,6 +12,7 @@ from rl_training.errors import CheckpointError, ConfigError
 from rl_training.experiment.build import (
     check_same_data,
     check_same_env,
+    check_same_learner,
     checkpoint_config,
     versions,
 )
@@ -92,6 +93,7 @@ def check_resume(
     _check_left(checkpoint, task.config, run_dir)
     check_same_env(checkpoint, task.spec)
     check_same_data(checkpoint, task)
+    check_same_learner(checkpoint, task.config, task.spec)
     return task
 
 

@@ -24,13 +24,14 @@ from rl_training.errors import CheckpointError, ConfigError
 from rl_training.experiment.config import TrainConfig, saved_config, split
 from rl_training.experiment.datasets import mix, prepare_sampler
 from rl_training.experiment.machine import choose_device, choose_threads, keep_freed_memory
-from rl_training.experiment.memory import explaining_memory
+from rl_training.experiment.memory import explaining_memory, plan_learner
 from rl_training.experiment.task import Task, training_envs
 from rl_training.runtime.acting import Explorer, GraphedExplorer
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpointing import (
     MANIFEST,
     MODEL,
+    OPTIMIZER_PREFIX,
     Checkpoint,
     CheckpointWriter,
     load_tensors,
@@ -299,6 +300,21 @@ def check_same_env(checkpoint: Checkpoint, spec: EnvSpec, *, named: str | None =
     )
 
 
+def check_same_learner(checkpoint: Checkpoint, config: TrainConfig, spec: EnvSpec) -> None:
+    """Refuse a config of a larger learner than the checkpoint holds, before it is built."""
+    learner = plan_learner(config, spec)
+    if learner is None:
+        return
+    state = learner.state_dict().items()
+    weights = sum(x.nbytes for name, x in state if not name.startswith(OPTIMIZER_PREFIX))
+    saved = checkpoint.manifest["files"][MODEL]["bytes"]
+    if weights > saved:
+        raise CheckpointError(
+            f"{checkpoint.path} does not fit this learner: its config describes {weights:,} bytes "
+            f"of weights, but {MODEL} has {saved:,} bytes"
+        )
+
+
 def check_same_data(
     checkpoint: Checkpoint,
     task: Task,
@@ -324,6 +340,8 @@ def load_policy(checkpoint: Checkpoint, device: str = "cpu") -> Policy:
     """A checkpoint's policy, for evaluation and prediction."""
     spec = saved_spec(checkpoint)
     where = choose_device(device)
-    algorithm = build_algorithm(checkpoint_config(checkpoint), spec, where)
+    config = checkpoint_config(checkpoint)
+    check_same_learner(checkpoint, config, spec)
+    algorithm = build_algorithm(config, spec, where)
     load_tensors(algorithm, checkpoint, MODEL)
     return Policy(algorithm, spec, where)

@@ -85,19 +85,27 @@ def _compare(needs: list[Need], place: str, device: torch.device) -> None:
 
 def _learner_needs(config: TrainConfig, spec: EnvSpec, row: int) -> list[Need]:
     """Networks with what trains them, and one update; ``row`` is the size of a transition."""
-    settings, entry = split(config).algorithm, get_algorithm(config.algo)
+    settings = split(config).algorithm
     size, keys = settings.batch_size, _values(settings, _BATCH_KEYS)
-    if isinstance(entry, OwnEntry):
-        return [Need(keys, "a batch", size * row)]
     least = (spec.obs_dim + spec.action_dim) * 4 * FLOAT  # a weight, its gradient, two moments
     if least > available_memory(torch.device("cpu")):  # too much even for the sizes of tensors
         return [Need(f"env_id = {shown(config.env_id)}", "a layer for its spaces", least)]
-    with torch.device("meta"):  # shapes without memory
-        learner = entry.learner_class(config.algo_kwargs).build(spec, settings)
+    learner = plan_learner(config, spec)
+    if learner is None:
+        return [Need(keys, "a batch", size * row)]
     noise = sum(math.prod(field.shape) for field in learner.noise(size).values()) * FLOAT
     update = size * row + noise + _backward_bytes(learner, size)
     networks = Need(_values(settings, _NETWORK_KEYS), "the learner", learner_bytes(learner))
     return [networks, Need(keys, "an update", update)]
+
+
+def plan_learner(config: TrainConfig, spec: EnvSpec) -> Algorithm | None:
+    """A run's learner as shapes without memory; None of one that a user has registered."""
+    entry = get_algorithm(config.algo)
+    if isinstance(entry, OwnEntry):  # its constructor may need values
+        return None
+    with torch.device("meta"):
+        return entry.learner_class(config.algo_kwargs).build(spec, split(config).algorithm)
 
 
 def learner_bytes(learner: Algorithm) -> int:
