@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 from typing import Any
 
@@ -28,6 +29,7 @@ class NoisyEnv(PendulumEnv):
         return super().reset(**options)
 
 
-print("import printed")
+if multiprocessing.current_process().name == "MainProcess":
+    print("import printed")
 if NOISY not in gym.registry:
     gym.register(NOISY, entry_point=lambda **kwargs: NoisyEnv(**kwargs), max_episode_steps=50)

@@ -131,6 +131,16 @@ def test_training_goes_on_without_a_display(
         assert "Standard output could not be written: No space left on device." in done.error_line()
 
 
+def test_workers_that_print_go_on_without_a_reader(zygote: Zygote, tmp_path: Path) -> None:
+    workers = {"num_envs": 2, "env_kwargs": {"vectorization": "async"}}
+    config = write_config(tmp_path, **TINY, **workers, env_id=NOISY)
+    broken = {"out": "broken", "err": "broken"}
+    done = zygote.run("--import", "tests.faults.noisy", "train", "-c", config, streams=broken)
+    assert done.status == 141, done.err
+    (run_dir,) = (path for path in tmp_path.iterdir() if path.is_dir())
+    assert state_of(run_dir) == "completed"
+
+
 @pytest.mark.parametrize(
     "command", ["runs {} | head -1", "algorithms | head -1", "--help | head -1"]
 )

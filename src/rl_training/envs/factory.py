@@ -13,6 +13,7 @@ import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from pydantic import ConfigDict, Field
 
+from rl_training.boundary.terminal import open_standard_streams
 from rl_training.config_model import ConfigModel
 from rl_training.envs.checking import check_episode, check_spaces, describe_running
 from rl_training.envs.goals import FlatGoals, GoalTask, flatten_goals
@@ -202,6 +203,7 @@ def _make_worker(
     resolved: ResolvedEnv, rewards: RewardTransformConfig, index: int
 ) -> CapturableEnv:
     if multiprocessing.parent_process() is not None:
+        open_standard_streams()  # what an environment prints there must not end it
         # Ctrl-C and a scheduler's SIGTERM reach the whole process group, but the trainer alone
         # decides when to stop; one that does not come to it loses its workers in the end.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
