@@ -54,4 +54,4 @@ def nearest(word: str, known: Iterable[str]) -> str:
     common = [name for name in _COMMON if name in options]
     ordered = list(dict.fromkeys([*near, *common, *options]))
     shown = ", ".join(ordered[:12]) + (", …" if len(ordered) > 12 else "")
-    return f"; known are: {shown}" if options else ""
+    return f"; valid names: {shown}" if options else ""

@@ -163,7 +163,7 @@ def split(config: TrainConfig) -> ConfigParts:
     known = [name for model in models for name in model.model_fields]
     for key in config.algo_kwargs:
         if key in TrainConfig.model_fields:
-            raise ConfigError(f"{shown(key)} does not belong into algo_kwargs: set it beside them.")
+            raise ConfigError(f"{shown(key)} is a top-level key: move it out of algo_kwargs.")
         if key not in known:
             names = [*TrainConfig.model_fields, *known]
             raise ConfigError(f"Unknown key {shown(key)} in algo_kwargs{nearest(key, names)}")
@@ -191,7 +191,7 @@ def make_config(data: Mapping[str, Any]) -> TrainConfig:
     """Validate a mapping; errors are one sentence."""
     for key in data:
         if not isinstance(key, str):
-            raise ConfigError(f"The config has the key {shown(key)}, but its keys are names.")
+            raise ConfigError(f"The config has the key {shown(key)}, but keys should be strings.")
     return validated(TrainConfig, data)
 
 
