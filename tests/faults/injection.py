@@ -1,8 +1,8 @@
 """A disk that fails on command: every change to a run folder is an event, and one may be the last.
 
 Python's audit hooks report each file that is opened for writing, each rename, removal and new
-folder before it happens, whichever module asks for it; `os.fsync` is wrapped, for a write is not
-audited but is complete only once it is synced.
+folder before it happens, whichever module asks for it. Writes are not audited: `os.fsync` is
+wrapped, which ends the writing of a new file, and so is the function that appends lines.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ import os
 import signal
 import sys
 from dataclasses import dataclass
+from io import FileIO
 from typing import Any
 from unittest import mock
 
+from rl_training.boundary.writing import write_all
+from rl_training.runtime import event_file, logging
 from rl_training.runtime.checkpointing import CheckpointWriter
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
-_GROWING = ("open", "mkdir", "sync")
+_GROWING = ("open", "mkdir", "sync", "write")
 """Events that need room on the disk."""
 
 
@@ -47,8 +50,9 @@ class Event:
 class Disk:
     """Watches the folder ``root``; does ``action`` at event number ``at``.
 
-    Actions: ``kill`` dies before the change, ``tear`` leaves half of the file and dies, ``full``
-    lets this and every later write fail for want of room, ``SIGINT`` and ``SIGTERM`` send those.
+    Actions: ``kill`` dies before the change; ``tear`` and ``empty`` do so with half of the file or
+    line written, or with nothing in the file; ``full`` lets this and every later write fail for
+    want of room; ``SIGINT`` and ``SIGTERM`` send those.
     """
 
     def __init__(self, root: str, report: int, *, at: int = -1, action: str = "") -> None:
@@ -79,7 +83,14 @@ class Disk:
             finally:
                 self._saving = False
 
+        def watched_write(stream: FileIO, data: bytes) -> None:
+            path = os.readlink(f"/proc/self/fd/{stream.fileno()}")
+            self._event("write", path, stream.fileno(), data)
+            write_all(stream, data)
+
         mock.patch.object(os, "fsync", watched_fsync).start()
+        for module in (logging, event_file):
+            mock.patch.object(module, "write_all", watched_write).start()
         mock.patch.object(CheckpointWriter, "save", watched_save).start()
 
     def _audit(self, event: str, args: tuple[Any, ...]) -> None:
@@ -101,23 +112,31 @@ class Disk:
         if text.startswith(self._root):
             self._event(name, text)
 
-    def _event(self, name: str, detail: str, descriptor: int | None = None) -> None:
+    def _event(
+        self, name: str, detail: str, descriptor: int | None = None, data: bytes = b""
+    ) -> None:
         number, self._count = self._count, self._count + 1
         line = f"{'save' if self._saving else 'else'} {name} {detail}\n"
         os.write(self._report, line.encode())
         if number == self._at:
-            self._act(descriptor)
+            self._act(descriptor, data)
         if self._full and name in _GROWING:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), detail)
 
-    def _act(self, descriptor: int | None) -> None:
+    def _act(self, descriptor: int | None, data: bytes) -> None:
         if self._action == "full":
             self._full = True
-        elif self._action in ("kill", "tear"):
-            if self._action == "tear" and descriptor is not None:
-                size = os.fstat(descriptor).st_size
-                if size and not os.path.isdir(f"/proc/self/fd/{descriptor}"):
-                    os.ftruncate(descriptor, size // 2)
+        elif self._action in ("kill", "tear", "empty"):
+            if self._action != "kill" and descriptor is not None:
+                self._tear(descriptor, data)
             os.kill(os.getpid(), signal.SIGKILL)
         else:
             os.kill(os.getpid(), signal.Signals[self._action])
+
+    def _tear(self, descriptor: int, data: bytes) -> None:
+        """Leave a part of what is being written: of a line that is appended, or of a new file."""
+        if data:
+            os.write(descriptor, data[: len(data) // 2])
+        elif not os.path.isdir(f"/proc/self/fd/{descriptor}"):
+            size = os.fstat(descriptor).st_size
+            os.ftruncate(descriptor, size // 2 if self._action == "tear" else 0)

@@ -40,11 +40,12 @@ BEST_STEP = 50
 
 
 def config_for(output_dir: Path, **changes: Any) -> dict[str, Any]:
-    """The tiny config; a key that is not a run's goes to `algo_kwargs`."""
+    """The tiny config; a key that is not a run's goes to `algo_kwargs`, one that is `...` goes."""
     config = CONFIG | {"output_dir": str(output_dir), "algo_kwargs": dict(CONFIG["algo_kwargs"])}
     for key, value in changes.items():
         target = config if key in ("num_envs", "env_kwargs", "env_id", *CONFIG) else None
         (config["algo_kwargs"] if target is None else target)[key] = value
+    config["algo_kwargs"] = {k: v for k, v in config["algo_kwargs"].items() if v is not ...}
     return config
 
 

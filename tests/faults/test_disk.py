@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import random
 import shutil
 from pathlib import Path
 from typing import Any
@@ -243,15 +242,3 @@ def test_a_full_disk_before_a_run_is_one_line(
         stopped = zygote.run("train", "-c", config, watch=folder, at=at, action="full")
         assert stopped.status in (1, 2), stopped
         assert "No space left on device" in stopped.error_line()
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_a_full_disk_anywhere_loses_nothing(
-    zygote: Zygote, reference: Reference, tmp_path: Path
-) -> None:
-    rng = random.Random(4)
-    points = rng.sample(_points(reference, saving=True), 30)
-    points += rng.sample(_points(reference, saving=False), 10)
-    for number, at in enumerate(points):
-        _fill(zygote, reference, tmp_path / str(number), at)

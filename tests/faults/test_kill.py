@@ -1,4 +1,7 @@
-"""SIGKILL at any instant: `resume` goes on, and the end is that of a run that never stopped."""
+"""SIGKILL at any instant: `resume` goes on, and the end is that of a run that never stopped.
+
+Kills at every change on the disk are in test_every_call.py.
+"""
 
 from __future__ import annotations
 
@@ -48,17 +51,6 @@ def _kill_and_continue(
     assert_no_leftovers(folder / RUN_NAME)
     assert folder_names(folder / RUN_NAME) == folder_names(reference.run_dir)
     return killed.events[-1]
-
-
-def _points(reference: Reference, rng: random.Random, count: int) -> list[tuple[int, str]]:
-    """Events to be killed at: at most a third of them outside of a checkpoint's write."""
-    first_run = next(n for n, e in enumerate(reference.events) if e.path.endswith(RUN_NAME))
-    numbers = range(first_run + 1, len(reference.events))
-    saving = [n for n in numbers if reference.events[n].saving]
-    other = [n for n in numbers if not reference.events[n].saving]
-    chosen = rng.sample(other, count // 3) + rng.sample(saving, count - count // 3)
-    tearable = {n for n in chosen if reference.events[n].name == "sync"}
-    return [(n, "tear" if n in tearable else "kill") for n in chosen]
 
 
 def _last(reference: Reference, name: str, part: str) -> int:
@@ -119,20 +111,6 @@ def _kill_by_the_clock(zygote: Zygote, reference: Reference, folder: Path, secon
         assert continued.status == 0, f"{seconds} s, {killed.events[-1:]}: {continued.err}"
     assert_equal_runs(folder / RUN_NAME, reference.run_dir)
     return killed.status
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_kills_everywhere_change_nothing(
-    zygote: Zygote, reference: Reference, tmp_path: Path
-) -> None:
-    """150 kills, each in a run of its own, two thirds of them while a checkpoint is written."""
-    points = _points(reference, random.Random(1), 150)
-    events = [
-        _kill_and_continue(zygote, reference, tmp_path / str(n), at, action)
-        for n, (at, action) in enumerate(points)
-    ]
-    assert sum(event.saving for event in events) >= len(events) / 2
 
 
 @pytest.mark.slow

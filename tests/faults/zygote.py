@@ -47,7 +47,7 @@ PRELOADED = (
     "rl_training.api.fqe",
     "rl_training.api.datasets",
     "rl_training.api.progress",
-    "torch.utils.tensorboard",
+    "rl_training.runtime.event_file",
     "rich.progress",
     "gymnasium.envs.classic_control",
 )

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from rl_training.boundary.reading import read_json
-from rl_training.boundary.writing import remove
+from rl_training.boundary.writing import remove, sync_folder
 from rl_training.errors import CheckpointError
 
 MAX_MANIFEST = 64 << 20
@@ -47,6 +47,7 @@ def swap(path: Path, new: Path) -> None:
     remove(old)
     os.replace(path, old)
     os.rename(new, path)
+    sync_folder(path.parent)
     remove(old)
 
 
