@@ -1,0 +1,1 @@
+"""Mutated input for every parser: `make fuzz`."""

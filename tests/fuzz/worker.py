@@ -1,0 +1,399 @@
+"""Runs a parser on mutated input, in a forked process that is watched from outside.
+
+A finding is a signal, any exception that is not the package's own, a message that is not one
+printable line, more than 5 s of processor time, or more than 1 GB of memory.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import hashlib
+import json
+import mmap
+import os
+import re
+import resource
+import select
+import signal
+import sys
+import time
+import traceback
+import unicodedata
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from tests.fuzz.mutation import MOST, mutate_bytes
+from tests.fuzz.parsers import Parser, Target
+
+MEMORY_LIMIT = 8 << 30
+EXTRA_MIB = 1000.0
+CPU_SECONDS = 5.0
+BLOCKED_SECONDS = 20.0
+"""A worker that neither ends an input nor uses the processor for as long is blocked."""
+FRESH_AFTER = 4000
+"""Inputs of one process: libraries keep memory of their own."""
+MOST_FINDINGS = 10
+"""Different findings after which a parser is left alone."""
+EXAMPLES = 300
+"""Inputs of one round of hypothesis."""
+
+
+@dataclass
+class Report:
+    """What happened to one parser."""
+
+    parser: str
+    executions: int = 0
+    outcomes: set[str] = field(default_factory=set)
+    slowest: float = 0.0
+    """Seconds of processor time."""
+    findings: dict[str, Finding] = field(default_factory=dict)
+    """By what makes them one and the same."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """An input that the parser does not survive."""
+
+    kind: str
+    detail: str
+    data: bytes
+
+    def signature(self) -> str:
+        """What two inputs have in common that show the same mistake."""
+        frames = re.findall(r'File "([^"]+)", line (\d+)', self.detail)
+        own = [f"{Path(file).name}:{line}" for file, line in frames if "rl_training" in file][-2:]
+        last = self.detail.strip().splitlines()[-1:] or [""]
+        return f"{self.kind} {' '.join(own)} {last[0].partition(':')[0][:60]}"
+
+    def save(self, folder: Path, parser: str) -> Path:
+        """Keep the input and what is known of it."""
+        folder.mkdir(exist_ok=True)
+        digest = hashlib.sha256(self.data).hexdigest()[:8]
+        file = folder / f"{parser}+{self.kind}-{digest}.bin"
+        file.write_bytes(self.data)
+        file.with_suffix(".txt").write_text(self.detail, errors="backslashreplace")
+        return file
+
+
+# --- Outside --------------------------------------------------------------------------
+
+
+def fuzz(
+    parser: Parser,
+    ordinary: Path,
+    scratch: Path,
+    *,
+    seconds: float,
+    seed: str,
+    inputs: int = sys.maxsize,
+) -> Report:
+    """Run a parser for a while or for some inputs, in as many processes as it takes."""
+    report, end, number = Report(parser.name), time.monotonic() + seconds, 0
+    while time.monotonic() < end and len(report.findings) < MOST_FINDINGS:
+        left = min(FRESH_AFTER, inputs - report.executions)
+        if left <= 0:
+            break
+        folder = scratch / f"{parser.name}-{number}"
+        folder.mkdir()
+        name = f"{seed}/{parser.name}/{number}"
+        worker = _Worker(parser, ordinary, folder, name, set(report.findings), most=left)
+        worker.watch(report, end)
+        number += 1
+    return report
+
+
+def replay(parser: Parser, ordinary: Path, scratch: Path, data: bytes) -> Report:
+    """Run a parser on one input."""
+    report = Report(parser.name)
+    worker = _Worker(parser, ordinary, scratch, "replay", set(), only=data)
+    worker.watch(report, time.monotonic() + 10 * CPU_SECONDS)
+    return report
+
+
+class _Worker:
+    """A forked process, its messages and its present input."""
+
+    def __init__(
+        self,
+        parser: Parser,
+        ordinary: Path,
+        folder: Path,
+        seed: str,
+        known: set[str],
+        *,
+        only: bytes | None = None,
+        most: int = 1,
+    ) -> None:
+        self._counter = mmap.mmap(-1, 8)
+        self._folder = folder
+        self._messages, ours = os.pipe()
+        sys.stdout.flush()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self._messages)
+            _Inside(parser, folder, self._counter, ours, known, most).run(ordinary, seed, only)
+        os.close(ours)
+
+    def watch(self, report: Report, end: float) -> None:
+        """Collect messages until the process ends or its time is over."""
+        buffer, count, since, cpu = b"", -1, time.monotonic(), -1.0
+        problem = None
+        while True:
+            if select.select([self._messages], [], [], 0.2)[0]:
+                part = os.read(self._messages, 1 << 16)
+                if not part:
+                    break
+                *lines, buffer = (buffer + part).split(b"\n")
+                for line in lines:
+                    _hear(json.loads(line), report)
+            now, found = time.monotonic(), int.from_bytes(self._counter[:], "little")
+            used = self._cpu()
+            if found != count or used != cpu:
+                count, since, cpu = found, now, used
+            if now - since > BLOCKED_SECONDS:
+                problem = f"neither ended nor used the processor for {BLOCKED_SECONDS:g} s"
+            if problem or now > end:
+                os.kill(self.pid, signal.SIGKILL)
+                break
+        os.close(self._messages)
+        status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        if problem or (status < 0 and status != -signal.SIGKILL):
+            self._note_death(report, status, problem)
+        elif status > 0:
+            raise RuntimeError(f"the worker of {report.parser} failed: {self._text('errors')}")
+
+    def _cpu(self) -> float:
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return float(fields[11]) + float(fields[12])
+
+    def _text(self, name: str) -> str:
+        file = self._folder / name
+        return file.read_text(errors="replace") if file.exists() else ""
+
+    def _note_death(self, report: Report, status: int, problem: str | None) -> None:
+        kind = {-signal.SIGPROF: "hang"}.get(status, "crash")
+        if problem is None:
+            problem = f"{signal.Signals(-status).name}"
+        else:
+            kind = "blocked"
+        detail = f"{self._text('stacks')}\n{problem}"
+        data = (self._folder / "input").read_bytes()
+        finding = Finding(kind, detail, data)
+        report.findings.setdefault(finding.signature(), finding)
+
+
+def _hear(message: dict[str, Any], report: Report) -> None:
+    report.executions += message.get("executions", 0)
+    report.slowest = max(report.slowest, message.get("slowest", 0.0))
+    report.outcomes.update(message.get("outcomes", ()))
+    if "kind" in message:
+        data = bytes.fromhex(message["data"])
+        finding = Finding(message["kind"], message["detail"], data)
+        report.findings[finding.signature()] = finding  # the smallest comes last
+
+
+# --- Inside ---------------------------------------------------------------------------
+
+
+class _FoundError(Exception):
+    """Tells hypothesis that an input shows a new mistake, for it to look for a smaller one."""
+
+
+class _Enough(BaseException):
+    """Ends a process that has done its share."""
+
+
+class _Inside:
+    """The forked process."""
+
+    def __init__(
+        self,
+        parser: Parser,
+        folder: Path,
+        counter: mmap.mmap,
+        messages: int,
+        known: set[str],
+        most: int,
+    ) -> None:
+        self._most = most
+        self._parser, self._folder = parser, folder
+        self._counter, self._messages = counter, messages
+        self._known = known
+        self._smallest: dict[str, Finding] = {}
+        self._outcomes: set[str] = set()
+        self._executions = self._told = 0
+        self._slowest = 0.0
+        self._next_message = 0.0
+        self._memory = 0.0
+        self._signature: str | None = None
+        self._parse: Any = None
+
+    def run(self, ordinary: Path, seed: str, only: bytes | None) -> None:
+        """Run inputs until the process is old; never returns."""
+        status = 1
+        try:
+            self._prepare()
+            target = self._parser.make(ordinary, self._folder)
+            self._parse = target.parse
+            if only is not None:
+                self._run_one(only)
+            elif self._parser.render is not None:
+                self._run_trees(target, Random(seed))
+            else:
+                self._run_files(target, Random(seed))
+            status = 0
+        except _Enough:
+            status = 0
+        except BaseException:
+            (self._folder / "errors").write_text(traceback.format_exc())
+        finally:
+            self._tell(self._progress())
+            os._exit(status)
+
+    def _prepare(self) -> None:
+        warnings.simplefilter("ignore")
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(nowhere, descriptor)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
+        stacks = (self._folder / "stacks").open("w")
+        faulthandler.enable(stacks)
+        faulthandler.register(signal.SIGPROF, stacks, all_threads=False, chain=True)
+
+    def _run_one(self, data: bytes) -> None:
+        self._memory = _resident_mib()
+        self._execute(data)
+
+    def _warm_up(self, seeds: list[bytes]) -> None:
+        """Valid input is accepted, and shows how much memory the parser needs for it."""
+        for data in seeds:
+            self._parse(data)
+        self._memory = _resident_mib()
+
+    def _run_files(self, target: Target, rng: Random) -> None:
+        self._warm_up(target.seeds)
+        pool = list(target.seeds)
+        while True:
+            data = self._parser.mutate(rng.choice(pool), rng)
+            if self._execute(data) and len(pool) < 300:
+                pool.append(data)  # a new outcome: more is to be found near it
+
+    def _run_trees(self, target: Target, rng: Random) -> None:
+        from hypothesis import HealthCheck, Phase, given, settings
+        from hypothesis import seed as seeded
+        from hypothesis import strategies as st
+
+        from tests.fuzz.trees import edited, edits
+
+        render = self._parser.render
+        assert render is not None
+        self._warm_up([render(seed) for seed in target.seeds])
+
+        def once(seed: Any, changes: Any, noise: int) -> None:
+            try:
+                data = render(edited(seed, changes))[:MOST]
+            except (ValueError, TypeError, RecursionError):
+                return  # what cannot be written cannot be read
+            if noise < 20:  # of 100: bytes that are no such data any more
+                data = mutate_bytes(data, Random(noise))
+            self._execute(data)
+            if self._signature is not None and self._signature not in self._known:
+                raise _FoundError(self._signature)
+
+        strategies = (st.sampled_from(target.seeds), edits, st.integers(0, 99))
+        while True:
+            test = settings(
+                max_examples=EXAMPLES,
+                database=None,
+                deadline=None,
+                phases=(Phase.generate, Phase.shrink),
+                suppress_health_check=list(HealthCheck),
+            )(seeded(rng.getrandbits(32))(given(*strategies)(once)))
+            try:
+                test()
+            except _FoundError:
+                self._known.update(self._smallest)
+
+    def _execute(self, data: bytes) -> bool:
+        """Run one input; whether its outcome is new."""
+        (self._folder / "input").write_bytes(data)
+        self._executions += 1
+        self._counter[:] = self._executions.to_bytes(8, "little")
+        began = time.process_time()
+        signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
+        finding, outcome = _outcome(self._parse, data)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        self._slowest = max(self._slowest, time.process_time() - began)
+        grown = _resident_mib() - self._memory
+        if grown > EXTRA_MIB:
+            finding = Finding("memory", f"grew by {grown:.0f} MiB\n{outcome}", data)
+        self._signature = None if finding is None else finding.signature()
+        if finding is not None:
+            self._keep(finding, str(self._signature))
+        fresh = outcome not in self._outcomes
+        self._outcomes.add(outcome)
+        if time.monotonic() > self._next_message:
+            self._tell(self._progress())
+            self._next_message = time.monotonic() + 0.5
+        if grown > EXTRA_MIB or self._executions >= self._most:
+            raise _Enough
+        return fresh
+
+    def _keep(self, finding: Finding, signature: str) -> None:
+        present = self._smallest.get(signature)
+        if signature not in self._known and (
+            present is None or len(finding.data) < len(present.data)
+        ):
+            self._smallest[signature] = finding
+            self._tell({"kind": finding.kind, "detail": finding.detail, "data": finding.data.hex()})
+
+    def _progress(self) -> dict[str, Any]:
+        done, self._told = self._executions - self._told, self._executions
+        return {"executions": done, "slowest": self._slowest, "outcomes": sorted(self._outcomes)}
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        data = (json.dumps(message) + "\n").encode()
+        while data:
+            data = data[os.write(self._messages, data) :]
+
+
+def _outcome(parse: Any, data: bytes) -> tuple[Finding | None, str]:
+    """What a parser makes of an input, and whether that is a mistake."""
+    from rl_training.errors import RLTrainingError
+
+    try:
+        parse(data)
+    except RLTrainingError as error:
+        text = str(error)
+        flaw = next(_flaws(text), None)
+        shown = re.sub(r"/[^ :]*|\d+|'[^']*'", "_", text)[:80]
+        found = (
+            None if flaw is None else Finding("message", f"{traceback.format_exc()}\n{flaw}", data)
+        )
+        return found, shown
+    except _Enough:
+        raise
+    except BaseException as error:
+        detail = traceback.format_exc(limit=-12)
+        return Finding("exception", detail, data), f"{type(error).__name__}"
+    return None, "accepted"
+
+
+def _flaws(text: str) -> Iterator[str]:
+    """What a message must not be."""
+    if len(text) > 1000:
+        yield "the message has more than 1000 characters"
+    if "\n" in text:
+        yield "the message has several lines"
+    if any(unicodedata.category(char) in ("Cc", "Cf", "Cs") for char in text):
+        yield "the message has control characters"
+
+
+def _resident_mib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
