@@ -245,11 +245,13 @@ def test_the_script_and_the_module_are_one_program(tmp_path: Path) -> None:
             assert (done.stdout, done.stderr) == (forked.stdout, forked.stderr)
 
 
-def test_video(run: Path, tmp_path: Path) -> None:
+def test_video(tmp_path: Path) -> None:
     pytest.importorskip("pygame")
-    ok("evaluate", str(run), "--episodes", "1", "--video", "film.gif", cwd=tmp_path)
+    short = "total_timesteps=40", "eval_episodes=0", "env_kwargs={max_episode_steps: 15}"
+    run = only_json("train", "-c", "sac/pendulum", *SMALL, *short, cwd=tmp_path)["run_dir"]
+    ok("evaluate", run, "--episodes", "1", "--video", "film.gif", cwd=tmp_path)
     assert (tmp_path / "film.gif").read_bytes()[:6] == b"GIF89a"
-    done = cli("evaluate", str(run), "--video", "film.xyz", cwd=tmp_path)
+    done = cli("evaluate", run, "--video", "film.xyz", cwd=tmp_path)
     assert (done.returncode, ".mp4 or .gif" in done.stderr) == (2, True)
 
 

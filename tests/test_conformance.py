@@ -44,6 +44,9 @@ SPECS = {
 pytestmark = pytest.mark.parametrize("entry", REGISTRY.values(), ids=lambda entry: entry.name)
 
 
+SHORT_EPISODES: dict[str, Any] = {"env_kwargs": {"max_episode_steps": 20}}
+
+
 def build(entry: AlgorithmEntry, seed: int = 0) -> Algorithm:
     tiny = TINY.get(entry.name, {})
     config = entry.config_class()(**{"hidden_sizes": (16, 16), "batch_size": 8} | tiny)
@@ -169,7 +172,7 @@ def test_surface_is_complete(entry: AlgorithmEntry) -> None:
 
 
 def test_train_evaluate_predict_resume(entry: AlgorithmEntry, small_config: Config) -> None:
-    config = small_config(algo=entry.name, eval_episodes=1)
+    config = small_config(algo=entry.name, eval_episodes=1, **SHORT_EPISODES)
     result = getattr(rl_training, f"train_{entry.name}")(config)
     assert result.stop_reason == "completed"
     assert "eval_return_mean" in result.metrics
@@ -196,12 +199,12 @@ def test_explores_at_random_and_then_with_the_policy(
         return act(self, obs, deterministic=deterministic, noise=noise)
 
     monkeypatch.setattr(learner, "act", counted)
-    train(small_config(algo=entry.name))  # 120 steps, the first 30 of them at random
-    assert calls == ([] if entry.mode == "offline" else [False] * 90)
+    train(small_config(algo=entry.name, total_timesteps=60))  # the first 30 of them at random
+    assert calls == ([] if entry.mode == "offline" else [False] * 30)
 
 
 def test_intervals_are_honoured(entry: AlgorithmEntry, small_config: Config) -> None:
-    config = small_config(algo=entry.name, eval_episodes=1, total_timesteps=100)
+    config = small_config(algo=entry.name, eval_episodes=1, total_timesteps=100, **SHORT_EPISODES)
     config["algo_kwargs"] |= {"eval_interval": 30, "keep_checkpoints": 9}
     result = train(config)
     rows = read_metrics(result.run_dir)
@@ -254,7 +257,7 @@ def test_a_callback_stops_at_once_and_the_flags_are_saved(
 
 
 def test_early_stopping(entry: AlgorithmEntry, small_config: Config) -> None:
-    config = small_config(algo=entry.name, eval_episodes=1, total_timesteps=200)
+    config = small_config(algo=entry.name, eval_episodes=1, total_timesteps=200, **SHORT_EPISODES)
     config["algo_kwargs"] |= {
         "eval_interval": 20,
         "early_stopping": {"target_value": -1e9, "min_steps": 50},
@@ -332,9 +335,9 @@ def test_a_best_model_that_is_damaged_is_forgotten(
 
 
 def test_warm_up_and_schedule_inside_training(entry: AlgorithmEntry, small_config: Config) -> None:
-    """Up to the full rate over 50 steps, then linearly down to 0 at step 120; resumed between."""
-    config = small_config(algo=entry.name)
-    config["algo_kwargs"] |= {"learning_rate_schedule": "linear", "learning_rate_warmup": 50}
+    """Up to the full rate over 25 steps, then linearly down to 0 at step 80; resumed between."""
+    config = small_config(algo=entry.name, total_timesteps=80)
+    config["algo_kwargs"] |= {"learning_rate_schedule": "linear", "learning_rate_warmup": 25}
     factors: list[float] = []
 
     class Watch(Callback):
@@ -345,10 +348,10 @@ def test_warm_up_and_schedule_inside_training(entry: AlgorithmEntry, small_confi
             assert max(rates) - min(rates) < 1e-6  # one factor for all that it reaches
             factors.append(float(rates.pop()))
 
-    stopped = train(config, callbacks=[Watch(), StopAfter(70)])
+    stopped = train(config, callbacks=[Watch(), StopAfter(50)])
     resume(stopped.run_dir, callbacks=[Watch()])
-    steps = range(0, 120, BLOCK if entry.mode == "offline" else 1)
-    expected = [(i + 1) / 50 if i < 50 else 1 - (i - 50) / 70 for i in steps]
+    steps = range(0, 80, BLOCK if entry.mode == "offline" else 1)
+    expected = [(i + 1) / 25 if i < 25 else 1 - (i - 25) / 55 for i in steps]
     assert factors == pytest.approx(expected, rel=1e-5)
     rows = read_metrics(stopped.run_dir)
     assert all("learning_rate_factor" in row for row in rows if "updates" in row)
@@ -357,7 +360,7 @@ def test_warm_up_and_schedule_inside_training(entry: AlgorithmEntry, small_confi
 def test_schedule_changes_learning_rate_inside_training(
     entry: AlgorithmEntry, small_config: Config
 ) -> None:
-    config = small_config(algo=entry.name)
+    config = small_config(algo=entry.name, total_timesteps=60)
     config["algo_kwargs"] |= {"learning_rate_schedule": "linear", "learning_rate_final": 0.1}
     rates = []
     base: Any = next(iter(build(entry).optimizers.values())).base_learning_rate
@@ -369,6 +372,6 @@ def test_schedule_changes_learning_rate_inside_training(
 
     train(config, callbacks=[Watch()])
     assert rates[0] == pytest.approx(base)
-    last = 120 - (BLOCK if entry.mode == "offline" else 1)
-    assert rates[-1] == pytest.approx(base * (1 - 0.9 * last / 120), rel=1e-4)
+    last = 60 - (BLOCK if entry.mode == "offline" else 1)
+    assert rates[-1] == pytest.approx(base * (1 - 0.9 * last / 60), rel=1e-4)
     assert rates == sorted(rates, reverse=True)

@@ -162,8 +162,9 @@ def test_a_signal_in_the_step_that_stops_early_leaves_the_end_as_it_is(
 
 @pytest.mark.parametrize("interval", [0, 30, 7])
 def test_evaluation_does_not_change_training(small_config: Config, interval: int) -> None:
-    plain = train(small_config())
-    config = small_config(eval_episodes=2)
+    short = {"max_episode_steps": 20}
+    plain = train(small_config(env_kwargs=short))
+    config = small_config(eval_episodes=2, env_kwargs=short)
     config["algo_kwargs"] |= {"eval_interval": interval}
     evaluated = train(config)
     one, two = (result.checkpoint_path / MODEL for result in (plain, evaluated))

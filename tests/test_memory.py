@@ -41,9 +41,12 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def _traced() -> Iterator[None]:
+    gc.collect()
+    gc.freeze()  # what is there already is neither searched nor counted
     tracemalloc.start()
     yield
     tracemalloc.stop()
+    gc.unfreeze()
 
 
 def numpy_bytes() -> int:

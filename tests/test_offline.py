@@ -42,6 +42,7 @@ Config = Callable[..., dict[str, Any]]
 OFFLINE = [entry for entry in REGISTRY.values() if entry.mode == "offline"]
 every_offline = pytest.mark.parametrize("entry", OFFLINE, ids=lambda entry: entry.name)
 SAMPLING = ("replacement", "epochs")
+SHORT_EPISODES = {"max_episode_steps": 20}
 PARTS = {"cql": "bellman", "td3_bc": "imitation", "edac": "diversity"}
 """Losses that stand inside another one: their sum must not hold them twice."""
 
@@ -73,7 +74,7 @@ def test_resume_in_the_middle_of_a_block_and_an_epoch(
 ) -> None:
     """Checkpoints at 30, 60, 90 and 120: the first and the third are inside a block of 20."""
     config = small_config(algo=entry.name, eval_episodes=1, checkpoint_interval=30)
-    config |= {"log_interval": 7, "total_timesteps": 130}
+    config |= {"log_interval": 7, "total_timesteps": 130, "env_kwargs": SHORT_EPISODES}
     config["algo_kwargs"] |= {"sampling": sampling, "eval_interval": 50}
     config["algo_kwargs"] |= {"learning_rate_schedule": "cosine", "normalize_states": True}
     whole = train(config)
@@ -86,7 +87,7 @@ def test_intervals_do_not_change_what_is_learned(
     entry: AlgorithmEntry, small_config: Config, sampling: str
 ) -> None:
     def run(**changes: Any) -> bytes:
-        config = small_config(algo=entry.name, total_timesteps=90)
+        config = small_config(algo=entry.name, total_timesteps=90, env_kwargs=SHORT_EPISODES)
         kwargs = {"sampling": sampling, "learning_rate_schedule": "linear"}
         config["algo_kwargs"] |= kwargs | changes.pop("kwargs", {})
         return weights(train(config | changes))

@@ -28,6 +28,7 @@ CONFIG: dict[str, Any] = {
         "hidden_sizes": [16, 16],
         "batch_size": 16,
         "learning_starts": 20,
+        "train_frequency": 5,
         "eval_interval": 50,
         "buffer_capacity": 1000,
         "tensorboard": False,

@@ -143,7 +143,7 @@ def test_a_first_save_that_fails_leaves_nothing(zygote: Zygote, tmp_path: Path) 
 
 
 def test_metrics_that_cannot_be_written_stop_the_run(zygote: Zygote, tmp_path: Path) -> None:
-    config = write_config(tmp_path, log_interval=1)
+    config = write_config(tmp_path, log_interval=1, train_frequency=1)
     whole = tmp_path / "reference"
     assert zygote.run("train", "-c", config, f"output_dir={whole}").status == 0
     stopped = zygote.run("train", "-c", config, file_limit=30_000)

@@ -31,7 +31,7 @@ def _one_thread_and_the_environment() -> None:
 
 def _train(folder: Path, **changes: Any) -> str:
     """Train into the poison; returns the error's text."""
-    config = config_for(folder, **changes)
+    config = config_for(folder, **{"train_frequency": 1} | changes)
     with pytest.raises(TrainingError) as caught:
         train(config)
     assert "\n" not in str(caught.value)

@@ -91,7 +91,8 @@ def test_a_second_signal_ends_a_run_at_once(
     zygote: Zygote, reference: Reference, tmp_path: Path
 ) -> None:
     """Whoever presses Ctrl-C twice does not want to wait; what is on the disk stays whole."""
-    process = start("train", "-c", write_config(tmp_path, total_timesteps=1_000_000))
+    config = write_config(tmp_path, total_timesteps=1_000_000, engine="eager")
+    process = start("train", "-c", config)
     try:
         wait_for_line(process.stderr, "step 100/")
         os.kill(process.pid, signal.SIGINT)
