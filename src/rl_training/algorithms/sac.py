@@ -134,13 +134,11 @@ class SACAlgorithm(ActorCritic):
     def __init__(self, spec: EnvSpec, config: SoftConfig, generator: torch.Generator) -> None:
         super().__init__(spec, config, generator)
         self.model = self.build_model(generator)
-        auto = config.alpha == "auto"
+        auto, wanted = config.alpha == "auto", config.target_entropy
         # A fixed α is kept as it is: α = 0 has no logarithm.
         self.register_buffer("fixed_alpha", torch.tensor(0.0 if auto else float(config.alpha)))
-        # On the CPU whatever the default device: see experiment/memory.py, which builds on "meta".
-        first = torch.tensor(config.initial_alpha, device="cpu")
+        first = torch.tensor(config.initial_alpha, device="cpu")  # experiment/memory.py: no "meta"
         self.log_alpha = nn.Parameter(first.log()) if auto else None
-        wanted = config.target_entropy
         self.target_entropy = -float(spec.action_dim) if wanted == "auto" else float(wanted)
         self.add_optimizer("actor", self.model.actor.flat)
         self.add_optimizer("critic", self.model.critic.flat)
