@@ -6,7 +6,7 @@ import os
 import sys
 from importlib import import_module
 
-from rl_training.boundary.text import shown
+from rl_training.boundary.text import shorten, shown
 from rl_training.errors import ConfigError
 
 
@@ -22,11 +22,11 @@ def import_for_user(module: str) -> None:
     try:
         import_module(module)
     except ImportError as error:
-        raise ConfigError(f"--import {module}: {error}.") from error
+        raise ConfigError(f"--import {shorten(module)}: {shorten(str(error), 200)}.") from error
     except (Exception, SystemExit) as error:  # whatever the module's code does
         raise ConfigError(
-            f"--import {module}: the import failed with {type(error).__name__}: {error}. Fix the "
-            "module, or leave out --import."
+            f"--import {shorten(module)}: the import failed with {type(error).__name__}: "
+            f"{shorten(str(error), 200)}. Fix the module, or leave out --import."
         ) from error
 
 

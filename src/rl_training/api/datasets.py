@@ -27,6 +27,7 @@ from rl_training.data.inspection import (
     inspect_dataset,
 )
 from rl_training.data.offline_dataset import TransitionDataset
+from rl_training.data.rows import RowLayout
 from rl_training.envs import (
     ActionScaler,
     make_env,
@@ -43,10 +44,13 @@ from rl_training.experiment.build import (
     saved_spec,
 )
 from rl_training.experiment.config import TrainConfig, plain_env_kwargs, split
+from rl_training.experiment.machine import available_memory
 from rl_training.experiment.manager import locate
+from rl_training.experiment.memory import FLOAT
 from rl_training.experiment.task import training_envs
 from rl_training.runtime.checkpointing import STATE, Checkpoint, open_checkpoint
 from rl_training.runtime.recording import noisy_policy, record
+from rl_training.types import EnvSpec
 
 
 def read_raw(source: str) -> TransitionDataset:
@@ -165,6 +169,17 @@ def _expectation(spaces: Any, limit: int | None, name: str) -> Expectation:
     )
 
 
+def _check_rows_fit(steps: int, spec: EnvSpec) -> None:
+    """Refuse a recording that is larger than the memory that it is collected in."""
+    size = steps * RowLayout(spec.obs_dim, spec.action_width).width * FLOAT
+    room = available_memory(torch.device("cpu"))
+    if size > room:
+        raise ConfigError(
+            f"steps = {steps}: that many transitions take {size / 2**30:,.0f} GiB, but this "
+            f"machine has {room / 2**30:,.0f} GiB; record fewer at a time."
+        )
+
+
 def collect_data(
     checkpoint: str | Path,
     *,
@@ -195,6 +210,7 @@ def collect_data(
     if config.env_id is None:
         raise ConfigError(f"{opened.path} was trained without an environment to record in.")
     policy = load_policy(opened)
+    _check_rows_fit(steps, policy.spec)
     given = plain_env_kwargs(env_kwargs)
     name_kwargs(config.env_id, given)
     env = make_env(config.env_id, split(config).env.make_kwargs | given)

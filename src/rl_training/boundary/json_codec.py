@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from rl_training.boundary.reading import unique_keys
+
 _KINDS = "biuf"
 
 
@@ -64,4 +66,4 @@ def dumps(value: Any) -> bytes:
 
 def loads(data: bytes) -> Any:
     """Read what `dumps` wrote."""
-    return decode(json.loads(data))
+    return decode(json.loads(data, object_pairs_hook=unique_keys))

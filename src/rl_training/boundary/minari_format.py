@@ -108,7 +108,7 @@ class MinariDataset:
 def open_minari(dataset_id: str, *, download: bool = False) -> MinariDataset:
     """A dataset that is on this machine; with ``download``, fetched first where it is missing."""
     folder = minari_folder(dataset_id)
-    if not (folder / "data").exists():
+    if not os.path.exists(folder / "data"):
         if not download:
             raise ConfigError(
                 f"Minari dataset {dataset_id!r} is not on this machine ({folder}); "

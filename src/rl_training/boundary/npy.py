@@ -63,7 +63,9 @@ def read_header(stream: Any) -> Header:
     header = Header(*found)
     if header.dtype.hasobject:
         raise ValueError("it holds Python objects, which are never loaded")
-    if min(header.shape, default=0) < 0:
+    if header.dtype.subdtype is not None or header.dtype.itemsize == 0:
+        raise ValueError(f"it holds {shown(header.dtype)}, but plain values are needed")
+    if len(header.shape) > 32 or not all(type(n) is int and n >= 0 for n in header.shape):
         raise ValueError(f"its header declares the shape {shown(header.shape)}")
     return header
 

@@ -90,7 +90,7 @@ def _column(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path, name: s
             reason = f"{shown(name)}: {first_line(error)}"
             raise ConfigError(f"{path} is damaged or not {_KIND}: {reason}.") from None
         room = info.file_size - stream.tell()
-    if header.bytes > room:
+    if header.bytes != room:
         raise ConfigError(
             f"{path}: {shown(name)} has shape {shown(header.shape)} by its header, but {room} "
             "bytes of values are there."

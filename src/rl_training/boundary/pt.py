@@ -81,8 +81,10 @@ class _Records:
         self._members = {info.filename: info for info in archive.infolist()}
         self._map = np.memmap(stream, dtype=np.uint8, mode="r")
         order = self._root + "byteorder"
-        big = order in self._members and archive.read(order).strip() == b"big"
-        self._order = ">" if big else "<"
+        found = archive.read(order) if order in self._members else b"little"
+        if found not in (b"little", b"big"):
+            raise ValueError(f"the byte order is {shown(found)}")
+        self._order = ">" if found == b"big" else "<"
 
     def array(self, tensor: _Tensor) -> np.ndarray[Any, Any]:
         """The tensor, once everything it declares is known to lie inside its record."""

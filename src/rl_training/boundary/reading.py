@@ -90,11 +90,19 @@ def read_json(path: Path, *, limit: int = MAX_JSON, error: Error = ConfigError) 
 
 
 def parse_json(data: bytes | str, source: str, *, error: Error = ConfigError) -> Any:
-    """JSON without NaN, infinities or numbers of thousands of digits."""
+    """JSON without NaN, infinities, keys twice or numbers of thousands of digits."""
     try:
-        return json.loads(data, parse_constant=_refuse_constant)
+        return json.loads(data, parse_constant=_refuse_constant, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError, MemoryError) as failure:
         raise error(f"{source} is not valid JSON: {_reason(failure)}") from None
+
+
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The mapping of JSON's pairs, for `json.loads`; a key that is given twice is an error."""
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
+        raise ValueError("a key is given twice")
+    return mapping
 
 
 def _refuse_constant(name: str) -> Any:

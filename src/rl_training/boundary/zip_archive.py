@@ -65,4 +65,6 @@ def data_offset(stream: BinaryIO, member: zipfile.ZipInfo) -> int:
     if len(header) < _LOCAL_HEADER.size or header[:4] != b"PK\x03\x04":
         raise ValueError(f"{shown(member.filename)} has no header")
     *_, name_length, extra_length = _LOCAL_HEADER.unpack(header)
+    if stream.read(name_length) != member.orig_filename.encode("utf-8", "replace"):
+        raise ValueError(f"{shown(member.filename)} has the header of another member")
     return member.header_offset + _LOCAL_HEADER.size + int(name_length) + int(extra_length)

@@ -148,6 +148,9 @@ class ReplayBuffer(Sampler):
                 f"replay segment {index} holds {rows.dtype}{list(rows.shape)}, but "
                 f"float32[{stop - start}, {self.rows.shape[1]}] belongs there"
             )
+        flags = rows[:, self.layout.slices["terminations"].start :]
+        if not ((flags == 0.0) | (flags == 1.0)).all():
+            raise CheckpointError(f"replay segment {index} holds flags other than 0 and 1")
         self.rows[start:stop] = torch.from_numpy(rows)
 
     def state_dict(self) -> dict[str, Any]:

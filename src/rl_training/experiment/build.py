@@ -272,12 +272,14 @@ def saved_spec(checkpoint: Checkpoint) -> EnvSpec:
         or not 0 <= spec.goal_dim < spec.obs_dim
         or len(bounds) != (0 if spec.discrete else 2 * spec.action_dim)
         or len(spec.action_low) != len(spec.action_high)
-        or not np.isfinite(bounds).all()
+        or not (np.abs(bounds) <= np.finfo(np.float32).max).all()
         or not all(low < high for low, high in zip(spec.action_low, spec.action_high, strict=True))
         or not -(2**53) < spec.action_start < 2**53
         or (spec.action_start != 0 and not spec.discrete)
     ):
         raise CheckpointError(f"{checkpoint.path / MANIFEST} describes an impossible environment")
+    if get_algorithm(checkpoint_config(checkpoint).algo).goals != (spec.goal_dim > 0):
+        raise CheckpointError(f"{checkpoint.path / MANIFEST} does not fit its algorithm's goals")
     return spec
 
 

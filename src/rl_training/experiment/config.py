@@ -42,6 +42,7 @@ class TrainConfig(ConfigModel):
     total_timesteps: int | None = Field(
         default=None,
         gt=0,
+        le=2**53,
         description="Environment steps, or gradient updates where there are none.",
     )
     output_dir: str = Field(default="runs", min_length=1, description="Where run folders are made.")

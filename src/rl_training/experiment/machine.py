@@ -15,6 +15,9 @@ import torch
 from rl_training.boundary.text import shown
 from rl_training.errors import ConfigError
 
+LARGEST_THREADS = 1024
+"""The largest number of threads that is taken from the environment."""
+
 MAX_THREADS = 4
 """More threads than this do not help products of 256 rows; they only wait for each other."""
 
@@ -23,7 +26,7 @@ def choose_device(name: str) -> torch.device:
     """The device by its name; `auto` is the GPU where there is one."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if not re.fullmatch(r"(cpu|cuda)(:(0|[1-9][0-9]?))?", name):
+    if not re.fullmatch(r"cpu(:0)?|cuda(:(0|[1-9][0-9]?))?", name):
         raise ConfigError(f"device = {shown(name)}: use auto, cpu, cuda or cuda:N.")
     device = torch.device(name)
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
@@ -74,7 +77,8 @@ def usable_cores() -> int:
 def threads_of_environment() -> int | None:
     """The first number of `OMP_NUM_THREADS`; None where it is not set, or no number above 0."""
     first = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    return int(first) if first.isdecimal() and int(first) > 0 else None
+    given = int(first) if re.fullmatch(r"[0-9]{1,9}", first) else 0
+    return given if 0 < given <= LARGEST_THREADS else None
 
 
 def keep_freed_memory() -> None:

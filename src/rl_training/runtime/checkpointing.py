@@ -25,7 +25,7 @@ from rl_training.boundary import json_codec
 from rl_training.boundary.npy import read_npy
 from rl_training.boundary.reading import open_file, read_bytes, read_json, read_text, sha256_of
 from rl_training.boundary.tensors import read_tensors, tensor_bytes
-from rl_training.boundary.text import shorten
+from rl_training.boundary.text import shorten, shown
 from rl_training.boundary.writing import (
     create_file,
     remove,
@@ -164,9 +164,10 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     # First the digest, which every format has: an altered number is damage, not another format.
     if digest != hashlib.sha256(body).hexdigest():
         raise CheckpointError(f"{file} was altered: its digest does not match")
-    if manifest.get("format") != FORMAT:
+    version = manifest.get("format")
+    if type(version) is not int or version != FORMAT:
         raise FormatError(
-            f"{file} has checkpoint format {manifest.get('format')!r}, and this version of "
+            f"{file} has checkpoint format {shown(version)}, and this version of "
             f"rl-training reads {FORMAT}: use the version that wrote it"
         )
     _check_manifest(file, manifest)
@@ -231,18 +232,23 @@ def _same_form(own: Tensor, saved: Tensor) -> bool:
     return own.shape == saved.shape and own.dtype == saved.dtype
 
 
-def list_steps(run_dir: Path) -> list[Path]:
-    """The run's checkpoint folders, oldest first."""
+def _checkpoints(run_dir: Path) -> Path:
     folder = run_dir / "checkpoints"
     if folder.is_symlink():
         raise CheckpointError(f"{folder} is a link, and links are not followed")
+    return folder
+
+
+def list_steps(run_dir: Path) -> list[Path]:
+    """The run's checkpoint folders, oldest first."""
+    folder = _checkpoints(run_dir)
     found = [p for p in folder.iterdir() if _STEP_NAME.fullmatch(p.name)] if folder.is_dir() else []
     return sorted(found, key=lambda p: int(p.name.removeprefix("step_")))
 
 
 def read_pointer(run_dir: Path, name: str) -> Path | None:
     """Where ``last`` or ``best`` points; None if it is absent or not a checkpoint's name."""
-    file = run_dir / "checkpoints" / name
+    file = _checkpoints(run_dir) / name
     try:
         target = read_text(file, limit=100, error=CheckpointError).strip()
     except CheckpointError:

@@ -55,5 +55,7 @@ def finish_swaps(folder: Path) -> None:
     """Give a checkpoint its name back where a kill came before the new one had it."""
     for old in folder.glob(f"{_SWAPPED}*"):
         path = folder / old.name.removeprefix(_SWAPPED)
-        if not os.path.lexists(path):
+        if old.is_symlink() or not old.is_dir():  # nothing that a swap leaves
+            remove(old)
+        elif not os.path.lexists(path):
             os.replace(old, path)
