@@ -6,35 +6,14 @@ that take too long until they are fixed: they are not run.
 
 from __future__ import annotations
 
-HANGS: frozenset[str] = frozenset(
-    {
-        "command/collect-steps-beyond-memory",
-        "config/steps-beyond-64-bits",
-    }
-)
+HANGS: frozenset[str] = frozenset()
 PENDING: frozenset[str] = frozenset(
     {
         "checkpoint/env-render-mode-collect",
         "checkpoint/env-render-mode-evaluate",
         "checkpoint/env-render-mode-finetune",
         "checkpoint/env-render-mode-resume",
-        "config/device-cpu-7",
         "config/env-kwargs-render-mode",
-        "folder/checkpoints-link-out-predicted",
-        "import/very-long",
-        "manifest/duplicate-keys",
-        "manifest/format-true",
-        "manifest/spec-bounds-huge",
-        "manifest/spec-goal-of-its-own",
-        "npy/dtype-subarray",
-        "npy/shape-has-true",
-        "npy/shape-of-33-dimensions",
-        "npz/directory-deflate-bomb-with-fewer-rows",
-        "planted/swap",
-        "pt/archive-byte-order-unknown",
-        "pt/archive-record-at-another",
-        "replay/flags-that-are-none",
-        "replay/flags-that-are-none-as-data",
         "state/attributes._elapsed_steps-list",
         "state/attributes.state-null",
         "state/bc-engine-generator-shortened",
@@ -59,8 +38,5 @@ PENDING: frozenset[str] = frozenset(
         "state/observation-of-float64",
         "state/part-more",
         "state/trainer-field-more",
-        "variable/MINARI_DATASETS_PATH-very-long",
-        "variable/MINARI_DATASETS_PATH-very-long-validate",
-        "variable/OMP_NUM_THREADS-huge",
     }
 )

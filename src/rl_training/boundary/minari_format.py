@@ -28,7 +28,7 @@ from rl_training.boundary.columns import (
 )
 from rl_training.boundary.hdf5 import INSTALL, HDF5Column, members, open_hdf5
 from rl_training.boundary.reading import MAX_TEXT, parse_json, read_bytes
-from rl_training.boundary.text import shown
+from rl_training.boundary.text import shorten, shown
 from rl_training.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def open_minari(dataset_id: str, *, download: bool = False) -> MinariDataset:
     if not os.path.exists(folder / "data"):
         if not download:
             raise ConfigError(
-                f"Minari dataset {dataset_id!r} is not on this machine ({folder}); "
+                f"Minari dataset {dataset_id!r} is not on this machine ({shorten(str(folder))}); "
                 "dataset_download=true downloads it from Minari's server."
             )
         download_minari(dataset_id)
