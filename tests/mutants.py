@@ -1893,6 +1893,41 @@ MUTANTS = [
         "begins=True",
         f"{ALLOCATIONS} -k goes_on",
     ),
+    Mutant(
+        "what is stored changes with the environment's array",
+        "envs/contract.py",
+        "return np.array(obs), reward,",
+        "return obs, reward,",
+        "tests/envs/test_boundary.py -k one_array",
+    ),
+    Mutant(
+        "float32 rounds an action over its bound",
+        "envs/actions.py",
+        "last = np.where(last > high, np.nextafter(last, np.float32(-np.inf)), last)",
+        "pass",
+        "tests/envs/test_boundary.py -k bound",
+    ),
+    Mutant(
+        "what an environment sets holds for training",
+        "envs/guard.py",
+        "                _apply(before)",
+        "                pass",
+        "tests/envs/test_boundary.py -k settings",
+    ),
+    Mutant(
+        "an environment's info is taken for the wrapper's",
+        "envs/state.py",
+        "kept=(OWN_RETURN,) if transformed else ()",
+        "kept=(OWN_RETURN,)",
+        "tests/envs/test_boundary.py -k whatever_an_info_says",
+    ),
+    Mutant(
+        "an environment ends the program",
+        "envs/guard.py",
+        "FAILURES = (Exception, SystemExit)",
+        "FAILURES = (Exception,)",
+        "tests/envs/test_boundary.py -k exit",
+    ),
 ]
 
 

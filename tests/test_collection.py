@@ -169,7 +169,9 @@ def test_action_scaling_is_exact_at_the_bounds_and_inverts() -> None:
     spec = EnvSpec(1, 3, (-2.0, 0.1, -1.0), (6.0, 0.3, 1.0))
     scaler = ActionScaler(spec)
     ends = scaler.to_env(np.array([[-1.0] * 3, [1.0] * 3], dtype=np.float32))
-    np.testing.assert_array_equal(ends, np.array([spec.action_low, spec.action_high], np.float32))
+    below = np.nextafter(np.float32(0.3), np.float32(0.0))  # as float32, 0.3 is above 0.3
+    expected = np.array([[-2.0, 0.1, -1.0], [6.0, below, 1.0]], np.float32)
+    np.testing.assert_array_equal(ends, expected)
     middle = np.random.default_rng(0).uniform(-1, 1, (50, 3)).astype(np.float32)
     np.testing.assert_allclose(scaler.to_model(scaler.to_env(middle)), middle, atol=1e-5)
 

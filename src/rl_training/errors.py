@@ -26,6 +26,10 @@ class TrainingError(RLTrainingError):
     """Training cannot go on: a value that is not finite, a write that failed."""
 
 
+class EnvError(TrainingError):
+    """An environment failed, returned what it must not, or lost its process."""
+
+
 _COMMON = (
     *("env_id", "total_timesteps", "seed", "learning_rate", "batch_size", "gamma", "hidden_sizes"),
     *("learning_starts", "num_envs", "eval_interval"),

@@ -62,5 +62,15 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:half]}…{text[-half:]}"
 
 
+def error_text(error: BaseException) -> str:
+    """The class of an error and its first line, bounded and printable."""
+    try:
+        lines = str(error).strip().splitlines()
+    except Exception:  # a user's __str__ may raise anything, and is not what went wrong
+        lines = []
+    text = f": {shorten(printable(lines[0], keep=''), 200)}" if lines else ""
+    return f"{type(error).__name__}{text}"
+
+
 def _escape(char: str) -> str:
     return char.encode("unicode_escape").decode("ascii")

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from rl_training.boundary.values import true_or_false, whole_number
 from rl_training.errors import ConfigError
 from rl_training.types import Batch, Sampler
 
@@ -110,7 +111,7 @@ class MixedSampler(Sampler):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where `state_dict` was taken."""
-        self.offline_rows = int(state["offline_rows"])
-        self.online_rows = int(state["online_rows"])
-        self.pretraining = bool(state["pretraining"])
+        self.offline_rows = whole_number(state["offline_rows"], "offline_rows")
+        self.online_rows = whole_number(state["online_rows"], "online_rows")
+        self.pretraining = true_or_false(state["pretraining"], "pretraining")
         self.offline.load_state_dict(state["offline"])

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rl_training.boundary.values import whole_number
 from rl_training.data.rows import RowLayout
 from rl_training.errors import CheckpointError
 from rl_training.types import Batch, BoolArray, FloatArray, Sampler
@@ -159,11 +160,11 @@ class ReplayBuffer(Sampler):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the counters; the rows come by `load_segment`."""
-        if int(state["capacity"]) != self.capacity:
+        if whole_number(state["capacity"], "capacity", least=1) != self.capacity:
             raise CheckpointError(
                 f"the replay holds {state['capacity']} rows, but buffer_capacity is {self.capacity}"
             )
-        self.total = int(state["total"])
+        self.total = whole_number(state["total"], "total")
         self._size.fill_(len(self))
         self.dirty.clear()
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from rl_training.boundary.values import StateError, whole_number
 from rl_training.data.generators import generator_state, restore_generator
 from rl_training.data.offline_dataset import TransitionDataset
 from rl_training.errors import ConfigError
@@ -86,11 +87,15 @@ class EpochSampler(Sampler):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Draw the same orders again and go to the position."""
+        begun = len(state["drawn_from"]) > 0
+        if len(state["drawn_from"]) not in (0, 2):
+            raise StateError(f"drawn_from has {len(state['drawn_from'])} states, not 0 or 2")
+        most = 2 * len(self) - 1 if begun else 0
+        self.position = whole_number(state["position"], "position", most=most)
+        self.epoch = whole_number(state["epoch"], "epoch", least=int(begun))
         self._drawn_from = []
         for half, drawn in enumerate(state["drawn_from"]):
             generator = torch.Generator(self._orders.device)
             restore_generator(generator, drawn)
             self._draw(half, generator)
-        self.epoch = int(state["epoch"])
-        self.position = int(state["position"])
         self._offset.fill_(self.position)

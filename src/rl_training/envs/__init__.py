@@ -2,6 +2,7 @@
 
 from rl_training.envs import point_goal
 from rl_training.envs.actions import ActionScaler
+from rl_training.envs.contract import is_numeric
 from rl_training.envs.factory import (
     EnvConfig,
     TrainingEnvs,
@@ -14,6 +15,7 @@ from rl_training.envs.factory import (
     read_goal_task,
 )
 from rl_training.envs.goals import GOAL_KEYS, GoalTask
+from rl_training.envs.guard import GuardedEnv
 from rl_training.envs.point_goal import POINT_GOAL, PointGoalEnv
 from rl_training.envs.resolving import (
     ResolvedEnv,
@@ -43,6 +45,7 @@ __all__ = [
     "CaptureError",
     "EnvConfig",
     "GoalTask",
+    "GuardedEnv",
     "PointGoalEnv",
     "ResolvedEnv",
     "RewardClipWrapper",
@@ -55,6 +58,7 @@ __all__ = [
     "capture_env",
     "describe_env",
     "examine_env",
+    "is_numeric",
     "make_env",
     "make_training_envs",
     "name_env",

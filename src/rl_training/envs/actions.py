@@ -7,6 +7,18 @@ import numpy as np
 from rl_training.types import ActionArray, EnvSpec, FloatArray
 
 
+def inner_bounds(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The smallest float32 not below ``low`` and the largest not above ``high``.
+
+    Actions are float32: 0.1 as one is above the 0.1 of a float64 space.
+    """
+    with np.errstate(over="ignore"):  # beyond float32 is infinite; the next number is its largest
+        first, last = low.astype(np.float32), high.astype(np.float32)
+    first = np.where(first < low, np.nextafter(first, np.float32(np.inf)), first)
+    last = np.where(last > high, np.nextafter(last, np.float32(-np.inf)), last)
+    return first, last
+
+
 class ActionScaler:
     """The only place where actions change their scale."""
 
@@ -15,8 +27,7 @@ class ActionScaler:
         self._start = spec.action_start
         low = np.asarray(spec.action_low, dtype=np.float64)
         high = np.asarray(spec.action_high, dtype=np.float64)
-        self._low = low.astype(np.float32)
-        self._high = high.astype(np.float32)
+        self._low, self._high = inner_bounds(low, high)
         self._centre = (0.5 * (low + high)).astype(np.float32)
         self._half_range = (0.5 * (high - low)).astype(np.float32)
 

@@ -10,21 +10,24 @@ from typing import Any, Literal
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from pydantic import ConfigDict, Field
 
 from rl_training.boundary.terminal import open_standard_streams
+from rl_training.boundary.text import error_text, shown
 from rl_training.config_model import ConfigModel
+from rl_training.envs.actions import inner_bounds
 from rl_training.envs.checking import check_episode, check_spaces, describe_running
 from rl_training.envs.goals import FlatGoals, GoalTask, flatten_goals
+from rl_training.envs.guard import FAILURES, GuardedEnv, Isolation
 from rl_training.envs.resolving import ResolvedEnv, resolve_env
 from rl_training.envs.rewards import OwnReturnWrapper, apply_reward_wrappers
 from rl_training.envs.state import CapturableEnv
-from rl_training.errors import ConfigError
+from rl_training.envs.vector import LocalEnvs, WorkerEnvs
+from rl_training.errors import ConfigError, EnvError
 from rl_training.rewards import RewardTransformConfig
 from rl_training.types import EnvSpec
 
-TrainingEnvs = SyncVectorEnv | AsyncVectorEnv
+TrainingEnvs = LocalEnvs | WorkerEnvs
 
 
 class WrappersConfig(ConfigModel):
@@ -58,7 +61,7 @@ class EnvConfig(ConfigModel):
 
 def make_env(
     env_id: str, kwargs: Mapping[str, Any] | None = None, *, render: bool = False
-) -> gym.Env[Any, Any]:
+) -> GuardedEnv:
     """One environment, with a clear error where it cannot be made.
 
     A goal environment gives flat observations, ``[observation, desired_goal]``.
@@ -66,18 +69,48 @@ def make_env(
     options = dict(kwargs or {})
     if render:
         options["render_mode"] = "rgb_array"
-    resolved = resolve_env(env_id, options)
+    isolation = Isolation()
+    env = _construct(resolve_env(env_id, options), isolation)
+    return GuardedEnv(flatten_goals(env), env_id, isolation)
+
+
+def _construct(resolved: ResolvedEnv, isolation: Isolation) -> gym.Env[Any, Any]:
+    """Gymnasium's environment, or one sentence, whatever its constructor raises."""
+    env_id, options = resolved.spec.id, resolved.kwargs
     try:
-        env = resolved.make()
+        env = isolation.run(resolved.make)
     except (gym.error.DependencyNotInstalled, ImportError) as error:
         raise ConfigError(
             f"{env_id} needs a package that is not installed ({_one_line(error)}): for MuJoCo's "
             "environments, pip install 'rl-training[mujoco]'"
         ) from error
     except (TypeError, ValueError, gym.error.Error) as error:
-        raise ConfigError(f"{env_id} with env_kwargs {options}: {_one_line(error)}") from error
+        raise ConfigError(
+            f"{env_id} with env_kwargs {shown(options)}: {_one_line(error)}"
+        ) from error
+    except FAILURES as error:
+        raise ConfigError(
+            f"{env_id}: its constructor failed with {error_text(error)}; fix the environment, or "
+            f"its env_kwargs {shown(options)}."
+        ) from error
+    _check_render_mode(env, env_id, options.get("render_mode"))
     check_spaces(env, env_id)
-    return flatten_goals(env)
+    return env
+
+
+def _check_render_mode(env: gym.Env[Any, Any], env_id: str, mode: Any) -> None:
+    """Refuse a way of drawing that neither the environment nor Gymnasium's wrappers offer."""
+    declared = (env.unwrapped.metadata or {}).get("render_modes") or []
+    offered = [*declared, *(f"{name}_list" for name in declared if not name.endswith("_list"))]
+    if {"rgb_array", "rgb_array_list"} & set(declared):
+        offered.append("human")
+    if mode is None or mode in offered:
+        return
+    allowed = ", ".join(dict.fromkeys(offered)) or "none"
+    raise ConfigError(
+        f"env_kwargs.render_mode = {shown(mode)}: {env_id} has the render modes {allowed}; "
+        "training needs none, so leave it out."
+    )
 
 
 def _one_line(error: BaseException) -> str:
@@ -95,7 +128,8 @@ def read_env_spec(env: gym.Env[Any, Any], env_id: str) -> EnvSpec:
             "images are not supported; wrap it with gymnasium.wrappers.FlattenObservation."
         )
     obs_dim = int(obs_space.shape[0])
-    goal_dim = env.goal_dim if isinstance(env, FlatGoals) else 0
+    inner = env.env if isinstance(env, GuardedEnv) else env
+    goal_dim = inner.goal_dim if isinstance(inner, FlatGoals) else 0
     if obs_dim == goal_dim:  # or both are 0
         raise ConfigError(
             f"{env_id} has observations of length 0, but a learner needs at least one number: give "
@@ -158,6 +192,16 @@ def _check_actions(space: gym.spaces.Box, env_id: str) -> None:
             f"{env_id} has action {where} between {space.low[where]} and {space.high[where]}, but "
             "low must be below high: leave that action out of the Box."
         )
+    low, high = space.low.astype(np.float64), space.high.astype(np.float64)
+    first, last = inner_bounds(low, high)
+    beyond = np.maximum(-low, high) > np.finfo(np.float32).max
+    unreachable = np.flatnonzero((first >= last) | beyond)
+    if unreachable.size:
+        where = int(unreachable[0])
+        raise ConfigError(
+            f"{env_id} has action {where} between {space.low[where]} and {space.high[where]}, but "
+            "actions are float32, which cannot resolve that range: scale it to about [-1, 1]."
+        )
 
 
 def _name(space: gym.Space[Any]) -> str:
@@ -200,7 +244,7 @@ GRACE_SECONDS = 30
 
 
 def _make_worker(
-    resolved: ResolvedEnv, rewards: RewardTransformConfig, index: int
+    resolved: ResolvedEnv, rewards: RewardTransformConfig, index: int, name: str
 ) -> CapturableEnv:
     if multiprocessing.parent_process() is not None:
         open_standard_streams()  # what an environment prints there must not end it
@@ -208,23 +252,26 @@ def _make_worker(
         # decides when to stop; one that does not come to it loses its workers in the end.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, lambda *_: signal.alarm(GRACE_SECONDS))
-    env = flatten_goals(resolved.make(), achieved=True)
+    isolation = Isolation()
+    try:
+        env = flatten_goals(_construct(resolved, isolation), achieved=True)
+    except ConfigError as error:  # the config was tried before: it is the environment that fails
+        raise EnvError(str(error)) from error
     if not rewards.is_identity:
         env = apply_reward_wrappers(OwnReturnWrapper(env), rewards)
-    return CapturableEnv(env, index)
+    return CapturableEnv(env, index, name, isolation)
 
 
 def make_training_envs(env_id: str, config: EnvConfig, num_envs: int) -> TrainingEnvs:
     """A vector environment with SAME_STEP resets, in this process or in one process each."""
+    names = [f"{env_id} (environment {index})" for index in range(num_envs)]
+    names = names if num_envs > 1 else [env_id]
     # Resolved here: a worker neither has it registered nor knows what was named.
     resolved = resolve_env(env_id, config.make_kwargs)
     makers: list[Callable[[], gym.Env[Any, Any]]] = [
-        partial(_make_worker, resolved, config.wrappers.reward, index) for index in range(num_envs)
+        partial(_make_worker, resolved, config.wrappers.reward, index, name)
+        for index, name in enumerate(names)
     ]
     if config.vectorization == "sync":
-        # The collector copies observations itself.
-        return SyncVectorEnv(makers, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
-    # Not fork: the parent runs threads, and forked siblings would keep a killed parent's pipes.
-    methods = multiprocessing.get_all_start_methods()
-    context = "forkserver" if "forkserver" in methods else "spawn"
-    return AsyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP, context=context)
+        return LocalEnvs(makers)
+    return WorkerEnvs(makers, names)

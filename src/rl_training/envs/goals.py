@@ -12,7 +12,9 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from rl_training.errors import ConfigError
+from rl_training.envs.contract import ContractError, in_words
+from rl_training.envs.guard import GuardedEnv
+from rl_training.errors import ConfigError, EnvError
 from rl_training.rewards import RewardTransformConfig
 from rl_training.types import BoolArray, FloatArray
 
@@ -60,19 +62,21 @@ class GoalTask:
     transform that its wrappers apply to rewards. Both are called with an empty info.
     """
 
-    def __init__(self, env: gym.Env[Any, Any], env_id: str, rewards: RewardTransformConfig) -> None:
-        core = env.unwrapped
+    def __init__(self, env: GuardedEnv, env_id: str, rewards: RewardTransformConfig) -> None:
+        core: Any = env.unwrapped
         if not callable(getattr(core, "compute_reward", None)):
             raise ConfigError(
                 f"{env_id} has no compute_reward(achieved_goal, desired_goal, info), which HER "
                 "needs to relabel: give the environment one."
             )
-        env.reset(seed=0)  # some set there what the functions read
-        space: Any = core.observation_space
         self._transform = rewards
-        self._reward = _for_rows(core.compute_reward, space)  # type: ignore[attr-defined]
-        terminated = getattr(core, "compute_terminated", None)
-        self._terminated = _for_rows(terminated, space) if callable(terminated) else None
+        has_ends = callable(getattr(core, "compute_terminated", None))
+        try:
+            env.reset(seed=0)  # some set there what the functions read
+            self._reward = _for_rows(env, "compute_reward")
+            self._terminated = _for_rows(env, "compute_terminated") if has_ends else None
+        except EnvError as error:
+            raise ConfigError(f"{error}.") from error
 
     def rewards(self, achieved: FloatArray, desired: FloatArray) -> FloatArray:
         """Rewards as a learner sees them, for goals ``[B, goal_dim]``."""
@@ -86,28 +90,39 @@ class GoalTask:
 
 
 def _for_rows(
-    function: Callable[..., Any], space: Any
+    env: GuardedEnv, name: str
 ) -> Callable[[FloatArray, FloatArray], np.ndarray[Any, Any]]:
     """A goal function over rows: in one call where it is vectorised, row by row where not.
 
     Some take a batch without complaint and reduce it to one number, so both ways are compared, on
     goals that are reached and one that is far away.
     """
+    core: Any = env.unwrapped
+    space, function = core.observation_space, getattr(core, name)
     kinds = space["achieved_goal"].dtype, space["desired_goal"].dtype
 
+    def compute(achieved: FloatArray, desired: FloatArray) -> np.ndarray[Any, Any]:
+        # Both ways copies: the function may write into the goals, or return one array every time.
+        result = np.array(function(achieved.astype(kinds[0]), desired.astype(kinds[1]), {}))
+        if result.dtype.kind not in "biuf" or result.size != achieved[..., 0].size:
+            raise ContractError(
+                f"its {name} gives {in_words(result)} for goals of shape {achieved.shape}, but one "
+                "number for each is needed"
+            )
+        return result
+
     def at_once(achieved: FloatArray, desired: FloatArray) -> np.ndarray[Any, Any]:
-        goals = achieved.astype(kinds[0], copy=False), desired.astype(kinds[1], copy=False)
-        return np.asarray(function(*goals, {}))
+        return env.ask(name, compute, achieved, desired)
 
     def one_by_one(achieved: FloatArray, desired: FloatArray) -> np.ndarray[Any, Any]:
         rows = zip(achieved, desired, strict=True)
-        return np.array([np.asarray(at_once(*goals)).item() for goals in rows])
+        return np.array([at_once(*goals).item() for goals in rows])
 
     near = np.zeros((3, space["desired_goal"].shape[0]), dtype=np.float32)
     far = near + np.array([[0.0], [0.0], [1e3]], dtype=np.float32)
     expected = one_by_one(near, far)
     try:
         found = at_once(near, far)
-    except Exception:  # whatever code for a single goal does with a batch
+    except EnvError:  # whatever code for a single goal does with a batch
         return one_by_one
     return at_once if np.array_equal(found, expected, equal_nan=True) else one_by_one

@@ -6,6 +6,7 @@ from typing import Any, SupportsFloat
 
 import gymnasium as gym
 
+from rl_training.envs.contract import as_reward
 from rl_training.rewards import RewardTransformConfig
 
 
@@ -52,7 +53,7 @@ OWN_RETURN = "own_return"
 
 
 class OwnReturnWrapper(gym.Wrapper[Any, Any, Any, Any]):
-    """Below the transforms: tells an ended episode's return as it would be without them."""
+    """Below the transforms: keeps an episode's return as it would be without them."""
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
         super().__init__(env)
@@ -64,11 +65,11 @@ class OwnReturnWrapper(gym.Wrapper[Any, Any, Any, Any]):
         return self.env.reset(**kwargs)
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Add up; the last step's info has the sum."""
+        """Add up; the last step's info is the sum."""
         obs, reward, terminated, truncated, info = self.env.step(action)
-        self.total += float(reward)
+        self.total += as_reward(reward)
         if terminated or truncated:
-            info = {**info, OWN_RETURN: self.total}
+            info = {OWN_RETURN: self.total}
         return obs, reward, terminated, truncated, info
 
 

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import FunctionType, MethodType, ModuleType
-from typing import Any, SupportsFloat
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
-from rl_training.envs.rewards import OWN_RETURN
+from rl_training.boundary.text import error_text, shown
+from rl_training.envs.contract import in_words
+from rl_training.envs.guard import GuardedEnv, Isolation
+from rl_training.envs.rewards import OWN_RETURN, OwnReturnWrapper
 
 _CONSTANT = frozenset(
     {"env", "spec", "metadata", "render_mode", "mujoco_renderer", "model", "data"}
@@ -30,8 +33,12 @@ _SHARED, _ITEMS, _GENERATOR = "@shared", "@items", "@generator"
 """Tags of a place in the table of shared values, a dict in its own order, and a generator."""
 
 
+MAX_DEPTH = 100
+"""Levels of lists, dicts and environments inside one another that are saved."""
+
+
 class CaptureError(Exception):
-    """The environment holds something that cannot be saved as plain data; names it."""
+    """The environment holds what cannot be saved as plain data, or a saved state is none of it."""
 
 
 def wrappers_and_core(env: gym.Env[Any, Any]) -> list[gym.Env[Any, Any]]:
@@ -42,11 +49,18 @@ def wrappers_and_core(env: gym.Env[Any, Any]) -> list[gym.Env[Any, Any]]:
     return layers
 
 
-def _layers(env: gym.Env[Any, Any]) -> list[gym.Env[Any, Any]]:
-    """The same, and those inside the core."""
-    layers = wrappers_and_core(env)
+def _layers(
+    env: gym.Env[Any, Any], around: tuple[gym.Env[Any, Any], ...] = ()
+) -> list[gym.Env[Any, Any]]:
+    """The same without the boundary, which has no state, and those inside the core."""
+    layers = [layer for layer in wrappers_and_core(env) if not isinstance(layer, GuardedEnv)]
+    if len(around) > MAX_DEPTH or any(layer is outer for layer in layers for outer in around):
+        raise CaptureError(
+            f"{type(env.unwrapped).__name__} is an environment inside itself, which cannot be "
+            "saved exactly"
+        )
     inner = [value for value in vars(layers[-1]).values() if isinstance(value, gym.Env)]
-    return layers + [layer for core in inner for layer in _layers(core)]
+    return layers + [layer for core in inner for layer in _layers(core, (*around, *layers))]
 
 
 def _is_number(value: Any) -> bool:
@@ -70,10 +84,16 @@ class _Capture:
         self._numbers: dict[int, int] = {}
         self._views: dict[int, list[np.ndarray[Any, Any]]] = {}
 
-    def examine(self, value: Any, name: str, nested: bool = False) -> None:
+    def examine(self, value: Any, name: str, depth: int = 0) -> None:
         """Refuse what cannot be saved exactly; count how often the rest is met."""
         if _is_number(value):
             return
+        nested = depth > 0
+        if depth > MAX_DEPTH:
+            raise CaptureError(
+                f"{name} holds more than {MAX_DEPTH} levels of lists or dicts, which cannot be "
+                "saved exactly"
+            )
         is_generator = isinstance(value, np.random.Generator) and not nested
         if type(value) in (np.ndarray, list, dict) or is_generator:
             self._visits[id(value)] = self._visits.get(id(value), 0) + 1
@@ -83,7 +103,7 @@ class _Capture:
             self._examine_memory(value, name)
         elif type(value) in (list, tuple, dict) and _keys_are_plain(value):
             for part in _parts(value):
-                self.examine(part, name, nested=True)
+                self.examine(part, name, depth + 1)
         elif not is_generator or type(value.bit_generator) is not np.random.PCG64:
             kind = _kind_in_words(value)
             verb = "holds" if nested else "is"
@@ -116,7 +136,9 @@ class _Capture:
             self.shared[number] = self._copied(value)
         number = self._numbers[id(value)]
         if self.shared[number] is None:
-            raise CaptureError(f"a {type(value).__name__} holds itself, which cannot be saved")
+            raise CaptureError(
+                f"a {type(value).__name__} holds itself, which cannot be saved exactly"
+            )
         return {_SHARED: number}
 
     def _copied(self, value: Any) -> Any:
@@ -171,18 +193,41 @@ class _Restore:
         return {str(key): self.copy(item) for key, item in items}
 
     def _one(self, number: Any) -> Any:
+        if type(number) is not int or not 0 <= number < len(self._shared):
+            raise CaptureError(f"there is no shared value {shown(number)} in the saved environment")
         if number not in self._made:
-            if not 0 <= number < len(self._shared) or number in self._making:
-                raise CaptureError(f"there is no shared value {number} in the saved environment")
+            if number in self._making:
+                raise CaptureError(f"the shared value {number} of the saved environment is endless")
             self._making.add(number)
             self._made[number] = self.copy(self._shared[number])
         return self._made[number]
 
 
 def _generator(state: Any) -> np.random.Generator:
+    """A generator in a saved state; one that PCG64 cannot have would give other numbers."""
+    if not _is_pcg64(state):
+        raise CaptureError("a random generator of the saved environment is damaged")
     generator = np.random.Generator(np.random.PCG64())
     generator.bit_generator.state = state
     return generator
+
+
+def _is_pcg64(state: Any) -> bool:
+    if not isinstance(state, dict) or set(state) != set(np.random.PCG64(0).state):
+        return False
+    words = state["state"]
+    if not isinstance(words, dict) or set(words) != {"state", "inc"}:
+        return False
+    numbers = words["state"], words["inc"], state["has_uint32"], state["uinteger"]
+    return (
+        state["bit_generator"] == "PCG64"
+        and all(type(number) is int for number in numbers)
+        and all(
+            0 <= number < limit
+            for number, limit in zip(numbers, (2**128, 2**128, 2, 2**32), strict=True)
+        )
+        and words["inc"] % 2 == 1
+    )
 
 
 def _running(layer: gym.Env[Any, Any]) -> Iterator[tuple[str, Any]]:
@@ -213,7 +258,8 @@ def _can_replace(present: Any, saved: Any) -> bool:
         return True
     if callable(present) or isinstance(present, _CONSTANT_TYPES):
         return False
-    return all(isinstance(present, kind) == isinstance(saved, kind) for kind in (str, dict))
+    kinds = (str, dict, np.random.Generator)
+    return all(isinstance(present, kind) == isinstance(saved, kind) for kind in kinds)
 
 
 def _restore_layer(layer: gym.Env[Any, Any], state: dict[str, Any], restore: _Restore) -> None:
@@ -223,14 +269,18 @@ def _restore_layer(layer: gym.Env[Any, Any], state: dict[str, Any], restore: _Re
             f"{type(layer).__name__}"
         )
     own = vars(layer)
-    for name, saved in state["attributes"].items():
-        value = restore.copy(saved)
-        if name in _CONSTANT or not _can_replace(getattr(layer, name, None), value):
-            raise CaptureError(f"{state['class']}.{name} is not part of a running state")
-        own[name] = value
+    values = {name: restore.copy(saved) for name, saved in state["attributes"].items()}
     for name, saved in state["generators"].items():
-        shared = set(saved) == {_SHARED}
-        own[name] = restore.copy(saved) if shared else _generator(saved)
+        if name in values:
+            raise CaptureError(f"{state['class']}.{shown(name)} is saved twice")
+        shared = isinstance(saved, dict) and set(saved) == {_SHARED}
+        values[name] = restore.copy(saved) if shared else _generator(saved)
+    for name, value in values.items():
+        # One that this environment does not have yet may be one that a later step creates.
+        fixed = name in _CONSTANT or name.startswith("__")
+        if fixed or not _can_replace(getattr(layer, name, None), value):
+            raise CaptureError(f"{state['class']}.{shown(name)} is not part of a running state")
+        own[name] = value
 
 
 def _simulator(env: gym.Env[Any, Any]) -> tuple[Any, Any] | None:
@@ -261,6 +311,17 @@ def _capture_simulator(model: Any, data: Any) -> dict[str, Any]:
 def _restore_simulator(model: Any, data: Any, state: dict[str, Any]) -> None:
     import mujoco
 
+    for name, present in _capture_simulator(model, data).items():
+        saved = state[name]
+        if (
+            not isinstance(saved, np.ndarray)
+            or saved.dtype != present.dtype
+            or saved.shape != present.shape
+        ):
+            raise CaptureError(
+                f"the simulator's {name} is {in_words(saved)} in the saved environment, but "
+                f"{in_words(present)} in this one"
+            )
     mujoco.mj_setState(model, data, state["integration"], mujoco.mjtState.mjSTATE_INTEGRATION)
     data.xpos[:] = state["xpos"]
     data.xipos[:] = state["xipos"]
@@ -301,18 +362,20 @@ def restore_env(env: gym.Env[Any, Any], state: dict[str, Any]) -> None:
         _restore_simulator(*simulator, state["simulator"])
 
 
-class CapturableEnv(gym.Wrapper[Any, Any, Any, Any]):
+class CapturableEnv(GuardedEnv):
     """The outermost wrapper: its methods are called across a vector environment's processes."""
 
-    def __init__(self, env: gym.Env[Any, Any], index: int = 0) -> None:
-        super().__init__(env)
+    def __init__(
+        self,
+        env: gym.Env[Any, Any],
+        index: int = 0,
+        name: str = "",
+        isolation: Isolation | None = None,
+    ) -> None:
+        # An environment may use the key too: it means ours only where our wrapper is there.
+        transformed = any(isinstance(x, OwnReturnWrapper) for x in wrappers_and_core(env))
+        super().__init__(env, name, isolation, kept=(OWN_RETURN,) if transformed else ())
         self.index = index
-
-    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Step; of the info stays what training uses, as a vector environment copies it all."""
-        obs, reward, terminated, truncated, info = self.env.step(action)
-        kept = {OWN_RETURN: info[OWN_RETURN]} if OWN_RETURN in info else {}
-        return obs, reward, terminated, truncated, kept
 
     def capture(self) -> dict[str, Any]:
         """The state, or ``{"error": reason}`` where it cannot be had."""
@@ -320,7 +383,14 @@ class CapturableEnv(gym.Wrapper[Any, Any, Any, Any]):
             return capture_env(self.env)
         except CaptureError as error:
             return {"error": str(error)}
+        except Exception as error:  # whatever an attribute of the environment does when it is read
+            return {"error": f"its attributes cannot be read ({error_text(error)})"}
 
     def restore(self, states: list[dict[str, Any]]) -> None:
         """Take this environment's state out of the list of all."""
-        restore_env(self.env, states[self.index])
+        try:
+            restore_env(self.env, states[self.index])
+        except CaptureError:
+            raise
+        except Exception as error:  # whatever a state that somebody made up can cause
+            raise CaptureError(f"the saved environment is damaged ({error_text(error)})") from error

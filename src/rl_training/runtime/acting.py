@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from rl_training.algorithms.base import Algorithm, draw_noise
+from rl_training.boundary.values import StateError, fitting_array
 from rl_training.data.generators import generator_state, restore_generator
 from rl_training.runtime.engine import capture
 from rl_training.types import FloatArray
@@ -69,8 +70,13 @@ class Explorer:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue with the same numbers and the same pending actions."""
         restore_generator(self.generator, state["generator"])
-        answer = state.get("answer")
-        self._answer = None if answer is None else np.asarray(answer, dtype=np.float32)
+        answer, spec = state.get("answer"), self._algorithm.spec
+        if answer is not None:
+            like = np.empty((self._num_envs, spec.action_width), dtype=np.float32)
+            answer = fitting_array(answer, like, "answer")
+            if spec.discrete and not np.isin(answer, np.arange(spec.action_dim)).all():
+                raise StateError(f"answer has actions that are none of the {spec.action_dim}")
+        self._answer = answer
 
 
 class GraphedExplorer(Explorer):

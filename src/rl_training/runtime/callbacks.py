@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
+from rl_training.boundary.values import real_number, whole_number
 from rl_training.config_model import ConfigModel
 from rl_training.errors import ConfigError, TrainingError, nearest
 
@@ -146,5 +146,5 @@ class EarlyStoppingCallback(Callback):
         if state.get("watched", watched) != watched:
             return
         best = state["best"]
-        self.best = None if best is None or math.isnan(best) else float(best)
-        self.evaluations_without_improvement = int(state["waited"])
+        self.best = None if best is None else real_number(best, "best")
+        self.evaluations_without_improvement = whole_number(state["waited"], "waited")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from typing import Any
 
 import numpy as np
 
+from rl_training.boundary.values import StateError, fitting_array, real_number, whole_number
 from rl_training.data import ReplayBuffer
-from rl_training.envs import OWN_RETURN, ActionScaler, TrainingEnvs
-from rl_training.errors import TrainingError
+from rl_training.envs import OWN_RETURN, ActionScaler, CaptureError, TrainingEnvs
+from rl_training.errors import CheckpointError, EnvError, RLTrainingError, TrainingError
 from rl_training.runtime.acting import Explorer
 from rl_training.runtime.seeding import Stream, derive_seed
 from rl_training.types import EnvSpec, FloatArray
@@ -43,13 +43,18 @@ class Collector:
         self._lengths = np.zeros(self.num_envs, dtype=np.int64)
         self._finished: list[tuple[float, int]] = []
         self.last_return: float | None = None
+        self._restored = False
 
     def reset(self, *extra: int) -> None:
         """Begin new episodes in every environment, from the run's seed."""
         seed = derive_seed(self._seed, Stream.ENVIRONMENT, *extra)
-        obs, _ = self.envs.reset(seed=seed)
+        step = extra[0] if extra else 0
+        try:
+            obs, _ = self.envs.reset(seed=seed)
+        except EnvError as error:
+            raise self._failure(error, step) from error
         self._obs = np.array(obs, dtype=np.float32)
-        self._check_finite(extra[0] if extra else 0, observation=self._obs)
+        self._check_finite(step, observation=self._obs)
         self._returns[:] = 0.0
         self._lengths[:] = 0
 
@@ -62,28 +67,41 @@ class Collector:
         """One step of every environment, stored; returns how many transitions that were."""
         actions = self.explorer.answer()
         self._check_finite(step + 1, action=actions)
-        obs, rewards, terminations, truncations, infos = self.envs.step(
-            self._scaler.to_env(actions)
-        )
+        try:
+            obs, rewards, terminations, truncations, infos = self.envs.step(
+                self._scaler.to_env(actions)
+            )
+        except EnvError as error:
+            raise self._failure(error, step + 1) from error
+        self._restored = False
         next_obs = np.array(obs, dtype=np.float32)
         ended = terminations | truncations
-        true_next = self._true_next_obs(next_obs, ended, infos)
+        finished = np.flatnonzero(ended).tolist() if ended.any() else []
+        true_next = self._true_next_obs(next_obs, finished, infos)
         rewards32 = np.asarray(rewards, dtype=np.float32)
         self._check_finite(step + 1, observation=true_next, reward=rewards32)
         if true_next is not next_obs:  # the first observations of new episodes are in there
             self._check_finite(step + 1, observation=next_obs)
         self._buffer.add(self._obs, actions, rewards32, true_next, terminations, truncations)
         self._obs = next_obs
-        self._keep_books(rewards, ended, infos)
+        self._keep_books(rewards, finished, infos)
         return self.num_envs
 
+    def _failure(self, error: EnvError, step: int) -> RLTrainingError:
+        """An environment's failure with the step, and with the cause where that is a resume."""
+        if self._restored:
+            return CheckpointError(
+                f"at step {step}, an environment could not continue from its saved state: {error}"
+            )
+        return EnvError(f"at step {step}, {error}")
+
     @staticmethod
-    def _true_next_obs(obs: FloatArray, ended: Any, infos: dict[str, Any]) -> FloatArray:
+    def _true_next_obs(obs: FloatArray, finished: list[int], infos: dict[str, Any]) -> FloatArray:
         """The observation that followed the action: not the first one of the next episode."""
-        if not ended.any():
+        if not finished:
             return obs
         true_next = obs.copy()
-        for index in np.flatnonzero(ended):
+        for index in finished:
             true_next[index] = infos["final_obs"][index]
         return true_next
 
@@ -95,14 +113,14 @@ class Collector:
                 place = f"environment {where[0]}" + (f", entry {where[1]}" if where[1:] else "")
                 raise TrainingError(f"the {quantity} of {place} is {values[where]} at step {step}")
 
-    def _keep_books(self, rewards: Any, ended: Any, infos: dict[str, Any]) -> None:
+    def _keep_books(self, rewards: FloatArray, finished: list[int], infos: dict[str, Any]) -> None:
         self._returns += rewards
         self._lengths += 1
-        if not ended.any():
+        if not finished:
             return
         # Where rewards are transformed for the learner, people still want to read the task's.
         returns = infos["final_info"].get(OWN_RETURN, self._returns)
-        for index in np.flatnonzero(ended):
+        for index in finished:
             self.last_return = float(returns[index])
             self._finished.append((self.last_return, int(self._lengths[index])))
             self.episodes += 1
@@ -141,10 +159,13 @@ class Collector:
     def load_state_dict(self, state: dict[str, Any], step: int) -> None:
         """Continue the running episodes, or begin new ones where they could not be saved."""
         self.explorer.load_state_dict(state["explorer"])
-        self._finished = [(float(r), int(n)) for r, n in state["finished"]]
-        self.episodes = int(state["episodes"])
+        self._finished = [
+            (real_number(total, "finished"), whole_number(length, "finished", least=1))
+            for total, length in state["finished"]
+        ]
+        self.episodes = whole_number(state["episodes"], "episodes")
         last = state["last_return"]
-        self.last_return = None if last is None else float(last)
+        self.last_return = None if last is None else real_number(last, "last_return")
         if state["environments"] is None and len(self._buffer) == 0:
             self.reset()  # no step was taken yet: the first episodes begin as they would have
             return
@@ -154,20 +175,22 @@ class Collector:
             self.reset(step)
             return
         self.reset()
-        self.envs.call("restore", state["environments"])
-        self._obs = _fitting(state["obs"], self._obs)
-        self._returns = _fitting(state["returns"], self._returns)
-        self._lengths = _fitting(state["lengths"], self._lengths)
+        if len(state["environments"]) != self.num_envs:
+            raise StateError(
+                f"it has the states of {len(state['environments'])} environments, but num_envs is "
+                f"{self.num_envs}"
+            )
+        try:
+            self.envs.call("restore", state["environments"])
+        except CaptureError as error:
+            raise StateError(str(error)) from error
+        self._obs = fitting_array(state["obs"], self._obs, "obs")
+        self._returns = fitting_array(state["returns"], self._returns, "returns")
+        self._lengths = fitting_array(state["lengths"], self._lengths, "lengths")
+        if (self._lengths < 0).any():
+            raise StateError(f"lengths has a length of {self._lengths.min()}")
+        self._restored = True
 
     def close(self) -> None:
         """Close the environments."""
-        with contextlib.suppress(OSError, EOFError):  # a worker that is gone needs no closing
-            self.envs.close()
-
-
-def _fitting(value: Any, like: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """A saved array in place of ``like``."""
-    array = np.asarray(value, dtype=like.dtype)
-    if array.shape != like.shape or not np.isfinite(array).all():
-        raise ValueError(f"{array.dtype}{list(array.shape)} does not fit {list(like.shape)}")
-    return array
+        self.envs.close()

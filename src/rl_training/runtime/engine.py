@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from rl_training.algorithms.base import Algorithm, draw_noise
+from rl_training.boundary.values import StateError, real_number, whole_number
 from rl_training.data.generators import generator_state, restore_generator
 from rl_training.errors import TrainingError
 from rl_training.runtime.compilation import CompiledStep, NotGraphSafe, UpdateTracer
@@ -234,14 +235,16 @@ class Engine:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where `state_dict` was taken."""
-        self.updates = int(state["updates"])
-        if self.updates < 0 or not all(map(math.isfinite, state["sums"].values())):
-            raise ValueError("the counts or sums of the updates are impossible")
+        self.updates = whole_number(state["updates"], "updates")
+        self._sums = {key: real_number(value, key) for key, value in state["sums"].items()}
+        self._counts = {
+            key: whole_number(count, key, least=1) for key, count in state["counts"].items()
+        }
+        if set(self._sums) != set(self._counts):
+            raise StateError("the sums and the counts of the metrics have different keys")
         restore_generator(self.generator, state["generator"])
         self._block = []
         if self.sampler.has_place:
             self.sampler.load_state_dict(state["sampler"])
-        self._sums = {key: float(value) for key, value in state["sums"].items()}
-        self._counts = {key: int(count) for key, count in state["counts"].items()}
         for index, key in enumerate(self._keys):
             self._totals[index] = self._sums.get(key, 0.0)

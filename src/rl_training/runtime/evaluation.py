@@ -10,14 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import torch
 
 from rl_training.algorithms.base import Algorithm, draw_noise
 from rl_training.data import TransitionDataset
-from rl_training.envs import ActionScaler, make_env
-from rl_training.errors import TrainingError
+from rl_training.envs import ActionScaler, GuardedEnv, is_numeric, make_env
+from rl_training.errors import EnvError, TrainingError
 from rl_training.types import ActionArray, EnvSpec, FloatArray
 
 BOOTSTRAP_SAMPLES = 10_000
@@ -91,8 +90,8 @@ def bootstrap_interval(values: tuple[float, ...], seed: int = 0) -> tuple[float,
 def _is_success(info: dict[str, Any]) -> bool | None:
     """What an episode's last info says of success, under either of its usual names."""
     for name in ("is_success", "success"):
-        if name in info:
-            return bool(info[name])
+        if name in info and is_numeric(info[name]) and np.size(info[name]) == 1:
+            return bool(np.asarray(info[name]).item())
     return None
 
 
@@ -107,21 +106,29 @@ def _check_finite(obs: FloatArray, length: int) -> None:
         )
 
 
+def _check_length(length: int) -> None:
+    """Stop an episode that does not end."""
+    if length >= MAX_EPISODE_STEPS:
+        raise TrainingError(
+            "give the environment a time limit (env_kwargs.max_episode_steps=N), or play no "
+            f"episodes (eval_episodes=0): one of the evaluation's had not ended after {length:,} "
+            "steps"
+        )
+
+
 class Evaluator:
     """Plays whole episodes; episode ``i`` starts from seed ``seed + i``, whenever it is asked."""
 
     def __init__(
         self, env_id: str, env_kwargs: dict[str, Any], *, seed: int, render: bool = False
     ) -> None:
-        self._make: Callable[[], gym.Env[Any, Any]] = lambda: make_env(
-            env_id, env_kwargs, render=render
-        )
-        self._env: gym.Env[Any, Any] | None = None
+        self._make: Callable[[], GuardedEnv] = lambda: make_env(env_id, env_kwargs, render=render)
+        self._env: GuardedEnv | None = None
         self._seed = seed
         self.on_frame: Callable[[Any], None] | None = None
 
     @property
-    def env(self) -> gym.Env[Any, Any]:
+    def env(self) -> GuardedEnv:
         """The evaluation environment, made on first use."""
         if self._env is None:
             self._env = self._make()
@@ -133,24 +140,22 @@ class Evaluator:
         return EvaluationResult(*zip(*played, strict=True))
 
     def _play(self, policy: Policy, seed: int) -> tuple[float, int, bool | None]:
-        env = self.env
-        obs, _ = env.reset(seed=seed)
-        total, length, ended = 0.0, 0, False
-        _check_finite(obs, length)
-        self._frame()
-        while not ended:
-            if length >= MAX_EPISODE_STEPS:
-                raise TrainingError(
-                    "give the environment a time limit (env_kwargs.max_episode_steps=N), or play "
-                    f"no episodes (eval_episodes=0): one of the evaluation's had not ended after "
-                    f"{length:,} steps"
-                )
-            obs, reward, terminated, truncated, info = env.step(policy(obs))
-            total += float(reward)
-            length += 1
+        env, total, length, ended = self.env, 0.0, 0, False
+        info: dict[str, Any] = {}
+        try:
+            obs, _ = env.reset(seed=seed)
             _check_finite(obs, length)
-            ended = terminated or truncated  # an episode's end, not a bootstrap
             self._frame()
+            while not ended:
+                _check_length(length)
+                obs, reward, terminated, truncated, info = env.step(policy(obs))
+                total += reward
+                length += 1
+                _check_finite(obs, length)
+                ended = terminated or truncated  # an episode's end, not a bootstrap
+                self._frame()
+        except EnvError as error:
+            raise EnvError(f"after {length} steps of an evaluation episode, {error}") from error
         if not np.isfinite(total):
             raise TrainingError(f"an evaluation episode returned {total} after {length} steps")
         return total, length, _is_success(info)

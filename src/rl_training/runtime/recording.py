@@ -10,7 +10,7 @@ import gymnasium as gym
 import numpy as np
 
 from rl_training.envs import ActionScaler, make_env, read_env_spec
-from rl_training.errors import ConfigError, TrainingError
+from rl_training.errors import ConfigError, EnvError, TrainingError
 from rl_training.runtime.evaluation import Policy
 from rl_training.runtime.seeding import Stream, derive_seed
 from rl_training.types import ActionArray, EnvSpec, FloatArray
@@ -35,7 +35,10 @@ def record(
     obs = _copy(env.reset(seed=start)[0])
     for step in range(steps):
         action = _copy(choose(obs))
-        given, reward, terminated, truncated, _ = env.step(action)
+        try:
+            given, reward, terminated, truncated, _ = env.step(_copy(action))
+        except EnvError as error:
+            raise EnvError(f"at step {step + 1}, {error}") from error
         next_obs = _copy(given)
         if not (math.isfinite(reward) and np.isfinite(next_obs).all()):
             raise TrainingError(
@@ -65,7 +68,7 @@ def record(
 
 
 def _copy(value: Any) -> Any:
-    """An array of its own: an environment or a policy may use one again and again."""
+    """An array of its own: an environment or a policy may write into one again and again."""
     return np.array(value) if isinstance(value, np.ndarray) else value
 
 

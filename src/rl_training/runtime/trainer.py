@@ -11,9 +11,10 @@ from typing import Any, get_type_hints
 from pydantic import TypeAdapter
 
 from rl_training.algorithms.base import Algorithm, FlatAdam
+from rl_training.boundary.values import StateError, explaining_misfits
 from rl_training.boundary.writing import write_failed
 from rl_training.data import MixedSampler
-from rl_training.errors import CheckpointError, TrainingError
+from rl_training.errors import EnvError, TrainingError
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpointing import (
     MODEL,
@@ -264,6 +265,8 @@ class Session:
     def _naming_the_step(self) -> Iterator[None]:
         try:
             yield
+        except EnvError as error:
+            raise EnvError(f"at step {self.state.step}, {error}") from error
         except TrainingError as error:
             raise TrainingError(f"{error} at step {self.state.step}") from None
 
@@ -405,10 +408,10 @@ class Session:
         """Put every part into the state of a checkpoint, tensors in place."""
         load_tensors(self.algorithm, checkpoint, MODEL, OPTIMIZERS)
         state = checkpoint.state()
-        try:
+        with explaining_misfits(checkpoint.path / STATE):
             self.state.load_state_dict(state["trainer"])
             if self.state.step != checkpoint.step:
-                raise ValueError(f"step {self.state.step} is not the manifest's {checkpoint.step}")
+                raise StateError(f"step {self.state.step} is not the manifest's {checkpoint.step}")
             self.engine.load_state_dict(state["engine"])
             if self.storage is not None:
                 checkpoint.restore_storage(self.storage, state["storage"])
@@ -418,13 +421,6 @@ class Session:
                     callback.load_state_dict(state["callbacks"][name])
             if self.collector is not None:
                 self.collector.load_state_dict(state["collector"], self.state.step)
-        except (CheckpointError, TrainingError):
-            raise
-        except Exception as error:  # whatever a state that somebody made up can cause
-            reason = " ".join(str(error).split())[:200]
-            raise CheckpointError(
-                f"{checkpoint.path / STATE} does not fit this run: {type(error).__name__}: {reason}"
-            ) from error
         self.checkpoint_path = checkpoint.path
         try:
             if not self.checkpoints.attach(checkpoint, best_step=self.state.best_step):

@@ -1,0 +1,67 @@
+"""Values of a saved state: exactly the type, the shape and the range that a run writes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rl_training.boundary.text import error_text, shown
+from rl_training.errors import CheckpointError, RLTrainingError
+
+
+class StateError(CheckpointError, ValueError):
+    """A value of a saved state that no run writes."""
+
+
+@contextmanager
+def explaining_misfits(file: Path) -> Iterator[None]:
+    """Name the file of a saved state that does not fit, whatever that causes."""
+    try:
+        yield
+    except StateError as error:
+        raise CheckpointError(f"{file} does not fit this run: {error}") from error
+    except RLTrainingError:
+        raise
+    except Exception as error:
+        raise CheckpointError(f"{file} does not fit this run: {error_text(error)}") from error
+
+
+def whole_number(value: Any, name: str, *, least: int = 0, most: int | None = None) -> int:
+    """An integer of a saved state; neither a bool, a float nor text stands for one."""
+    if type(value) is not int or value < least or (most is not None and value > most):
+        allowed = f"from {least} on" if most is None else f"from {least} to {most}"
+        raise StateError(f"{name} is {shown(value)}, but a whole number {allowed} is needed")
+    return value
+
+
+def real_number(value: Any, name: str) -> float:
+    """A finite number of a saved state."""
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise StateError(f"{name} is {shown(value)}, but a finite number is needed")
+    return float(value)
+
+
+def true_or_false(value: Any, name: str) -> bool:
+    """A flag of a saved state."""
+    if type(value) is not bool:
+        raise StateError(f"{name} is {shown(value)}, but true or false is needed")
+    return value
+
+
+def fitting_array(value: Any, like: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
+    """A saved array of finite numbers that can take the place of ``like``."""
+    found, wanted = describe_array(value), describe_array(like)
+    if not isinstance(value, np.ndarray) or found != wanted or not np.isfinite(value).all():
+        raise StateError(f"{name} is {found}, but {wanted} of finite numbers is needed")
+    return value
+
+
+def describe_array(value: Any) -> str:
+    """The type and shape of an array, or the value that stands in its place."""
+    is_array = isinstance(value, np.ndarray)
+    return f"{value.dtype}{list(value.shape)}" if is_array else shown(value)

@@ -1,0 +1,179 @@
+"""What a reset and a step must return, and what is wrong where they return something else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from rl_training.boundary.text import printable, shorten, shown
+from rl_training.types import FloatArray
+
+StepResult = tuple[FloatArray, float, bool, bool, dict[str, Any]]
+
+
+class ContractError(Exception):
+    """What is wrong, in words that stand behind the environment's name."""
+
+
+class Contract:
+    """What the resets and steps of one environment must return.
+
+    Args:
+        space: Of its observations.
+        kept: The keys of infos that are returned, by default all. A vector environment joins infos
+            by keys, some of which are its own.
+    """
+
+    def __init__(self, space: gym.Space[Any], kept: tuple[str, ...] | None = None) -> None:
+        self._space = space
+        self._shape = space.shape
+        self._kinds = _kinds(space)
+        self._kept = kept
+
+    def reset(self, result: Any) -> tuple[FloatArray, dict[str, Any]]:
+        """A copy of the first observation, and the info.
+
+        Raises:
+            ContractError: The result is not what a reset returns.
+        """
+        if type(result) is not tuple or len(result) != 2:
+            check_reset(result)
+        obs, info = result
+        check_obs(obs, self._space, "reset")
+        return np.array(obs), self._reduced(info)
+
+    def step(self, result: Any) -> StepResult:
+        """A copy of the observation, the reward, both flags and the info.
+
+        Raises:
+            ContractError: The result is not what a step returns.
+        """
+        if type(result) is not tuple or len(result) != 5:
+            check_step(result)
+        obs, reward, terminated, truncated, info = result
+        if type(terminated) is not bool:
+            terminated = as_flag(terminated, "terminated")
+        if type(truncated) is not bool:
+            truncated = as_flag(truncated, "truncated")
+        if type(reward) is not float and type(reward) is not np.float64:
+            reward = as_reward(reward)
+        is_array = type(obs) is np.ndarray and obs.shape == self._shape
+        if not is_array or obs.dtype.kind not in self._kinds:
+            check_obs(obs, self._space, "step")
+        # The one copy that is needed: many simulators return one array, and write into it.
+        return np.array(obs), reward, terminated, truncated, self._reduced(info)
+
+    def _reduced(self, info: Any) -> dict[str, Any]:
+        if self._kept == () or not isinstance(info, Mapping):  # one that is no dict tells nothing
+            return {}
+        if self._kept is None:
+            return dict(info)
+        return {key: info[key] for key in self._kept if key in info}
+
+
+# --- What is wrong ------------------------------------------------------------
+
+
+def check_reset(result: Any) -> Any:
+    """Refuse what is not an observation and an info."""
+    if not isinstance(result, tuple) or len(result) != 2:
+        given = f"{len(result)} values" if isinstance(result, tuple) else "the observation alone"
+        raise ContractError(
+            f"its reset gives {given}, but two are needed: return observation, info (a dict)"
+        )
+    check_info(result[1], "reset")
+    return result
+
+
+_WANTED = "return observation, reward, terminated, truncated, info"
+
+
+def check_step(result: Any) -> Any:
+    """Refuse what is not the five values of a step, with flags and info of the right types."""
+    if not isinstance(result, tuple) or len(result) != 5:
+        given = f"{len(result)} values" if isinstance(result, tuple) else in_words(result)
+        old = ", which was Gym's way before 0.26" if given == "4 values" else ""
+        raise ContractError(f"its step gives {given}{old}, but five are needed: {_WANTED}")
+    as_flag(result[2], "terminated")
+    as_flag(result[3], "truncated")
+    check_info(result[4], "step")
+    return result
+
+
+def as_flag(flag: Any, name: str) -> bool:
+    """A flag; what is neither true nor false is refused."""
+    if type(flag) is not np.bool_ and not is_number(flag, "iub"):
+        raise ContractError(
+            f"its step gives {in_words(flag)} for {name}, but True or False is needed: {_WANTED}"
+        )
+    return bool(flag)
+
+
+def as_reward(reward: Any) -> float:
+    """A reward; what is not one number is refused."""
+    if not is_number(reward, "fiub"):
+        raise ContractError(
+            f"its step gives the reward {in_words(reward)}, but one number is needed: return a "
+            "float"
+        )
+    return float(reward)
+
+
+def check_info(info: Any, method: str) -> None:
+    """Refuse an info that is not a dict."""
+    if not isinstance(info, Mapping):
+        raise ContractError(
+            f"its {method} gives {in_words(info)} for info, but a dict is needed: return {{}} "
+            "where there is nothing to tell"
+        )
+
+
+def check_obs(obs: Any, space: gym.Space[Any], method: str, name: str = "observation") -> None:
+    """Whether an observation, or each part of one, has the shape that its space declares."""
+    if isinstance(space, gym.spaces.Dict):
+        if not isinstance(obs, Mapping) or not set(space.spaces) <= set(obs):
+            raise ContractError(
+                f"its {method} gives {in_words(obs)} for the observation, but a dict of "
+                f"{', '.join(space.spaces)} is needed"
+            )
+        for key, part in space.spaces.items():
+            check_obs(obs[key], part, method, key)
+        return
+    kinds = _kinds(space)
+    if not is_numeric(obs, kinds) or np.shape(obs) != space.shape:
+        numbers = "numbers" if "f" in kinds else "whole numbers"
+        raise ContractError(
+            f"its {method} gives {in_words(obs)} for the {name}, but {numbers} of shape "
+            f"{space.shape} are declared: make the space and what is returned agree"
+        )
+
+
+def _kinds(space: gym.Space[Any]) -> str:
+    """NumPy's kinds of numbers that a space can hold without rounding them."""
+    return "fiub" if space.dtype is None or space.dtype.kind == "f" else "iub"
+
+
+def is_numeric(value: Any, kinds: str = "fiub") -> bool:
+    """Whether a value is a number, or an array of numbers, of some of NumPy's kinds."""
+    try:
+        return np.asarray(value).dtype.kind in kinds
+    except (TypeError, ValueError):  # rows of different lengths
+        return False
+
+
+def is_number(value: Any, kinds: str = "fiub") -> bool:
+    """The same for one number."""
+    return is_numeric(value, kinds) and np.ndim(value) == 0
+
+
+def in_words(value: Any) -> str:
+    """A value as an error message names it."""
+    if isinstance(value, np.ndarray):
+        return f"an array of {value.dtype} of shape {value.shape}"
+    if isinstance(value, Mapping):
+        return f"a dict of {shorten(printable(', '.join(map(str, value)), keep=''))}"
+    text = shown(value)
+    return text if len(text) <= 60 else f"a value of type {type(value).__name__}"

@@ -1,0 +1,202 @@
+"""Several environments as one: in this process, or in processes of their own, which may die."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from queue import Empty
+from typing import Any
+
+import gymnasium as gym
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+from gymnasium.vector.async_vector_env import _async_worker
+
+from rl_training.boundary.text import error_text
+from rl_training.envs.state import CaptureError
+from rl_training.errors import EnvError, RLTrainingError
+
+CLOSE_SECONDS = 10.0
+"""How long workers may take to close their environments before they are killed."""
+
+REPORT_SECONDS = 5.0
+"""How long a worker that failed may take to say why."""
+
+
+class LocalEnvs(SyncVectorEnv[Any, Any]):
+    """Environments in this process, one after the other.
+
+    Arrays that a step returns are filled by the next one.
+    """
+
+    def __init__(self, makers: Sequence[Callable[[], gym.Env[Any, Any]]]) -> None:
+        super().__init__(makers, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        """Begin new episodes; environment ``i`` from ``seed + i``."""
+        for index, env in enumerate(self.envs):
+            own = None if seed is None else seed + index
+            self._observations[index], _ = env.reset(seed=own, options=options)
+        return self._observations, {}
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Gymnasium's step without what serves other spaces, reset modes and infos."""
+        infos: dict[str, Any] = {}
+        for index, env in enumerate(self.envs):
+            obs, reward, terminated, truncated, info = env.step(actions[index])
+            if terminated or truncated:
+                infos = self._add_info(infos, {"final_obs": obs, "final_info": info}, index)
+                obs, _ = env.reset()
+            self._observations[index] = obs
+            self._rewards[index] = reward
+            self._terminations[index] = terminated
+            self._truncations[index] = truncated
+        return self._observations, self._rewards, self._terminations, self._truncations, infos
+
+
+class WorkerTraceback(Exception):  # noqa: N818 - it stands for an error in another process
+    """The traceback of an error in a worker, as the cause of the error here."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+def _work(
+    index: int, make: Callable[[], gym.Env[Any, Any]], pipe: Any, parent_pipe: Any, *rest: Any
+) -> None:
+    """Gymnasium's worker, where a constructor that fails is told like any other error."""
+    try:
+        env = make()
+    except Exception as error:
+        _, error_queue, *_ = rest
+        error_queue.put((index, type(error), error, traceback.format_exc()))
+        pipe.send((None, False))
+        return
+    _async_worker(index, lambda: env, pipe, parent_pipe, *rest)
+
+
+class _Pipe:
+    """A connection to a worker; that the worker is gone is one sentence.
+
+    Nobody but the worker holds the other end, so it breaks at the instant of the worker's end.
+    """
+
+    def __init__(self, pipe: Any, died: Callable[[], EnvError]) -> None:
+        self._pipe = pipe
+        self._died = died
+
+    @property
+    def closed(self) -> bool:
+        return bool(self._pipe.closed)
+
+    def send(self, message: Any) -> None:
+        try:
+            self._pipe.send(message)
+        except OSError as error:
+            raise self._died() from error
+
+    def recv(self) -> Any:
+        try:
+            return self._pipe.recv()
+        except (EOFError, OSError) as error:
+            raise self._died() from error
+
+    def ask_to_close(self) -> None:
+        with suppress(OSError):  # it is gone
+            self._pipe.send(("close", None))
+
+    def has_ended(self, deadline: float) -> bool:
+        """Wait for the worker's end, which breaks the connection; False if that takes too long."""
+        try:
+            while self._pipe.poll(max(0.0, deadline - time.monotonic())):
+                self._pipe.recv_bytes()  # answers that nobody waits for any more
+        except (EOFError, OSError):
+            return True
+        return False
+
+    def close(self) -> None:
+        self._pipe.close()
+
+
+class WorkerEnvs(AsyncVectorEnv[Any, Any]):
+    """An asynchronous vector environment that notices when one of its processes dies.
+
+    Gymnasium's would wait for the answers of the others a second time when it is closed.
+    """
+
+    def __init__(
+        self, makers: Sequence[Callable[[], gym.Env[Any, Any]]], names: Sequence[str]
+    ) -> None:
+        self._names = names
+        self._pipes: list[_Pipe] = []
+        self._has_started = False
+        # Not fork: the parent runs threads, and forked siblings would keep a killed parent's pipes.
+        methods = multiprocessing.get_all_start_methods()
+        context = "forkserver" if "forkserver" in methods else "spawn"
+        super().__init__(
+            makers, context=context, worker=_work, autoreset_mode=AutoresetMode.SAME_STEP
+        )
+
+    def _check_spaces(self) -> None:
+        """The last act of the constructor, and the first question to the workers."""
+        self._pipes = [
+            _Pipe(pipe, partial(self._died, index)) for index, pipe in enumerate(self.parent_pipes)
+        ]
+        self.parent_pipes: Any = self._pipes
+        try:
+            super()._check_spaces()  # type: ignore[no-untyped-call]
+        except BaseException:
+            self.close()
+            raise
+        self._has_started = True
+
+    def _died(self, index: int) -> EnvError:
+        process = self.processes[index]
+        process.join(1.0)
+        code, reason = process.exitcode, "does not answer any more"
+        if code is not None and code < 0:
+            known = -code in set(signal.Signals)
+            reason = f"was killed by {signal.Signals(-code).name if known else f'signal {-code}'}"
+            if -code == signal.SIGKILL:
+                reason += ", as the system does when memory runs out"
+        elif code is not None:
+            reason = f"ended with exit code {code}"
+        advice = "resume the run to continue from its last checkpoint"
+        if not self._has_started:
+            advice = "a script that starts processes needs if __name__ == '__main__' around it"
+        return EnvError(f"{self._names[index]}: its process {reason}; {advice}")
+
+    def _raise_if_errors(self, successes: Iterable[bool]) -> None:
+        failed = [index for index, success in enumerate(successes) if not success]
+        if not failed:
+            return
+        try:
+            index, _kind, error, trace = self.error_queue.get(timeout=REPORT_SECONDS)
+        except Empty:
+            raise self._died(failed[0]) from None
+        if not isinstance(error, RLTrainingError | CaptureError):
+            error = EnvError(f"{self._names[index]}: its process failed with {error_text(error)}")
+        raise error from WorkerTraceback(trace)
+
+    def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
+        """Have the workers close their environments; kill those that take too long.
+
+        A worker in the middle of a call reads the message after it. Processes are not asked for
+        their state: the server that forked them may have died of the same signal as this run.
+        """
+        seconds = 0.0 if terminate else CLOSE_SECONDS if timeout is None else timeout
+        deadline = time.monotonic() + seconds
+        for pipe in self._pipes:
+            pipe.ask_to_close()
+        for pipe, process in zip(self._pipes, self.processes, strict=True):
+            if not pipe.has_ended(deadline) and process.pid is not None:
+                with suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGKILL)  # they outlive a SIGTERM on purpose
+            pipe.close()
+        for process in self.processes:
+            process.join(1.0)

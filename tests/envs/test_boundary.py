@@ -1,0 +1,466 @@
+"""What environments return is copied and checked; what they raise is one sentence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rl_training import train
+from rl_training.algorithms.sac import SACAlgorithm, SACConfig
+from rl_training.data import ReplayBuffer
+from rl_training.envs import (
+    ActionScaler,
+    EnvConfig,
+    describe_env,
+    examine_env,
+    make_env,
+    make_training_envs,
+    read_env_spec,
+    read_goal_task,
+)
+from rl_training.errors import ConfigError, EnvError, TrainingError
+from rl_training.runtime.acting import Explorer
+from rl_training.runtime.collector import Collector
+from rl_training.runtime.evaluation import Evaluator
+from rl_training.runtime.recording import record, record_random
+from rl_training.types import EnvSpec
+from tests.envs.odd_envs import CLOCK, GOALS, WALK, Walk
+
+Config = Callable[..., dict[str, Any]]
+MODES = [("sync", 1), ("sync", 3), ("async", 2)]
+
+
+def collect(
+    env_id: str = WALK, steps: int = 23, mode: tuple[str, int] = ("sync", 1), **kwargs: Any
+) -> tuple[torch.Tensor, Collector]:
+    """Rows of random play, and the collector that stored them."""
+    vectorization, num_envs = mode
+    config = EnvConfig(vectorization=vectorization, **kwargs)
+    spec = describe_env(env_id, config)
+    learner = SACAlgorithm.build(spec, SACConfig(hidden_sizes=(8,)))
+    buffer = ReplayBuffer(1000, spec.obs_dim + spec.goal_dim, spec.action_width)
+    envs = make_training_envs(env_id, config, num_envs)
+    explorer = Explorer(learner, num_envs, torch.Generator().manual_seed(0))
+    collector = Collector(envs, explorer, buffer, spec, seed=0)
+    try:
+        collector.reset()
+        for step in range(steps):
+            collector.ask(random=True)
+            collector.step(step * num_envs)
+    finally:
+        collector.close()
+    return buffer.rows[: len(buffer)].clone(), collector
+
+
+@contextmanager
+def registered(kind: Callable[..., Walk]) -> Iterator[str]:
+    """The id of a class that a test defines."""
+    gym.register("odd/Local-v0", entry_point=lambda **kwargs: kind(**kwargs))
+    try:
+        yield "odd/Local-v0"
+    finally:
+        del gym.registry["odd/Local-v0"]
+
+
+# --- Copies -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("reuse", ["own", "everyones"])
+def test_an_environment_may_return_one_array_forever(mode: tuple[str, int], reuse: str) -> None:
+    rows, collector = collect(mode=mode, reuse=reuse)
+    assert torch.equal(rows, collect(mode=mode)[0])
+    clock, next_clock = rows[:, CLOCK], rows[:, 5 + CLOCK]
+    assert torch.equal(next_clock, clock + 1)  # also where an episode ends, at 5
+    assert collector.episodes == 4 * mode[1]
+
+
+def test_the_parts_of_a_goal_observation_may_be_the_same_arrays() -> None:
+    rows, _ = collect(GOALS, mode=("sync", 2), reuse=True)
+    assert torch.equal(rows, collect(GOALS, mode=("sync", 2))[0])
+    assert torch.equal(rows[:, 5], rows[:, 0] + 1)  # the clock
+
+
+def test_a_goal_function_may_write_into_its_arguments() -> None:
+    """HER's batches hold the very goals that the function gets."""
+    task = read_goal_task(GOALS, EnvConfig(reuse=True))
+    achieved, desired = np.ones((4, 1), np.float32), np.zeros((4, 1), np.float32)
+    assert task.rewards(achieved, desired).tolist() == [-1.0] * 4
+    assert achieved.tolist() == [[1.0]] * 4
+    assert desired.tolist() == [[0.0]] * 4
+
+
+class Watching:
+    """A policy that keeps what it is shown."""
+
+    def __init__(self) -> None:
+        self.shown: list[Any] = []
+
+    def __call__(self, obs: Any) -> Any:
+        self.shown.append(obs)
+        return np.array([0.5], np.float32)
+
+
+@pytest.mark.parametrize(("env_id", "reuse"), [(WALK, "own"), (GOALS, True)])
+def test_an_evaluation_sees_each_observation_as_it_was(env_id: str, reuse: Any) -> None:
+    results = []
+    for kwargs in ({}, {"reuse": reuse}):
+        policy: Any = Watching()
+        result = Evaluator(env_id, kwargs, seed=3).evaluate(policy, 2)
+        results.append((np.array(policy.shown).tolist(), result))
+    assert results[0] == results[1]
+    assert len(results[0][0]) == 10
+
+
+@pytest.mark.parametrize("kwargs", [{"reuse": "own"}, {"meddles": True}])
+def test_recorded_data_is_what_was_seen_and_done(kwargs: dict[str, Any]) -> None:
+    expected = record_random(WALK, {}, 23, 0)
+    found = record_random(WALK, kwargs, 23, 0)
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values)
+    np.testing.assert_array_equal(expected["next_observations"][:, 2], expected["actions"][:, 0])
+
+
+def test_an_environment_that_writes_into_actions_does_not_change_the_stored_ones() -> None:
+    for mode in MODES:
+        assert torch.equal(collect(mode=mode, meddles=True)[0], collect(mode=mode)[0])
+
+
+def test_actions_that_an_environment_keeps_do_not_change() -> None:
+    kept: list[tuple[Any, Any]] = []
+
+    class Keeping(Walk):
+        def step(self, action: Any) -> Any:
+            kept.append((action, np.array(action)))
+            return super().step(action)
+
+    held = np.zeros(1, np.float32)
+
+    def choose(_obs: Any) -> Any:
+        held[:] += 1
+        return held
+
+    with registered(Keeping) as env_id:
+        collect(env_id, mode=("sync", 2))
+    record(Keeping(), choose, steps=4, seed=0)
+    assert len(kept) == 50
+    assert all(np.array_equal(*pair) for pair in kept)
+
+
+# --- Bounds of actions --------------------------------------------------------
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(-1e30, 1e30), st.floats(-1e30, 1e30)).filter(lambda x: x[0] < x[1]),
+        min_size=1,
+        max_size=4,
+    ),
+    st.lists(st.floats(-1.0, 1.0, width=32), min_size=1, max_size=4),
+)
+def test_actions_stay_inside_the_bounds_of_a_float64_space(
+    bounds: list[tuple[float, float]], actions: list[float]
+) -> None:
+    low, high = np.array(bounds).T
+    env = Walk()
+    env.action_space = gym.spaces.Box(low, high, dtype=np.float64)
+    try:
+        spec = read_env_spec(env, "Some-v0")
+    except ConfigError as error:
+        assert "which cannot resolve that range" in str(error)  # noqa: PT017
+        return
+    model = np.array([[-1.0], [1.0], *[[action] for action in actions]], np.float32)
+    scaled = ActionScaler(spec).to_env(np.repeat(model, len(bounds), axis=1))
+    assert scaled.dtype == np.float32
+    assert all(env.action_space.contains(action) for action in scaled)
+
+
+@given(st.floats(-1e3, 1e3, width=32), st.floats(2**-10, 1e3, width=32))
+def test_float32_bounds_are_reached_exactly(low: float, size: float) -> None:
+    high = float(np.float32(low + size))
+    ends = ActionScaler(EnvSpec(1, 1, (low,), (high,))).to_env(
+        np.array([[-1.0], [1.0]], np.float32)
+    )
+    scale = np.float32(0.5 * (low + high)) + np.float32(0.5 * (high - low)) * np.array(
+        [-1, 1], np.float32
+    )
+    np.testing.assert_array_equal(ends[:, 0], np.clip(scale, np.float32(low), np.float32(high)))
+
+
+def test_an_upper_bound_that_float32_rounds_up_is_kept() -> None:
+    env = Walk()
+    env.action_space = gym.spaces.Box(-0.1, 0.1, (1,), np.float64)
+    scaler = ActionScaler(read_env_spec(env, "Some-v0"))
+    ends = scaler.to_env(np.array([[-1.0], [1.0]], np.float32))
+    assert np.float64(np.float32(0.1)) > 0.1  # what was given before
+    assert ends.astype(np.float64).max() <= 0.1
+    assert ends.astype(np.float64).min() >= -0.1
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.1, 0.1 + 1e-12), (-1e300, 1e300)])
+def test_bounds_that_float32_cannot_resolve_are_refused(low: float, high: float) -> None:
+    env = Walk()
+    env.action_space = gym.spaces.Box(low, high, (1,), np.float64)
+    with pytest.raises(ConfigError, match="actions are float32, which cannot resolve that range"):
+        read_env_spec(env, "Some-v0")
+
+
+# --- Settings of the process --------------------------------------------------
+
+
+def settings() -> tuple[Any, ...]:
+    return (
+        torch.get_default_dtype(),
+        torch.is_grad_enabled(),
+        torch.get_num_threads(),
+        torch.get_default_device(),
+        np.geterr(),
+    )
+
+
+@pytest.mark.parametrize("method", ["__init__", "reset", "step"])
+def test_an_environment_that_changes_settings_does_not_change_training(
+    method: str, small_config: Config
+) -> None:
+    """Default dtype and device, gradients, threads, NumPy's error state, the shared generators."""
+    before = settings()
+    plain = train(small_config(env_id=WALK, total_timesteps=60, eval_episodes=1))
+    kwargs = {"trouble": "settings", "method": method}
+    config = small_config(env_id=WALK, total_timesteps=60, eval_episodes=1, env_kwargs=kwargs)
+    changed = train(config)
+    assert settings() == before
+    assert_same_weights(plain, changed)
+
+
+def assert_same_weights(one: Any, other: Any) -> None:
+    names = ("model.safetensors", "optimizers.safetensors")
+    for name in names:
+        files = [result.checkpoint_path / name for result in (one, other)]
+        assert files[0].read_bytes() == files[1].read_bytes(), name
+    rows = [(result.run_dir / "replay").iterdir() for result in (one, other)]
+    assert {file.name for file in rows[0]} == {file.name for file in rows[1]}
+
+
+def test_an_environment_keeps_its_own_settings() -> None:
+    """What it sets in its constructor holds in its steps, and there alone."""
+    seen = []
+
+    class Double(Walk):
+        def __init__(self, **kwargs: Any) -> None:
+            super().__init__(**kwargs)
+            torch.set_default_dtype(torch.float64)
+            np.seterr(under="raise")
+
+        def step(self, action: Any) -> Any:
+            seen.append((torch.zeros(1).dtype, np.geterr()["under"]))
+            return super().step(action)
+
+    before = settings()
+    with registered(Double) as env_id:
+        env = make_env(env_id)
+    env.reset(seed=0)
+    for _ in range(3):
+        env.step(np.zeros(1, np.float32))
+        assert settings() == before
+    assert seen == [(torch.float64, "raise")] * 3
+
+
+def test_settings_of_the_caller_stay_as_they_are() -> None:
+    env = make_env(WALK)
+    env.reset(seed=0)
+    with torch.no_grad(), torch.device("meta"), np.errstate(all="print"):
+        before = settings()
+        env.step(np.zeros(1, np.float32))
+        assert settings() == before
+    assert torch.is_grad_enabled()
+
+
+# --- Infos --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trouble", ["odd_infos", "alternating_infos"])
+@pytest.mark.parametrize("method", ["reset", "step"])
+@pytest.mark.parametrize("mode", MODES)
+def test_infos_do_not_change_training(trouble: str, method: str, mode: tuple[str, int]) -> None:
+    if mode[0] == "async" and trouble == "odd_infos" and method == "reset":
+        pytest.skip("one kind of infos is enough in processes of their own")
+    rows, collector = collect(mode=mode, trouble=trouble, method=method)
+    expected, plain = collect(mode=mode)
+    assert torch.equal(rows, expected)
+    assert collector.pop_metrics() == plain.pop_metrics()
+
+
+@pytest.mark.parametrize("trouble", ["odd_infos", "alternating_infos"])
+def test_infos_do_not_change_an_evaluation(trouble: str) -> None:
+    policy: Any = Watching()
+    result, expected = (
+        Evaluator(WALK, kwargs, seed=0).evaluate(policy, 3) for kwargs in ({"trouble": trouble}, {})
+    )
+    assert result.returns == expected.returns
+
+
+def test_returns_are_the_tasks_whatever_an_info_says() -> None:
+    """With and without our wrapper, a key of the environment's own is not taken for ours."""
+    for scale in (1.0, 0.5):
+        wrappers = {"reward": {"scale": scale}}
+        odd = collect(trouble="odd_infos", wrappers=wrappers)[1]
+        assert odd.last_return == collect(wrappers=wrappers)[1].last_return
+
+
+# --- Errors -------------------------------------------------------------------
+
+WRONG = {
+    "error": "its step failed with ZeroDivisionError: division by zero; fix the environment$",
+    "odd_error": "its step failed with OddError: broken 3; fix the environment$",
+    "untellable": "its step failed with Untellable; fix the environment$",
+    "exit": "its step failed with SystemExit: 0; fix the environment$",
+    "none": "its step failed with TypeError: cannot unpack non-iterable NoneType object; fix",
+    "four_values": "its step failed with ValueError: not enough values to unpack",
+    "no_reward": "its step gives the reward None, but one number is needed",
+    "array_reward": r"its step gives the reward an array of float64 of shape \(1,\), but one",
+    "text_reward": "its step gives the reward '1.0', but one number is needed",
+    "huge_reward": "its step gives the reward a value of type int, but one number is needed",
+    "no_flag": "its step gives None for terminated, but True or False is needed",
+    "text_flag": "its step gives 'False' for truncated, but True or False is needed",
+    "other_shape": r"its step gives an array of float64 of shape \(4,\) for the observation, but",
+    "scalar": r"its step gives 1.0 for the observation, but numbers of shape \(3,\)",
+    "objects": "its step gives an array of object of shape",
+    "text": "its step gives an array of <U1 of shape",
+}
+
+
+@pytest.mark.parametrize("trouble", WRONG)
+def test_a_step_that_goes_wrong_later_is_one_sentence(trouble: str) -> None:
+    with pytest.raises(EnvError, match=f"^at step 14, {WALK}: {WRONG[trouble]}") as caught:
+        collect(trouble=trouble, at=14)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("trouble", ["odd_error", "exit", "no_reward", "objects"])
+def test_the_same_in_a_process_of_its_own(trouble: str) -> None:
+    name = rf"{WALK} \(environment [01]\)"
+    with pytest.raises(EnvError, match=f"^at step 27, {name}: {WRONG[trouble]}") as caught:
+        collect(mode=("async", 2), trouble=trouble, at=14)
+    failure = caught.value.__cause__
+    assert failure is not None
+    assert "_misbehave" in str(failure.__cause__) or trouble == "no_reward" or trouble == "objects"
+
+
+def test_a_transformed_reward_that_goes_wrong_is_the_same_sentence() -> None:
+    with pytest.raises(EnvError, match="the reward None, but one number is needed"):
+        collect(trouble="no_reward", at=14, wrappers={"reward": {"scale": 0.5}})
+
+
+def test_a_reward_that_is_not_finite_names_the_step() -> None:
+    with pytest.raises(TrainingError, match="the reward of environment 0 is nan at step 14"):
+        collect(trouble="nan_reward", at=14)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_reset_that_fails_later_is_one_sentence(mode: tuple[str, int]) -> None:
+    with pytest.raises(EnvError, match=r"^at step \d+, .* its reset failed with ZeroDivisionErr"):
+        collect(mode=mode, trouble="error", method="reset", at=3)
+
+
+def test_an_evaluation_that_fails_is_one_sentence() -> None:
+    policy: Any = Watching()
+    for kwargs, sentence in (
+        ({"at": 7}, f"^after 1 steps of an evaluation episode, {WALK}: its step failed with Zer"),
+        ({"at": 2, "method": "reset"}, "^after 0 steps of an evaluation episode, .*its reset"),
+    ):
+        with pytest.raises(EnvError, match=sentence):
+            Evaluator(WALK, {"trouble": "error", **kwargs}, seed=0).evaluate(policy, 3)
+
+
+def test_a_recording_that_fails_is_one_sentence() -> None:
+    with pytest.raises(EnvError, match=r"^at step 7, .* its step failed with ZeroDivisionError"):
+        record_random(WALK, {"trouble": "error", "at": 7}, 20, 0)
+
+
+def test_drawing_that_fails_is_one_sentence() -> None:
+    evaluator = Evaluator(WALK, {"trouble": "error", "method": "render"}, seed=0, render=True)
+    evaluator.on_frame = lambda _frame: None
+    policy: Any = Watching()
+    with pytest.raises(EnvError, match="its render failed with ZeroDivisionError: division"):
+        evaluator.evaluate(policy, 1)
+
+
+def test_relabelling_that_fails_is_one_sentence() -> None:
+    task = read_goal_task(GOALS, EnvConfig(fails=True))
+    goals = np.zeros((4, 1), np.float32)
+    for _ in range(3):
+        task.rewards(goals, goals)
+    with pytest.raises(EnvError, match="its compute_reward failed with ZeroDivisionError"):
+        task.rewards(goals, goals)
+
+
+@pytest.mark.parametrize("trouble", ["error", "odd_error", "exit"])
+@pytest.mark.parametrize("method", ["__init__", "reset", "step"])
+def test_what_fails_at_once_is_refused_before_anything_is_written(
+    trouble: str, method: str, small_config: Config, tmp_path: Path
+) -> None:
+    name = "constructor" if method == "__init__" else f"first {method}"
+    kwargs = {"trouble": trouble, "method": method}
+    with pytest.raises(ConfigError, match=f"^{WALK}: its {name} failed with") as caught:
+        train(small_config(env_id=WALK, env_kwargs=kwargs))
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("trouble", ["error", "exit"])
+def test_a_close_that_fails_is_a_warning(trouble: str, small_config: Config) -> None:
+    kwargs = {"trouble": trouble, "method": "close"}
+    with pytest.warns(UserWarning, match=f"{WALK}: its close failed with"):
+        result = train(small_config(env_id=WALK, env_kwargs=kwargs, total_timesteps=40))
+    assert result.stop_reason == "completed"
+
+
+@pytest.mark.filterwarnings("ignore:.*its close failed")
+def test_a_close_that_fails_does_not_hide_the_error_before_it(small_config: Config) -> None:
+    class Failing(Walk):
+        def close(self) -> None:
+            raise RuntimeError("cannot close")
+
+    kwargs = {"trouble": "error", "at": 30}
+    with registered(Failing) as env_id, pytest.raises(EnvError, match="ZeroDivisionError"):
+        train(small_config(env_id=env_id, env_kwargs=kwargs))
+
+
+@pytest.mark.parametrize("trouble", ["error", "exit"])
+def test_a_run_whose_environment_fails_is_failed(
+    trouble: str, small_config: Config, tmp_path: Path
+) -> None:
+    kwargs = {"trouble": trouble, "at": 50}
+    with pytest.raises(EnvError, match=r"^at step 50, "):
+        train(small_config(env_id=WALK, env_kwargs=kwargs))
+    (run_dir,) = (tmp_path / "runs").iterdir()
+    info = json.loads((run_dir / "run.json").read_text())
+    assert info["state"] == "failed"
+    assert "at step 50" in info["error"]
+    assert (run_dir / "checkpoints" / "step_000000040").is_dir()
+
+
+# --- Render modes -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("env_id", [WALK, "Pendulum-v1"])
+def test_a_render_mode_that_is_not_offered_is_refused(env_id: str) -> None:
+    with pytest.raises(
+        ConfigError, match=f"^env_kwargs.render_mode = 'nope': {env_id} has the render modes human"
+    ):
+        examine_env(env_id, EnvConfig(render_mode="nope"))
+
+
+@pytest.mark.parametrize("mode", ["rgb_array", "rgb_array_list", None])
+def test_render_modes_that_gymnasium_offers_are_taken(mode: str | None) -> None:
+    assert examine_env(WALK, EnvConfig(render_mode=mode))[0].obs_dim == 3
