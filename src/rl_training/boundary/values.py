@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,13 @@ def explaining_misfits(file: Path) -> Iterator[None]:
         raise
     except Exception as error:
         raise CheckpointError(f"{file} does not fit this run: {error_text(error)}") from error
+
+
+def refuse_unknown(state: Collection[str], known: Collection[str], what: str) -> None:
+    """Refuse parts of a saved state that no run writes."""
+    unknown = sorted(set(state) - set(known))
+    if unknown:
+        raise StateError(f"{what} has the unknown part {shown(unknown[0])}")
 
 
 def whole_number(value: Any, name: str, *, least: int = 0, most: int | None = None) -> int:

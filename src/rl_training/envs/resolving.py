@@ -18,6 +18,7 @@ import math
 import os
 import re
 import sys
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module, metadata
@@ -113,7 +114,9 @@ class ResolvedEnv:
 
     def make(self) -> gym.Env[Any, Any]:
         """Make the environment, also in a process in which it is not registered."""
-        return gym.make(self.spec, disable_env_checker=True, **self.kwargs)
+        with warnings.catch_warnings():  # an unknown render mode is refused in our own words
+            warnings.filterwarnings("ignore", message=".*render_mode")
+            return gym.make(self.spec, disable_env_checker=True, **self.kwargs)
 
 
 def resolve_env(env_id: str, kwargs: Mapping[str, Any] | None = None) -> ResolvedEnv:

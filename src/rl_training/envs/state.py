@@ -252,11 +252,17 @@ def _capture_layer(layer: gym.Env[Any, Any], capture: _Capture) -> dict[str, Any
     return {"class": type(layer).__name__, "attributes": attributes, "generators": generators}
 
 
+def _is_float(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind == "f"
+
+
 def _can_replace(present: Any, saved: Any) -> bool:
     """Whether a saved value can be what the attribute holds at another instant."""
     if present is None or saved is None:
         return True
     if callable(present) or isinstance(present, _CONSTANT_TYPES):
+        return False
+    if _is_float(present) and isinstance(saved, np.ndarray) and not _is_float(saved):
         return False
     kinds = (str, dict, np.random.Generator)
     return all(isinstance(present, kind) == isinstance(saved, kind) for kind in kinds)

@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
 from rl_training.algorithms.base import Algorithm, FlatAdam
-from rl_training.boundary.values import StateError, explaining_misfits
+from rl_training.boundary.values import StateError, explaining_misfits, refuse_unknown
 from rl_training.boundary.writing import write_failed
 from rl_training.data import MixedSampler
 from rl_training.errors import EnvError, TrainingError
@@ -39,6 +39,10 @@ LATER_FIELDS = frozenset(
     | {"return_before", "return_lowest", "evaluation_owed"}
 )
 """Fields of the state that checkpoints of older versions do not have."""
+
+
+STATE_PARTS = frozenset({"trainer", "engine", "callbacks", "metrics_rows", "storage", "collector"})
+"""What ``state.json`` holds."""
 
 
 @dataclass
@@ -131,10 +135,12 @@ class TrainerState:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore in place."""
         kinds = get_type_hints(TrainerState)
+        refuse_unknown(state, kinds, "the trainer's state")
         for item in fields(self):
             if item.name not in state and item.name in LATER_FIELDS:
                 continue
-            value = TypeAdapter(kinds[item.name]).validate_python(state[item.name], strict=True)
+            adapter = TypeAdapter(kinds[item.name], config=ConfigDict(allow_inf_nan=False))
+            value = adapter.validate_python(state[item.name], strict=True)
             setattr(self, item.name, value)
 
 
@@ -409,6 +415,7 @@ class Session:
         load_tensors(self.algorithm, checkpoint, MODEL, OPTIMIZERS)
         state = checkpoint.state()
         with explaining_misfits(checkpoint.path / STATE):
+            refuse_unknown(state, STATE_PARTS, "it")
             self.state.load_state_dict(state["trainer"])
             if self.state.step != checkpoint.step:
                 raise StateError(f"step {self.state.step} is not the manifest's {checkpoint.step}")
