@@ -15,7 +15,6 @@ from rl_training.algorithms.registry import is_finetuned
 from rl_training.api.arguments import as_path, check_callbacks
 from rl_training.api.resuming import changed_config, check_resume, why_over
 from rl_training.boundary.terminal import tell
-from rl_training.boundary.text import shown
 from rl_training.boundary.writing import reporting_failed_writes
 from rl_training.envs import name_env
 from rl_training.errors import CheckpointError, ConfigError, TrainingError
@@ -186,18 +185,6 @@ def _keep_metrics(checkpoint: Checkpoint | None, source: Path, run_dir: Path) ->
     cut_metrics(source, checkpoint.step if checkpoint else -1, run_dir, rows=known)
 
 
-@contextmanager
-def _exits_as_errors() -> Iterator[None]:
-    """A callback that calls `sys.exit` does not leave a run that seems to go on."""
-    try:
-        yield
-    except SystemExit as error:
-        raise TrainingError(
-            f"sys.exit({shown(error.code)}) was called in the training, by a callback or a module "
-            "that it uses: ask for a stop with session.state.request_stop instead"
-        ) from error
-
-
 class _RunInfo(Callback):
     """Keeps ``run.json`` up to date for listings."""
 
@@ -313,7 +300,7 @@ def _train(session: Session, config: TrainConfig, on_warning: Callable[[str], No
             engine=session.engine.mode,
         )
         update = f"batch_size = {session.algorithm.config.batch_size}: an update"
-        with explaining_memory(update, session.policy.device, TrainingError), _exits_as_errors():
+        with explaining_memory(update, session.policy.device, TrainingError):
             result = run_session(session)
         info.write(session, state=_state_name(result.stop_reason), stop_reason=result.stop_reason)
         return result
