@@ -9,7 +9,6 @@ Every environment that the package uses is called through `GuardedEnv`:
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from contextvars import copy_context
 from typing import Any, TypeVar
@@ -17,6 +16,7 @@ from typing import Any, TypeVar
 import gymnasium as gym
 import torch
 
+from rl_training.boundary.terminal import tell
 from rl_training.boundary.text import error_text
 from rl_training.envs.contract import Contract, ContractError, StepResult
 from rl_training.errors import EnvError
@@ -131,4 +131,4 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
         try:
             self.ask("close", self.env.close)
         except EnvError as error:
-            warnings.warn(str(error), stacklevel=2)
+            tell(f"Warning: {error}.")
