@@ -14,11 +14,16 @@ import pytest
 import torch
 
 from rl_training import resume, train
+from rl_training.algorithms.dqn import DQNAlgorithm, DQNConfig
 from rl_training.boundary import json_codec
+from rl_training.data import EpochSampler, MixedSampler, ReplayBuffer, TransitionDataset
 from rl_training.data.generators import STATE_BYTES, generator_state, restore_generator
+from rl_training.data.rows import RowLayout
 from rl_training.envs import CapturableEnv, CaptureError, capture_env, make_env, restore_env
 from rl_training.errors import CheckpointError
+from rl_training.runtime.acting import Explorer
 from rl_training.runtime.checkpointing import STATE
+from rl_training.types import EnvSpec
 from tests.conftest import SMALL_KWARGS
 from tests.envs.odd_envs import WALK, Walk
 from tests.faults.runs import forge, newest
@@ -313,6 +318,36 @@ def test_a_state_that_was_not_changed_continues(run_dir: Path, tmp_path: Path) -
     assert resume_changed(run_dir, tmp_path, lambda _: None).stop_reason == "completed"
 
 
+def test_an_array_of_floats_that_a_step_makes_one_of_flags_comes_back() -> None:
+    """Right after its reset the environment cannot tell that this is what it does."""
+
+    class Contacts(Walk):
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            self.contacts = np.zeros(2)
+            return super().reset(seed=seed)
+
+        def step(self, action: Any) -> Any:
+            self.contacts = np.array([self.position > 0.0, True])
+            return super().step(action)
+
+    first, second = CapturableEnv(Contacts()), CapturableEnv(Contacts())
+    for env, seed in ((first, 1), (second, 2)):
+        env.reset(seed=seed)
+    first.step(np.ones(1, np.float32))
+    state = json_codec.loads(json_codec.dumps(first.capture()))
+    second.restore([state])
+    assert json_codec.dumps(second.capture()) == json_codec.dumps(first.capture())
+
+
+def test_an_array_of_floats_as_whole_numbers_is_refused() -> None:
+    env = CapturableEnv(Walk())
+    env.reset(seed=0)
+    state = env.capture()
+    state["layers"][0]["attributes"]["buffer"] = np.zeros(3, np.int64)
+    with pytest.raises(CaptureError, match=r"Walk\.buffer holds int64, not floats"):
+        env.restore([state])
+
+
 WRONG_STATES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "a list": at(*CORE, "attributes", "position")([1.0, 2.0]),
     "text": at(*CORE, "attributes", "clock")((1, 2)),
@@ -367,3 +402,62 @@ def test_a_simulator_of_another_size_is_refused(part: str, name: str) -> None:
     state["simulator"][part] = SIMULATORS[name](state["simulator"][part])
     with pytest.raises(CaptureError, match=f"the simulator's {part} is .* in the saved environm"):
         restore_env(env, state)
+
+
+# --- Places in data -----------------------------------------------------------
+
+
+def epochs() -> EpochSampler:
+    """In the middle of its second epoch of ten rows."""
+    layout = RowLayout(2, 1)
+    sampler = EpochSampler(TransitionDataset(torch.zeros(10, layout.width), layout))
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(4):
+        sampler.prepare(4, generator)
+        sampler.gather(4, generator)
+    return sampler
+
+
+PLACES: dict[str, dict[str, Any]] = {
+    "before the first row": {"position": -1},
+    "beyond the second order": {"position": 20},
+    "between two rows": {"position": 6.0},
+    "in text": {"position": "6"},
+    "no epoch": {"epoch": 0},
+    "half an epoch": {"epoch": 1.5},
+    "one order": {"drawn_from": [CPU_STATE]},
+    "three orders": {"drawn_from": [CPU_STATE] * 3},
+    "a shortened order": {"drawn_from": [CPU_STATE, CPU_STATE[:-1]]},
+    "rows without an order": {"drawn_from": []},
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_a_place_that_no_sampler_has_is_refused(name: str) -> None:
+    sampler = epochs()
+    assert (sampler.epoch, sampler.position) == (2, 6)
+    sampler.load_state_dict(sampler.state_dict())
+    with pytest.raises(CheckpointError):
+        sampler.load_state_dict(sampler.state_dict() | PLACES[name])
+
+
+@pytest.mark.parametrize(
+    "changes", [{"offline_rows": -1}, {"online_rows": 1.0}, {"pretraining": 1}]
+)
+def test_counts_that_no_mixture_has_are_refused(changes: dict[str, Any]) -> None:
+    sampler = MixedSampler(epochs(), ReplayBuffer(10, 2, 1), 0.5)
+    sampler.load_state_dict(sampler.state_dict())
+    with pytest.raises(CheckpointError):
+        sampler.load_state_dict(sampler.state_dict() | changes)
+
+
+@pytest.mark.parametrize("answer", [[[2.0]], [[-1.0]], [[0.5]]])
+def test_a_pending_action_that_a_space_does_not_have_is_refused(answer: list[list[float]]) -> None:
+    spec = EnvSpec(4, 2, discrete=True)
+    learner = DQNAlgorithm.build(spec, DQNConfig(hidden_sizes=(8,)))
+    explorer = Explorer(learner, 1, torch.Generator())
+    state = explorer.state_dict()
+    explorer.load_state_dict(state | {"answer": np.ones((1, 1), np.float32)})
+    assert explorer.answer().tolist() == [[1.0]]
+    with pytest.raises(CheckpointError, match="actions that are none of the 2"):
+        explorer.load_state_dict(state | {"answer": np.array(answer, np.float32)})

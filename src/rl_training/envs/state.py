@@ -6,16 +6,18 @@ The state is plain data (numbers, strings, lists, arrays): restoring sets values
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import deepcopy
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
-from rl_training.boundary.text import error_text, shown
+from rl_training.boundary.text import error_text, one_line, shown
 from rl_training.envs.contract import in_words
 from rl_training.envs.guard import GuardedEnv, Isolation
 from rl_training.envs.rewards import OWN_RETURN, OwnReturnWrapper
+from rl_training.errors import EnvError
 
 _CONSTANT = frozenset(
     {"env", "spec", "metadata", "render_mode", "mujoco_renderer", "model", "data"}
@@ -39,6 +41,10 @@ MAX_DEPTH = 100
 
 class CaptureError(Exception):
     """The environment holds what cannot be saved as plain data, or a saved state is none of it."""
+
+
+class _KindError(CaptureError):
+    """An array that holds floats was saved as one of whole numbers."""
 
 
 def wrappers_and_core(env: gym.Env[Any, Any]) -> list[gym.Env[Any, Any]]:
@@ -262,8 +268,6 @@ def _can_replace(present: Any, saved: Any) -> bool:
         return True
     if callable(present) or isinstance(present, _CONSTANT_TYPES):
         return False
-    if _is_float(present) and isinstance(saved, np.ndarray) and not _is_float(saved):
-        return False
     kinds = (str, dict, np.random.Generator)
     return all(isinstance(present, kind) == isinstance(saved, kind) for kind in kinds)
 
@@ -278,14 +282,17 @@ def _restore_layer(layer: gym.Env[Any, Any], state: dict[str, Any], restore: _Re
     values = {name: restore.copy(saved) for name, saved in state["attributes"].items()}
     for name, saved in state["generators"].items():
         if name in values:
-            raise CaptureError(f"{state['class']}.{shown(name)} is saved twice")
+            raise CaptureError(f"{state['class']}.{one_line(name)} is saved twice")
         shared = isinstance(saved, dict) and set(saved) == {_SHARED}
         values[name] = restore.copy(saved) if shared else _generator(saved)
     for name, value in values.items():
         # One that this environment does not have yet may be one that a later step creates.
         fixed = name in _CONSTANT or name.startswith("__")
         if fixed or not _can_replace(getattr(layer, name, None), value):
-            raise CaptureError(f"{state['class']}.{shown(name)} is not part of a running state")
+            raise CaptureError(f"{state['class']}.{one_line(name)} is not part of a running state")
+        present = own.get(name)
+        if _is_float(present) and isinstance(value, np.ndarray) and not _is_float(value):
+            raise _KindError(f"{state['class']}.{one_line(name)} holds {value.dtype}, not floats")
         own[name] = value
 
 
@@ -395,8 +402,14 @@ class CapturableEnv(GuardedEnv):
     def restore(self, states: list[dict[str, Any]]) -> None:
         """Take this environment's state out of the list of all."""
         try:
-            restore_env(self.env, states[self.index])
-        except CaptureError:
+            try:
+                restore_env(self.env, states[self.index])
+            except _KindError:
+                # An array may change its kind in a step, as contacts that begin as zeros.
+                self.reset()
+                self.step(deepcopy(self.action_space).sample())
+                restore_env(self.env, states[self.index])
+        except (CaptureError, EnvError):
             raise
         except Exception as error:  # whatever a state that somebody made up can cause
             raise CaptureError(f"the saved environment is damaged ({error_text(error)})") from error

@@ -39,8 +39,6 @@ LATER_FIELDS = frozenset(
     | {"return_before", "return_lowest", "evaluation_owed"}
 )
 """Fields of the state that checkpoints of older versions do not have."""
-
-
 STATE_PARTS = frozenset({"trainer", "engine", "callbacks", "metrics_rows", "storage", "collector"})
 """What ``state.json`` holds."""
 
@@ -140,8 +138,7 @@ class TrainerState:
             if item.name not in state and item.name in LATER_FIELDS:
                 continue
             adapter = TypeAdapter(kinds[item.name], config=ConfigDict(allow_inf_nan=False))
-            value = adapter.validate_python(state[item.name], strict=True)
-            setattr(self, item.name, value)
+            setattr(self, item.name, adapter.validate_python(state[item.name], strict=True))
 
 
 @dataclass(frozen=True)
