@@ -224,7 +224,9 @@ def load_tensors(module: nn.Module, checkpoint: Checkpoint, *files: str) -> None
     }
     for name in sorted(own.keys() | saved.keys()):
         if name not in own or name not in saved or not _same_form(own[name], saved[name]):
-            raise CheckpointError(f"{checkpoint.path} does not fit this learner: see tensor {name}")
+            raise CheckpointError(
+                f"{checkpoint.path} does not fit this learner: see tensor {shown(name)}"
+            )
         own[name].copy_(saved[name])
 
 
