@@ -1928,6 +1928,20 @@ MUTANTS = [
         "FAILURES = (Exception,)",
         "tests/envs/test_boundary.py -k exit",
     ),
+    Mutant(
+        "a shortened generator gives a new seed",
+        "data/generators.py",
+        "or state.shape not in [(size,) for size in STATE_BYTES.values()]",
+        "",
+        "tests/envs/test_state.py -k damaged_generator",
+    ),
+    Mutant(
+        "an environment's generator with an even increment",
+        "envs/state.py",
+        'and words["inc"] % 2 == 1',
+        "",
+        "tests/envs/test_state.py -k generator_of_an_environment",
+    ),
 ]
 
 
