@@ -224,9 +224,8 @@ def load_tensors(module: nn.Module, checkpoint: Checkpoint, *files: str) -> None
     }
     for name in sorted(own.keys() | saved.keys()):
         if name not in own or name not in saved or not _same_form(own[name], saved[name]):
-            raise CheckpointError(
-                f"{checkpoint.path} does not fit this learner: see tensor {shown(name)}"
-            )
+            misfit = f"does not fit this learner: see tensor {shown(name)}"
+            raise CheckpointError(f"{checkpoint.path} {misfit}")
         own[name].copy_(saved[name])
 
 
@@ -447,6 +446,5 @@ def copy_checkpoint(checkpoint: Checkpoint, destination: Path) -> Path:
 
 
 def _tensor_bytes(tensors: dict[str, Tensor], *, optimizers: bool) -> bytes:
-    return tensor_bytes(
-        {n: t for n, t in tensors.items() if n.startswith(OPTIMIZER_PREFIX) == optimizers}
-    )
+    chosen = (n for n in tensors if n.startswith(OPTIMIZER_PREFIX) == optimizers)
+    return tensor_bytes({name: tensors[name] for name in chosen})
