@@ -36,7 +36,7 @@ from rl_training.data.dataset_writers import (
 from rl_training.envs import ActionScaler, make_env
 from rl_training.experiment.build import checkpoint_config, load_policy
 from rl_training.experiment.config import split
-from rl_training.experiment.manager import locate
+from rl_training.experiment.run_directory import locate
 from rl_training.runtime.checkpointing import Checkpoint, open_checkpoint
 from rl_training.runtime.evaluation import Policy
 from rl_training.runtime.recording import record

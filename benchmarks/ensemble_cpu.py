@@ -100,7 +100,7 @@ def products_speed(case: str, seconds: float) -> Result:
     return {"speed": rate(calls, passes, 4)}
 
 
-def summarise(rounds: list[dict[str, Result]]) -> Result:
+def summarize(rounds: list[dict[str, Result]]) -> Result:
     """Speeds, and how cost grows beside the arithmetic, round by round."""
     summary: Result = {}
     base = flops(CASES[BASE].products())
@@ -156,7 +156,7 @@ def main() -> None:
 
     names = [*engines, *(f"{case}, products" for case in args.cases)]
     for rounds in take_turns(names, args.rounds, measure, console):
-        report = {**describe(), "threads": args.threads, "summary": summarise(rounds)}
+        report = {**describe(), "threads": args.threads, "summary": summarize(rounds)}
         report["preparation_seconds"] = {k: e.preparation_seconds for k, e in engines.items()}
         write(report | {"rounds": rounds}, args.out)
     show(report, console)

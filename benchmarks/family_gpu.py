@@ -2,7 +2,7 @@
 
 Batch 256, networks 2×256 unless said, HalfCheetah's sizes (DQN: CartPole's), sampling inside, TF32.
 All are prepared at the same time, then measured one after another. HER's batches are drawn and
-relabelled on the host, by the rewards of PointGoal; it is measured compiled too.
+relabeled on the host, by the rewards of PointGoal; it is measured compiled too.
 
     python -m benchmarks.family_gpu --out result.json
 """

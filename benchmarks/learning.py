@@ -26,7 +26,7 @@ from typing import Any
 
 from benchmarks.describe import describe
 from rl_training import TrainConfig, evaluate_checkpoint
-from rl_training.experiment.manager import read_config_file, read_run_info
+from rl_training.experiment.run_directory import read_config_file, read_run_info
 from rl_training.runtime.logging import read_metrics
 
 HERE = Path(__file__).parent

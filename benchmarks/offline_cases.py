@@ -1,7 +1,7 @@
 """The offline learners at settings that are the same on both sides, ours and d3rlpy's.
 
 Where d3rlpy has a choice, the paper's is made (docs/algorithms/): CQL with a fixed weight, AWAC
-with a deeper actor, TD3+BC and BC on standardised observations. d3rlpy's constants that have no
+with a deeper actor, TD3+BC and BC on standardized observations. d3rlpy's constants that have no
 counterpart here stay at its defaults.
 """
 
@@ -92,5 +92,5 @@ def peer_spec(name: str) -> dict[str, Any]:
         "config": case.peer,
         "actor": case.actor,
         "critic": case.critic,
-        "normalise": bool(case.ours.get("normalize_states")),
+        "normalize": bool(case.ours.get("normalize_states")),
     }

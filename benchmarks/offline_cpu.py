@@ -22,7 +22,7 @@ from rich.console import Console
 from benchmarks.describe import describe
 from benchmarks.offline_cases import CASES, our_config, peer_spec
 from benchmarks.peering import D3RLPY, PEERS, Result, peer_python, run_json, take_turns, write
-from benchmarks.versus import OURS, PEER, show, summarise
+from benchmarks.versus import OURS, PEER, show, summarize
 
 WARMUP = 40
 OBS, ACT, EPISODE = 17, 6, 1_000
@@ -85,7 +85,7 @@ def main() -> None:
         for rounds in take_turns(
             names, args.rounds, lambda name: measure(name, python, args, folder), console
         ):  # written after every round: a run that is stopped keeps the rounds it finished
-            report = {**described, "summary": summarise(rounds, args.only), "rounds": rounds}
+            report = {**described, "summary": summarize(rounds, args.only), "rounds": rounds}
             write(report, args.out)
     show(report, console, "Offline updates on the CPU")
 

@@ -71,8 +71,8 @@ def interval(values: list[float]) -> tuple[float, float]:
 
 
 def show(runs: dict[str, list[Result]], console: Console) -> None:
-    """The table: normalised score with its interval over seeds."""
-    table = Table(title="Normalised score, mean [95 % interval over seeds]")
+    """The table: normalized score with its interval over seeds."""
+    table = Table(title="Normalized score, mean [95 % interval over seeds]")
     pairs = list(product(TASKS, KINDS))
     for heading in ("", *(f"{task} {kind}" for task, kind in pairs)):
         table.add_column(heading, justify="right" if heading else "left")

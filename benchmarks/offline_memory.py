@@ -22,7 +22,7 @@ from benchmarks.dataset_loading import memory
 from benchmarks.describe import describe
 from rl_training import Callback, train
 from rl_training.data.dataset_writers import write_arrays
-from rl_training.runtime.trainer import Session
+from rl_training.runtime.session import Session
 
 ROWS, OBS, ACT, LENGTH = 1_000_000, 17, 6, 1_000
 FLOAT32_BYTES = ROWS * 4 * (2 * OBS + ACT + 2)

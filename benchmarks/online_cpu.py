@@ -21,7 +21,7 @@ from rich.console import Console
 from benchmarks.describe import describe
 from benchmarks.learning import peer_settings
 from benchmarks.peering import PEERS, Result, peer_python, run_json, take_turns, write
-from benchmarks.versus import OURS, PEER, show, summarise
+from benchmarks.versus import OURS, PEER, show, summarize
 from rl_training import TrainConfig
 
 CONFIGS = {
@@ -90,7 +90,7 @@ def main() -> None:
     for rounds in take_turns(
         names, args.rounds, lambda name: measure(name, python, args.seconds), console
     ):  # written after every round: a run that is stopped keeps the rounds it finished
-        report = {**describe(), "summary": summarise(rounds, args.only), "rounds": rounds}
+        report = {**describe(), "summary": summarize(rounds, args.only), "rounds": rounds}
         write(report, args.out)
     show(report, console, "Environment steps on the CPU")
 

@@ -132,7 +132,7 @@ def take_turns(
         yield found
 
 
-def summarise(rounds: list[dict[str, Result]], ours: str = "ours") -> Result:
+def summarize(rounds: list[dict[str, Result]], ours: str = "ours") -> Result:
     """Speeds over the rounds, and ours divided by each of the others round by round."""
     summary: Result = {}
     for name in rounds[0]:

@@ -30,7 +30,7 @@ from rl_training.data import DataConfig
 from rl_training.envs import make_env
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.evaluation import Policy
-from rl_training.runtime.trainer import Session
+from rl_training.runtime.session import Session
 
 TARGET = -200.0
 EVALUATION_SEED = 10_000

@@ -36,11 +36,11 @@ from benchmarks.describe import describe, spread
 from benchmarks.peering import Result, cell, write
 from benchmarks.train_gpu import read, speeds
 from rl_training import TrainConfig, evaluate_checkpoint, finetune, resume, train
-from rl_training.experiment.manager import read_run_info
+from rl_training.experiment.run_directory import read_run_info
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpointing import list_steps
-from rl_training.runtime.trainer import Session
-from rl_training.runtime.workflows import TrainResult
+from rl_training.runtime.session import Session
+from rl_training.runtime.training_loop import TrainResult
 
 EVALUATION_SEED = 10_000
 PIECES = {"speed": ("speed",), "returns": ("rlpd", "sac"), "finetune": ("iql",)}

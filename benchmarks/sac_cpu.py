@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.describe import spread
-from benchmarks.peering import HERE, PEERS, Result, cell, peer_python, run_json, summarise
+from benchmarks.peering import HERE, PEERS, Result, cell, peer_python, run_json, summarize
 
 NAMES = ["ours", "ours_eager", "sb3", "sb3_1thread", "sbx", "products"]
 LABELS = {
@@ -168,7 +168,7 @@ def main() -> None:
             results[name] = measure(name, python, args.steps, args.warmup)
             console.print(f"round {number + 1}  {LABELS[name]:22} {results[name]['speed']:8.1f} /s")
         rounds.append({name: results[name] for name in args.only})
-        report = {**describe(rounds), "summary": summarise(rounds), "rounds": rounds}
+        report = {**describe(rounds), "summary": summarize(rounds), "rounds": rounds}
         if args.out:  # after every round: a run that is stopped keeps the rounds it finished
             args.out.write_text(json.dumps(report, indent=2) + "\n")
     show(report, console)

@@ -16,6 +16,8 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -113,16 +115,23 @@ def run(sources: Path, engine: str) -> dict[str, dict[str, str]]:
     return found
 
 
-def compare(commit: str, engine: str) -> int:
-    """Print one line for each case; the number of cases that differ."""
+@contextmanager
+def checked_out(commit: str) -> Iterator[Path]:
+    """The files of a commit, in a folder that is removed afterwards."""
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder, "tree")
         git = ["git", "-C", str(ROOT), "worktree"]
         subprocess.run([*git, "add", "--quiet", "--detach", str(tree), commit], check=True)
         try:
-            old, new = run(tree / "src", engine), run(ROOT / "src", engine)
+            yield tree
         finally:
             subprocess.run([*git, "remove", "--force", str(tree)], check=True)
+
+
+def compare(commit: str, engine: str) -> int:
+    """Print one line for each case; the number of cases that differ."""
+    with checked_out(commit) as tree:
+        old, new = run(tree / "src", engine), run(ROOT / "src", engine)
     different = 0
     for case in CASES:
         names = sorted(old[case].keys() | new[case].keys())

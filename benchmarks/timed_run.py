@@ -18,7 +18,7 @@ from rl_training import TrainConfig, train
 from rl_training.runtime.callbacks import Callback
 
 if TYPE_CHECKING:
-    from rl_training.runtime.trainer import Session
+    from rl_training.runtime.session import Session
 
 
 class Window(Callback):

@@ -13,12 +13,12 @@ OURS = ("compiled", "eager")
 PEER = ("peer", "peer, 1 thread")
 
 
-def summarise(rounds: list[dict[str, Result]], algos: list[str]) -> Result:
+def summarize(rounds: list[dict[str, Result]], algos: list[str]) -> Result:
     """Of each algorithm: speeds, and each of ours over the better peer, round by round."""
-    return {algo: summarise_one(rounds, algo) for algo in algos}
+    return {algo: summarize_one(rounds, algo) for algo in algos}
 
 
-def summarise_one(rounds: list[dict[str, Result]], algo: str) -> Result:
+def summarize_one(rounds: list[dict[str, Result]], algo: str) -> Result:
     """The figures of one algorithm; without a ratio where it has no peer."""
     found = {
         kind: [r[f"{algo} {kind}"] for r in rounds]

@@ -7,7 +7,7 @@ from typing import Any
 
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.logging import TIMING_PREFIX, read_metrics
-from rl_training.runtime.trainer import Session
+from rl_training.runtime.session import Session
 
 
 class CrashError(Exception):

@@ -49,7 +49,7 @@ class SingleGoals(CountingGoals):
 
 
 class NoReward(CountingGoals):
-    """Without the function that relabelling needs."""
+    """Without the function that relabeling needs."""
 
     compute_reward = None  # type: ignore[assignment]
 

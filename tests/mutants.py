@@ -28,42 +28,42 @@ CQL = "algorithms/cql.py"
 EDAC = "algorithms/edac.py"
 RLPD = "algorithms/rlpd.py"
 MIXING = "data/mixing.py"
-TRAINER = "runtime/trainer.py"
-LOOPS = "runtime/loops.py"
-MANAGER = "experiment/manager.py"
-STRICT = "tests/test_strict_config.py"
-ALLOCATIONS = "tests/test_allocations.py"
+TRAINER = "runtime/session.py"
+LOOPS = "runtime/training_loop.py"
+MANAGER = "experiment/run_directory.py"
+STRICT = "tests/experiment/test_strict_config.py"
+ALLOCATIONS = "tests/runtime/test_allocations.py"
 RESOLVING = "tests/envs/test_resolving.py"
-DATASETS = "experiment/datasets.py"
+DATASETS = "experiment/dataset_source.py"
 SLOPES = "models/action_gradients.py"
 ADVANTAGE = "algorithms/advantage.py"
 IQL = "algorithms/iql.py"
 AWAC = "algorithms/awac.py"
 TD3_BC = "algorithms/td3_bc.py"
 TANH_MEAN = "models/tanh_mean.py"
-HER = "data/her.py"
-GOLDEN = "tests/test_sac_golden.py"
-DETERMINISTIC = "tests/test_td3_golden.py"
-SUBSETS = "tests/test_redq_golden.py"
-QUANTILES = "tests/test_tqc_golden.py"
-DQN_GOLDEN = "tests/test_dqn_golden.py"
-CONSERVATIVE = "tests/test_cql_golden.py"
-DIVERSE = "tests/test_edac_golden.py"
-PRIOR_DATA = "tests/test_rlpd_golden.py"
-SHARES = "tests/test_mixing.py"
-PHASES = "tests/test_offline_to_online.py"
-IQL_GOLDEN = "tests/test_iql_golden.py"
-AWAC_GOLDEN = "tests/test_awac_golden.py"
-TD3_BC_GOLDEN = "tests/test_td3_bc_golden.py"
-HINDSIGHT = "tests/test_her.py"
-OFFLINE = "tests/test_offline.py"
-FQE = "runtime/fqe.py"
+HER = "data/hindsight.py"
+GOLDEN = "tests/algorithms/test_sac.py"
+DETERMINISTIC = "tests/algorithms/test_td3.py"
+SUBSETS = "tests/algorithms/test_redq.py"
+QUANTILES = "tests/algorithms/test_tqc.py"
+DQN_GOLDEN = "tests/algorithms/test_dqn.py"
+CONSERVATIVE = "tests/algorithms/test_cql.py"
+DIVERSE = "tests/algorithms/test_edac.py"
+PRIOR_DATA = "tests/algorithms/test_rlpd.py"
+SHARES = "tests/data/test_mixing.py"
+PHASES = "tests/api/test_offline_to_online.py"
+IQL_GOLDEN = "tests/algorithms/test_iql.py"
+AWAC_GOLDEN = "tests/algorithms/test_awac.py"
+TD3_BC_GOLDEN = "tests/algorithms/test_td3_bc.py"
+HINDSIGHT = "tests/data/test_hindsight.py"
+OFFLINE = "tests/api/test_offline.py"
+FQE = "algorithms/fqe.py"
 RECORDING = "runtime/recording.py"
-REPLAY = "tests/test_datasets.py -k replay"
+REPLAY = "tests/data/test_datasets.py -k replay"
 PT = "boundary/pt.py"
 NPZ = "boundary/npz.py"
-ODD_DATA = "tests/test_odd_datasets.py"
-KNOWN_VALUE = "tests/test_fqe.py::test_a_known_value_is_found"
+ODD_DATA = "tests/data/test_odd_datasets.py"
+KNOWN_VALUE = "tests/algorithms/test_fqe.py::test_a_known_value_is_found"
 
 
 @dataclass(frozen=True)
@@ -161,42 +161,42 @@ MUTANTS = [
         "runtime/collector.py",
         "true_next, terminations, truncations)",
         "true_next, terminations | truncations, truncations)",
-        "tests/test_collection.py",
+        "tests/runtime/test_collector.py",
     ),
     Mutant(
         "next observation of another episode",
         "runtime/collector.py",
         "true_next[index] = infos",
         "infos",
-        "tests/test_collection.py",
+        "tests/runtime/test_collector.py",
     ),
     Mutant(
         "random actions after learning has started",
-        "runtime/loops.py",
+        "runtime/training_loop.py",
         "random=state.step - begin < random_until",
         "random=True",
-        "tests/test_conformance.py -k explores",
+        "tests/algorithms/test_conformance.py -k explores",
     ),
     Mutant(
         "exploration shares its generator with evaluation",
         "runtime/evaluation.py",
         "deterministic=True)",
         "deterministic=False, noise={'action': torch.randn(len(batch), self.spec.action_dim)})",
-        "tests/test_cli.py -k evaluate",
+        "tests/cli/test_cli.py -k evaluate",
     ),
     Mutant(
         "the sampling generator is not saved",
         "runtime/engine.py",
         'restore_generator(self.generator, state["generator"])',
         "pass",
-        "tests/test_exactness.py -k Pendulum",
+        "tests/runtime/test_exact_resume.py -k Pendulum",
     ),
     Mutant(
         "the simulator is not saved",
         "envs/state.py",
         '        _restore_simulator(*simulator, state["simulator"])',
         "        pass",
-        "tests/test_exactness.py -k HalfCheetah",
+        "tests/runtime/test_exact_resume.py -k HalfCheetah",
     ),
     Mutant(
         "Polyak after every critic step",
@@ -245,7 +245,7 @@ MUTANTS = [
         DETERMINISTIC,
     ),
     Mutant(
-        "the actor maximises the minimum of both critics",
+        "the actor maximizes the minimum of both critics",
         "models/mlp_td3.py",
         "self.critic.first_q_values(obs, self.actor.mode(obs))",
         "self.frozen_q_values(obs, self.actor.mode(obs)).amin(-2)",
@@ -291,7 +291,7 @@ MUTANTS = [
         "runtime/engine.py",
         "(self.updates + i) % self.algorithm.period",
         "next(self.__dict__.setdefault('_made', iter(range(10**9)))) % self.algorithm.period",
-        "tests/test_exactness.py -k delay",
+        "tests/runtime/test_exact_resume.py -k delay",
     ),
     Mutant("minimum of the ensemble for REDQ's actor", REDQ, "q.mean(-2)", "q.amin(-2)", SUBSETS),
     Mutant(
@@ -419,7 +419,7 @@ MUTANTS = [
         "runtime/collector.py",
         "true_next, terminations, truncations)",
         "true_next, terminations | truncations, truncations)",
-        "tests/test_discrete.py -k time_limits",
+        "tests/algorithms/test_discrete_actions.py -k time_limits",
     ),
     Mutant(
         "Double DQN chooses by the target network",
@@ -451,10 +451,10 @@ MUTANTS = [
     ),
     Mutant(
         "epsilon falls by updates",
-        "runtime/loops.py",
+        "runtime/training_loop.py",
         "explore_at(state.step - begin)",
         "explore_at(session.engine.updates)",
-        "tests/test_discrete.py -k epsilon",
+        "tests/algorithms/test_discrete_actions.py -k epsilon",
     ),
     Mutant("the coin is the wrong way round", DQN, "coin < self", "coin > self", DQN_GOLDEN),
     Mutant("a random action beyond the last", DQN, ".floor()", ".ceil()", DQN_GOLDEN),
@@ -463,14 +463,14 @@ MUTANTS = [
         "envs/actions.py",
         ".astype(np.int64) + self._start",
         ".astype(np.int64)",
-        "tests/test_collection.py -k discrete",
+        "tests/runtime/test_collector.py -k discrete",
     ),
     Mutant(
         "random play leaves an action out",
         "runtime/acting.py",
         "uniform * spec.action_dim)",
         "uniform * (spec.action_dim - 1))",
-        "tests/test_collection.py -k discrete",
+        "tests/runtime/test_collector.py -k discrete",
     ),
     Mutant(
         "hindsight reward from the goal achieved before the action",
@@ -536,14 +536,14 @@ MUTANTS = [
         HINDSIGHT,
     ),
     Mutant(
-        "a running episode is relabelled with what it has",
+        "a running episode is relabeled with what it has",
         HER,
         "self._last[fresh % self.capacity] = RUNNING",
         "self._last[fresh % self.capacity] = fresh",
         HINDSIGHT,
     ),
     Mutant(
-        "the share that keeps its goal is relabelled",
+        "the share that keeps its goal is relabeled",
         HER,
         "whether < self",
         "whether > self",
@@ -571,7 +571,7 @@ MUTANTS = [
         HINDSIGHT,
     ),
     Mutant(
-        "relabelled rewards without the reward wrappers",
+        "relabeled rewards without the reward wrappers",
         "envs/goals.py",
         "self._transform(self._reward(achieved, desired))",
         "np.asarray(self._reward(achieved, desired))",
@@ -589,7 +589,7 @@ MUTANTS = [
         "runtime/collector.py",
         "self._buffer.cut_episodes(self.num_envs)",
         "pass",
-        "tests/test_goals.py -k joined",
+        "tests/envs/test_goals.py -k joined",
     ),
     Mutant(
         "the expectile without its asymmetry",
@@ -892,7 +892,7 @@ MUTANTS = [
         "models/mlp_kernel.py",
         "*weight.shape[1:]).sum(1)",
         "*weight.shape[1:]).mean(1)",
-        "tests/test_models.py",
+        "tests/models/test_models.py",
     ),
     Mutant(
         "the split first layer gives an action another state",
@@ -930,7 +930,7 @@ MUTANTS = [
     Mutant("pairs i = j count", EDAC, " - units.square().sum((-3, -1))", "", DIVERSE),
     Mutant("divided by N", EDAC, "(gradients.shape[-3] - 1)", "gradients.shape[-3]", DIVERSE),
     Mutant(
-        "gradients that are not normalised",
+        "gradients that are not normalized",
         EDAC,
         "gradients / (norms + NORM_EPS)",
         "gradients",
@@ -1061,7 +1061,7 @@ MUTANTS = [
         PHASES,
     ),
     Mutant(
-        "the replay is not normalised while the dataset is",
+        "the replay is not normalized while the dataset is",
         DATASETS,
         "for source in (offline, replay))",
         "for source in (offline, offline))",
@@ -1070,12 +1070,12 @@ MUTANTS = [
     Mutant(
         "the replay stays raw",
         DATASETS,
-        "offline, replay = (NormalisedSampler",
-        "offline, _ = (NormalisedSampler",
+        "offline, replay = (NormalizedSampler",
+        "offline, _ = (NormalizedSampler",
         PHASES,
     ),
     Mutant(
-        "the dataset is normalised twice",
+        "the dataset is normalized twice",
         DATASETS,
         'parts[1:] if config.mode == "offline_to_online" else parts:',
         "parts:",
@@ -1135,14 +1135,14 @@ MUTANTS = [
         "algorithms/bc.py",
         ".square().mean((-2, -1))",
         ".square().sum(-1).mean(-1)",
-        "tests/test_bc_golden.py",
+        "tests/algorithms/test_bc.py",
     ),
     Mutant(
         "the sign of BC's likelihood",
         "algorithms/bc.py",
         "return -log_prob.mean(-1)",
         "return log_prob.mean(-1)",
-        "tests/test_bc_golden.py",
+        "tests/algorithms/test_bc.py",
     ),
     Mutant(
         "blocks of recorded data begin where a call does",
@@ -1160,7 +1160,7 @@ MUTANTS = [
     ),
     Mutant(
         "the schedule offline follows the loop's pauses",
-        "runtime/loops.py",
+        "runtime/training_loop.py",
         "session.schedule_learning_rates(before - before % BLOCK)",
         "session.schedule_learning_rates(before)",
         OFFLINE,
@@ -1173,8 +1173,8 @@ MUTANTS = [
         OFFLINE,
     ),
     Mutant(
-        "held-out rows are not normalised",
-        "experiment/datasets.py",
+        "held-out rows are not normalized",
+        "experiment/dataset_source.py",
         'if config.mode == "offline_to_online" else parts:',
         'if config.mode == "offline_to_online" else parts[:1]:',
         OFFLINE,
@@ -1191,25 +1191,25 @@ MUTANTS = [
         "data/offline_dataset.py",
         "if len(lengths) > 2:",
         "if len(lengths) > 999:",
-        "tests/test_datasets.py",
+        "tests/data/test_datasets.py",
     ),
     Mutant(
         "early stopping of a fine-tuning counts the source's steps",
         "runtime/callbacks.py",
         "session.own_steps < config.min_steps",
         "session.state.step < config.min_steps",
-        "tests/test_offline_to_online.py",
+        "tests/api/test_offline_to_online.py",
     ),
     Mutant(
         "a second copy of the data is kept",
-        "experiment/datasets.py",
+        "experiment/dataset_source.py",
         "part.rows = part.rows.to(device)",
         "part.rows, part.spare = part.rows.to(device), part.rows.clone()",
-        "tests/test_memory.py",
+        "tests/experiment/test_memory.py",
     ),
     Mutant(
         "the best is the largest held-out loss",
-        "runtime/trainer.py",
+        "runtime/trainer_state.py",
         "value < self.best_loss",
         "value > self.best_loss",
         OFFLINE,
@@ -1236,7 +1236,7 @@ MUTANTS = [
         KNOWN_VALUE,
     ),
     Mutant(
-        "the evaluated policy sees observations normalised twice",
+        "the evaluated policy sees observations normalized twice",
         FQE,
         "self.policy.choose_actions(obs, det",
         "self.policy.act(obs, det",
@@ -1254,14 +1254,14 @@ MUTANTS = [
         FQE,
         "next_q, gamma=self.config.gamma",
         "next_q.mean(-2), gamma=self.config.gamma",
-        "tests/test_fqe.py",
+        "tests/algorithms/test_fqe.py",
     ),
     Mutant(
         "transformed rewards in fitted Q evaluation",
-        "api/fqe.py",
+        "api/offline_evaluation.py",
         "load_dataset(untransformed(config)",
         "load_dataset((config)",
-        "tests/test_fqe.py",
+        "tests/algorithms/test_fqe.py",
     ),
     Mutant(
         "rows of several environments mixed in the dataset of a replay",
@@ -1296,28 +1296,28 @@ MUTANTS = [
         BASE,
         "flush_tiny(self.moment1, 1e-30)",
         "pass",
-        "tests/test_adam.py",
+        "tests/algorithms/test_adam.py",
     ),
     Mutant(
         "the second moments become denormal",
         BASE,
         "flush_tiny(self.moment2, 1e-30)",
         "pass",
-        "tests/test_adam.py",
+        "tests/algorithms/test_adam.py",
     ),
     Mutant(
         "weights decay until they are denormal",
         BASE,
         "flush_tiny(parameter, 1e-20)",
         "pass",
-        "tests/test_adam.py",
+        "tests/algorithms/test_adam.py",
     ),
     Mutant(
         "NaN is flushed too",
         BASE,
         "torch.hardshrink(values, limit, out=values)",
         "values.nan_to_num_(); torch.hardshrink(values, limit, out=values)",
-        "tests/test_adam.py",
+        "tests/algorithms/test_adam.py",
     ),
     Mutant(
         "wrapped rewards leave the recorded ones as they are",
@@ -1331,28 +1331,28 @@ MUTANTS = [
         RECORDING,
         "derive_seed(seed, Stream.EXPLORATION, 1)",
         "derive_seed(seed, Stream.RECORDING)",
-        "tests/test_recording.py",
+        "tests/runtime/test_recording.py",
     ),
     Mutant(
         "noise on a policy is drawn from the environment's numbers",
         RECORDING,
         "derive_seed(seed, Stream.EXPLORATION))",
         "derive_seed(seed, Stream.RECORDING))",
-        "tests/test_recording.py",
+        "tests/runtime/test_recording.py",
     ),
     Mutant(
         "what is recorded changes with the environment's buffer",
         RECORDING,
         "return np.array(value) if isinstance(value, np.ndarray) else value",
         "return value",
-        "tests/test_recording.py",
+        "tests/runtime/test_recording.py",
     ),
     Mutant(
         "a time limit that was asked for is not known",
         "envs/resolving.py",
         'asked = kwargs.get("max_episode_steps")',
         "asked = None",
-        "tests/test_datasets.py -k limit",
+        "tests/data/test_datasets.py -k limit",
     ),
     Mutant(
         "actions are chosen where the replay is",
@@ -1366,14 +1366,14 @@ MUTANTS = [
         "runtime/callbacks.py",
         'if state.get("watched", watched) != watched:',
         "if False:",
-        "tests/test_controls.py",
+        "tests/runtime/test_control_config.py",
     ),
     Mutant(
         "a pointer stays on a best checkpoint that was set aside",
         "runtime/checkpointing.py",
         "if path and path.is_dir()",
         "if path",
-        "tests/test_conformance.py -k forgotten",
+        "tests/algorithms/test_conformance.py -k forgotten",
     ),
     Mutant(
         "a branch of a fine-tuning is evaluated again",
@@ -1394,14 +1394,14 @@ MUTANTS = [
         "data/offline_dataset.py",
         "if finite and odd:",
         "if False:",
-        "tests/test_datasets.py -k flag",
+        "tests/data/test_datasets.py -k flag",
     ),
     Mutant(
         "next_state is passed over",
-        "data/fields.py",
+        "data/column_names.py",
         '"next_observation", "next_state"),',
         '"next_observation"),',
-        "tests/test_datasets.py",
+        "tests/data/test_datasets.py",
     ),
     Mutant(
         "parts of a loss are counted twice in eval_loss",
@@ -1422,71 +1422,71 @@ MUTANTS = [
         TRAINER,
         "if self.state.evaluation_owed:\n                try:",
         "if False:\n                try:",
-        "tests/test_exactness.py -k evaluation",
+        "tests/runtime/test_exact_resume.py -k evaluation",
     ),
     Mutant(
         "arrays that share memory come apart in silence",
         "envs/state.py",
         "if any(np.may_share_memory(array, other) for other in views):",
         "if False:",
-        "tests/test_exactness.py -k come_back",
+        "tests/runtime/test_exact_resume.py -k come_back",
     ),
     Mutant(
         "one object in two places comes back as two",
         "envs/state.py",
         "if self._visits.get(id(value), 0) < 2:",
         "if True:",
-        "tests/test_exactness.py -k one_object",
+        "tests/runtime/test_exact_resume.py -k one_object",
     ),
     Mutant(
         "the exponential of a log σ far outside its bounds",
         "models/actors.py",
         "noise * log_std.exp() - grad_log",
         "noise * raw.exp() - grad_log",
-        "tests/test_models.py -k one_node_sample",
+        "tests/models/test_models.py -k one_node_sample",
     ),
     Mutant(
         "a long episode held out for a small share",
         "data/offline_dataset.py",
         "if abs(count + last - first - wanted) < abs(count - wanted):",
         "if count < wanted:",
-        "tests/test_offline.py -k wanted_share",
+        "tests/api/test_offline.py -k wanted_share",
     ),
     Mutant(
         "pieces of episodes in the range of returns",
         "data/offline_dataset.py",
         "whole[:-1] = ~cut[:-1] | (lengths[:-1] == limit)",
         "pass",
-        "tests/test_datasets.py -k pieces_of_a_replay",
+        "tests/data/test_datasets.py -k pieces_of_a_replay",
     ),
     Mutant(
         "data that begins where evaluations do",
         "runtime/recording.py",
         "start = derive_seed(seed, Stream.RECORDING)",
         "start = seed",
-        "tests/test_recording.py -k evaluations",
+        "tests/runtime/test_recording.py -k evaluations",
     ),
     Mutant(
         "training's returns in the learner's rewards, not the task's",
         "runtime/collector.py",
         'infos["final_info"].get(OWN_RETURN, self._returns)',
         "self._returns",
-        "tests/test_collection.py -k returns_are_the",
+        "tests/runtime/test_collector.py -k returns_are_the",
     ),
     Mutant(
         "an episode's return goes on from the one before",
-        "envs/rewards.py",
+        "envs/reward_wrappers.py",
         """        self.total = 0.0
         return self.env.reset""",
         "        return self.env.reset",
-        "tests/test_collection.py -k returns_are_the",
+        "tests/runtime/test_collector.py -k returns_are_the",
     ),
     Mutant(
         "True counts as a number of steps",
         "api/arguments.py",
         "if isinstance(value, bool) or not isinstance",
         "if not isinstance",
-        "tests/test_managed.py -k another_kind",
+        "tests/api/test_managed.py -k another_kind",
     ),
     Mutant(
         "a managed class forgets the run that failed",
@@ -1499,91 +1499,91 @@ MUTANTS = [
         steps = list_steps(where.run_dir) if where.run_dir is not None else []
         if steps:
             self._stand_at(steps[-1])""",
-        "tests/test_managed.py -k failed",
+        "tests/api/test_managed.py -k failed",
     ),
     Mutant(
         "a managed class keeps the policy of a checkpoint that is gone",
         "api/managed.py",
         "self._checkpoint, self._policy = path, None",
         "self._checkpoint = path",
-        "tests/test_managed.py -k no_longer_keeps",
+        "tests/api/test_managed.py -k no_longer_keeps",
     ),
     Mutant(
         "a learning rate of 0 is not told",
         "runtime/schedules.py",
         "return max(self.horizon, self.warmup + 1)",
         "return None",
-        "tests/test_controls.py -k after_its_schedule",
+        "tests/runtime/test_control_config.py -k after_its_schedule",
     ),
     Mutant(
         "one episode has an interval of no width",
         "runtime/evaluation.py",
         "several = len(self.returns) > 1",
         "several = True",
-        "tests/test_cli.py -k test_evaluate",
+        "tests/cli/test_cli.py -k test_evaluate",
     ),
     Mutant(
         "a training's threads stay",
         "experiment/machine.py",
         "        torch.set_num_threads(before)",
         "        pass",
-        "tests/test_controls.py -k keeps_its_threads",
+        "tests/runtime/test_control_config.py -k keeps_its_threads",
     ),
     Mutant(
         "a run that failed tells the step of its last line alone",
         "api/training.py",
         "{} if session is None else _RunInfo.facts(session)",
         "dict[str, Any]()",
-        "tests/test_managed.py -k failed",
+        "tests/api/test_managed.py -k failed",
     ),
     Mutant(
         "an environment is not tried before a run",
         "envs/factory.py",
         "notes = check_episode(env, env_id, spec)",
         "notes = list[str]()",
-        "tests/test_env_checks.py",
+        "tests/envs/test_checking.py",
     ),
     Mutant(
         "trying an environment takes numbers of the run",
         "envs/checking.py",
         "np.random.set_state(shared)",
         "pass",
-        "tests/test_env_checks.py -k takes_no_number",
+        "tests/envs/test_checking.py -k takes_no_number",
     ),
     Mutant(
         "a missing time limit is not told",
         "envs/checking.py",
         "if plays and not any(",
         "if False and not any(",
-        "tests/test_env_checks.py -k time_limit",
+        "tests/envs/test_checking.py -k time_limit",
     ),
     Mutant(
         "offline runs alone are flat lines",
         "api/plots.py",
         'over_updates = all(config.mode == "offline" for config in configs)',
         "over_updates = False",
-        "tests/test_plots.py -k over_updates",
+        "tests/api/test_plots.py -k over_updates",
     ),
     Mutant(
         "two runs of many look the same",
         "api/plots.py",
         "turn = index // 10 % len(LINES)",
         "turn = 0",
-        "tests/test_plots.py -k look_the_same",
+        "tests/api/test_plots.py -k look_the_same",
     ),
     Mutant(
         "a misspelt hook is passed over",
         "api/arguments.py",
         "        check_hooks(callback)\n",
         "",
-        "tests/test_managed.py -k callbacks",
+        "tests/api/test_managed.py -k callbacks",
     ),
     Mutant(
         "running statistics of a wrapper are not told",
         "envs/checking.py",
         '== "RunningMeanStd"',
         '== "None"',
-        "tests/test_env_checks.py -k statistics",
+        "tests/envs/test_checking.py -k statistics",
     ),
     Mutant(
         "a checkpoint of a newer format is taken for damage",
@@ -1601,24 +1601,24 @@ MUTANTS = [
     ),
     Mutant(
         "a second fallback replaces what the first set aside",
-        "runtime/retention.py",
+        "runtime/quarantine.py",
         "while os.path.lexists(aside):",
         "remove(aside)\n    while False:",
         "tests/faults/test_damage.py -k set_aside",
     ),
     Mutant(
         "a kill between the renames of a second save loses the checkpoint",
-        "runtime/retention.py",
+        "runtime/quarantine.py",
         "if not os.path.lexists(path):",
         "if False:",
         "tests/faults/test_odd_runs.py -k second_save",
     ),
     Mutant(
         "a signal hides that its step stopped early",
-        TRAINER,
+        "runtime/trainer_state.py",
         "if not self.should_stop or signalled:",
         "if not self.should_stop:",
-        "tests/test_exactness.py -k stops_early",
+        "tests/runtime/test_exact_resume.py -k stops_early",
     ),
     Mutant(
         "a line of an evaluation that is made up stands twice",
@@ -1660,7 +1660,7 @@ MUTANTS = [
         "api/resuming.py",
         '"target_value" if REACHED in reason else "patience"',
         '"patience"',
-        "tests/test_controls.py -k advice",
+        "tests/runtime/test_control_config.py -k advice",
     ),
     Mutant(
         "an expanded tensor's pages are released beyond its memory",

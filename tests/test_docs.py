@@ -15,7 +15,7 @@ import yaml
 from pydantic import BaseModel
 
 from rl_training import cli
-from rl_training.algorithms.finetuning import FinetuningConfig
+from rl_training.algorithms.finetuning_config import FinetuningConfig
 from rl_training.algorithms.registry import REGISTRY
 from rl_training.api import train
 from rl_training.api.resuming import RESUMABLE_KEYS
@@ -24,7 +24,7 @@ from rl_training.envs.factory import EnvConfig, WrappersConfig
 from rl_training.experiment.config import TrainConfig, apply_override, make_config, read_config
 from rl_training.rewards import RewardTransformConfig
 from rl_training.runtime.callbacks import Callback, EarlyStoppingConfig
-from rl_training.runtime.controls import ControlsConfig
+from rl_training.runtime.control_config import ControlsConfig
 from rl_training.runtime.logging import read_metrics
 from tests.faults.zygote import shared_zygote
 

@@ -58,11 +58,6 @@ def test_dir_names_what_is_not_yet_imported() -> None:
         assert set(module.__all__) <= set(dir(module))
 
 
-def test_files_stay_small_enough_to_read() -> None:
-    for file in (ROOT / "src").rglob("*.py"):
-        assert len(file.read_text().splitlines()) <= 450, file
-
-
 def test_no_block_stands_in_two_algorithms() -> None:
     """What algorithms share is written once: no six lines of one are in another, imports aside."""
     homes: dict[tuple[str, ...], str] = {}

@@ -47,7 +47,7 @@ class SubsetSAC(SACAlgorithm):
             value = next_q.index_select(0, chosen).amin(0) - self.alpha * following.log_prob
             target = batch.rewards + self.config.gamma * (1 - batch.terminations) * value
         loss = critic_loss(self.model.q_values(batch.obs, batch.actions), target)
-        self.minimise(loss, critic=self.model.critic.flat)
+        self.minimize(loss, critic=self.model.critic.flat)
         return {"loss/critic": loss.detach()}
 
 

@@ -70,7 +70,7 @@ def make_learner(spec: dict[str, Any], low: Any, high: Any, device: str) -> Any:
         "value_encoder_factory": critic,
     }
     settings = {k: v for k, v in encoders.items() if k in config.__dataclass_fields__}
-    if spec["normalise"]:
+    if spec["normalize"]:
         settings["observation_scaler"] = d3rlpy.preprocessing.StandardObservationScaler(eps=1e-3)
     if not (np.all(low == -1.0) and np.all(high == 1.0)):
         settings["action_scaler"] = d3rlpy.preprocessing.MinMaxActionScaler(low, high)
@@ -110,7 +110,7 @@ def main() -> None:
     """Train, then print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--spec", required=True, help="JSON: algo, config, actor, critic, normalise"
+        "--spec", required=True, help="JSON: algo, config, actor, critic, normalize"
     )
     parser.add_argument("--dataset", required=True)
     parser.add_argument("--env", help="for its action range and for episodes; else actions in ±1")

@@ -76,9 +76,9 @@ if TYPE_CHECKING:
         EarlyStoppingCallback,
         EarlyStoppingConfig,
     )
-    from rl_training.runtime.controls import build_control_callbacks
-    from rl_training.runtime.trainer import TrainerState
-    from rl_training.runtime.workflows import TrainResult
+    from rl_training.runtime.control_config import build_control_callbacks
+    from rl_training.runtime.trainer_state import TrainerState
+    from rl_training.runtime.training_loop import TrainResult
     from rl_training.types import Batch, EnvSpec
 
 __all__ = [
@@ -233,11 +233,11 @@ __getattr__, __dir__ = lazy_exports(
         "TQCAlgorithm": "algorithms.tqc",
         "TQCConfig": "algorithms.tqc",
         "TrainConfig": "experiment.config",
-        "TrainResult": "runtime.workflows",
-        "TrainerState": "runtime.trainer",
+        "TrainResult": "runtime.training_loop",
+        "TrainerState": "runtime.trainer_state",
         "awac_loss": "algorithms.awac",
         "bc_loss": "algorithms.bc",
-        "build_control_callbacks": "runtime.controls",
+        "build_control_callbacks": "runtime.control_config",
         "cql_loss": "algorithms.cql",
         "critic_diversity_loss": "algorithms.edac",
         "ddpg_loss": "algorithms.ddpg",

@@ -20,7 +20,7 @@ from rl_training.api.checkpoints import predict_checkpoint
 from rl_training.api.training import resume
 from rl_training.boundary import json_codec
 from rl_training.errors import CheckpointError, ConfigError
-from rl_training.experiment.manager import list_runs
+from rl_training.experiment.run_directory import list_runs
 from rl_training.runtime.checkpointing import MANIFEST, list_steps
 from rl_training.runtime.logging import read_metrics
 

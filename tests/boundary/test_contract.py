@@ -82,7 +82,7 @@ def test_the_contract_sees_what_it_forbids() -> None:
 
 MAKING = {"make", "make_vec", "spec", "register_envs", "load_env_creator"}
 IMPORTING = {
-    "cli_imports.py": "--import, which a person gives",
+    "cli/user_imports.py": "--import, which a person gives",
     "lazy.py": "the package's own modules",
     "algorithms/registry.py": "the package's own modules",
     "envs/resolving.py": "environments",

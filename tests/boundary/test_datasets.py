@@ -19,7 +19,7 @@ from rl_training.boundary import minari_format
 from rl_training.boundary.minari_format import check_minari_id, open_minari
 from rl_training.data.dataset_writers import write_arrays, write_minari
 from rl_training.errors import ConfigError
-from tests.test_datasets import make_data
+from tests.data.test_datasets import make_data
 
 h5py = pytest.importorskip("h5py")
 

@@ -395,7 +395,7 @@ def test_drawing_that_fails_is_one_sentence() -> None:
         evaluator.evaluate(policy, 1)
 
 
-def test_relabelling_that_fails_is_one_sentence() -> None:
+def test_relabeling_that_fails_is_one_sentence() -> None:
     task = read_goal_task(GOALS, EnvConfig(fails=True))
     goals = np.zeros((4, 1), np.float32)
     for _ in range(3):

@@ -18,7 +18,7 @@ import pytest
 from rl_training.api.training import resume, train
 from rl_training.errors import ConfigError, RLTrainingError, TrainingError
 from rl_training.experiment.config import make_config
-from rl_training.experiment.manager import (
+from rl_training.experiment.run_directory import (
     create_run,
     is_locked,
     list_runs,
@@ -29,8 +29,8 @@ from rl_training.experiment.manager import (
 )
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpointing import list_steps, open_checkpoint
-from rl_training.runtime.retention import swap
-from rl_training.runtime.trainer import Session
+from rl_training.runtime.quarantine import swap
+from rl_training.runtime.session import Session
 from tests.faults.conftest import Reference
 from tests.faults.envs import POISON, register
 from tests.faults.runs import (

@@ -21,7 +21,7 @@ from rl_training.envs import EnvConfig, make_training_envs, vector
 from rl_training.errors import EnvError, TrainingError
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpointing import list_steps
-from rl_training.runtime.trainer import Session
+from rl_training.runtime.session import Session
 from tests.comparing import assert_same_run
 from tests.envs.odd_envs import WALK
 

@@ -44,7 +44,7 @@ ENVIRONMENT = os.environ | {
 PRELOADED = (
     "rl_training.cli",
     "rl_training.api.finetuning",
-    "rl_training.api.fqe",
+    "rl_training.api.offline_evaluation",
     "rl_training.api.datasets",
     "rl_training.api.progress",
     "rl_training.runtime.event_file",

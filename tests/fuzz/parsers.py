@@ -210,7 +210,7 @@ def _manifest(ordinary: Path, folder: Path) -> Target:
 def _state(ordinary: Path, folder: Path) -> Target:
     from rl_training.experiment.build import build_session
     from rl_training.experiment.config import make_config
-    from rl_training.experiment.manager import read_config_file
+    from rl_training.experiment.run_directory import read_config_file
     from rl_training.experiment.task import check_config
     from rl_training.runtime.checkpointing import open_checkpoint
 
@@ -254,7 +254,7 @@ def _segment(ordinary: Path, folder: Path) -> Target:
 
 
 def _run_info(ordinary: Path, folder: Path) -> Target:
-    from rl_training.experiment.manager import list_runs
+    from rl_training.experiment.run_directory import list_runs
 
     run = _own_run(ordinary, folder)
 
@@ -315,7 +315,7 @@ def _overrides(ordinary: Path, folder: Path) -> Target:
 
 
 def _pointer(ordinary: Path, folder: Path) -> Target:
-    from rl_training.experiment.manager import locate
+    from rl_training.experiment.run_directory import locate
     from rl_training.runtime.checkpointing import open_checkpoint
 
     run = _own_run(ordinary, folder)

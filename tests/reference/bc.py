@@ -1,4 +1,4 @@
-"""Float64 behaviour cloning with a deterministic tanh actor and hand-derived gradients."""
+"""Float64 behavior cloning with a deterministic tanh actor and hand-derived gradients."""
 
 from typing import TypedDict
 
@@ -31,7 +31,7 @@ class Hyper(TypedDict):
     actor_lr: float
 
 
-def normalisation(observations: Array, eps: float = 1e-3) -> tuple[Array, Array]:
+def normalization(observations: Array, eps: float = 1e-3) -> tuple[Array, Array]:
     """Mean and deviation + eps of each feature of a dataset [D, O]; the deviation is biased."""
     return observations.mean(axis=0), observations.std(axis=0) + eps
 

@@ -52,7 +52,7 @@ class Hyper(sac.Hyper):
     """SAC's hyperparameters and those of the conservative term.
 
     ``threshold`` None means a fixed weight, a number the Lagrange form. In the first
-    ``imitation_updates`` updates the actor imitates the batch instead of maximising Q.
+    ``imitation_updates`` updates the actor imitates the batch instead of maximizing Q.
     """
 
     conservative_weight: float

@@ -60,7 +60,7 @@ def q_action_gradient_backward(cache: MlpCache, direction: Array) -> Network:
 
 
 def diversity_loss(gradients: Array) -> tuple[float, Array]:
-    """mean_b sum_{i != j} <g_i, g_j> / (N - 1) of the normalised dQ_i/da, and its gradient.
+    """mean_b sum_{i != j} <g_i, g_j> / (N - 1) of the normalized dQ_i/da, and its gradient.
 
     ``gradients`` is [N, B, A]; g_i = dQ_i/da / (|dQ_i/da| + 1e-10). N aligned critics give N,
     orthogonal ones 0. Where dQ_i/da is 0, the slope of its norm is taken as 0.

@@ -18,7 +18,7 @@ class LogProb(NamedTuple):
 
     log_prob: Array
     mean: Array
-    standardised: Array
+    standardized: Array
     std: Array
     unclipped: Array
     cache: MlpCache
@@ -51,7 +51,7 @@ def log_prob_backward(result: LogProb, grad: Array) -> Network:
 
     With z = (a - mean) / sigma: d log pi/dmean = z / sigma and d log pi/dlog sigma = z^2 - 1.
     """
-    z, column = result.standardised, grad[:, None]
+    z, column = result.standardized, grad[:, None]
     layers = tanh_backward(result.cache, result.mean, column * z / result.std).network
     log_std = (column * (z * z - 1.0)).sum(axis=0) * result.unclipped
     return layers | {"log_std": [log_std]}

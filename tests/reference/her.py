@@ -1,4 +1,4 @@
-"""Hindsight relabelling in plain NumPy, from the paper (arXiv 1707.01495, sections 4.2 and 4.5).
+"""Hindsight relabeling in plain NumPy, from the paper (arXiv 1707.01495, sections 4.2 and 4.5).
 
 Transitions are kept one by one, and an episode is found by looking through all of them.
 """

@@ -21,9 +21,9 @@ LAYER_NORM_EPS = 1e-5  # PyTorch's default; Flax, which RLPD's authors use, has 
 
 
 class Norm(NamedTuple):
-    """What the backward pass of a layer normalisation needs."""
+    """What the backward pass of a layer normalization needs."""
 
-    normalised: Array
+    normalized: Array
     inverse_std: Array
     scale: Array
 
@@ -92,19 +92,19 @@ def layer_norm(x: Array, scale: Array, shift: Array) -> tuple[Array, Norm]:
 
     The variance is the biased one (divided by the number of features).
     """
-    centred = x - x.mean(axis=-1, keepdims=True)
-    variance = (centred * centred).mean(axis=-1, keepdims=True)
+    centered = x - x.mean(axis=-1, keepdims=True)
+    variance = (centered * centered).mean(axis=-1, keepdims=True)
     inverse_std = 1.0 / np.sqrt(variance + LAYER_NORM_EPS)
-    normalised = centred * inverse_std
-    return normalised * scale + shift, Norm(normalised, inverse_std, scale)
+    normalized = centered * inverse_std
+    return normalized * scale + shift, Norm(normalized, inverse_std, scale)
 
 
 def layer_norm_backward(norm: Norm, grad: Array) -> Array:
-    """With g = grad * scale and n the normalised input: (g - mean(g) - n mean(g n)) / std."""
-    g, n = grad * norm.scale, norm.normalised
+    """With g = grad * scale and n the normalized input: (g - mean(g) - n mean(g n)) / std."""
+    g, n = grad * norm.scale, norm.normalized
     along = (g * n).mean(axis=-1, keepdims=True)
-    centred = g - g.mean(axis=-1, keepdims=True)
-    return np.asarray((centred - n * along) * norm.inverse_std)
+    centered = g - g.mean(axis=-1, keepdims=True)
+    return np.asarray((centered - n * along) * norm.inverse_std)
 
 
 def mlp_forward(
@@ -150,7 +150,7 @@ def mlp_backward(cache: MlpCache, grad_out: Array) -> MlpGrads:
             grad = grad * (cache.inputs[i] > 0.0)
             if cache.norms:
                 norm = cache.norms[i - 1]
-                grads.scales.insert(0, (grad * norm.normalised).sum(axis=0))
+                grads.scales.insert(0, (grad * norm.normalized).sum(axis=0))
                 grads.shifts.insert(0, grad.sum(axis=0))
                 grad = layer_norm_backward(norm, grad)
     return grads._replace(inputs=grad)

@@ -161,7 +161,7 @@ def delayed_update(
 def full_update(
     state: Td3State, batch: Batch, noise: Noise, hyper: Hyper
 ) -> tuple[Td3State, dict[str, float]]:
-    """One update of algorithm 1; the actor maximises the first critic alone.
+    """One update of algorithm 1; the actor maximizes the first critic alone.
 
     ``actor_loss`` is among the metrics on policy steps only.
     """

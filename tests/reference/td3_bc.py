@@ -1,6 +1,6 @@
 """Float64 TD3+BC (arXiv 2106.06860) with hand-derived gradients.
 
-TD3 whose actor also imitates the batch's actions; observations come normalised.
+TD3 whose actor also imitates the batch's actions; observations come normalized.
 """
 
 from typing import NamedTuple
@@ -59,8 +59,8 @@ def full_update(
 ) -> tuple[td3.Td3State, dict[str, float]]:
     """TD3's delayed update with this actor loss; the state is ``td3.initial_state``'s."""
 
-    def regularised(state: td3.Td3State, batch: Batch) -> ActorLoss:
+    def regularized(state: td3.Td3State, batch: Batch) -> ActorLoss:
         at = batch["observation"], batch["action"]
         return actor_loss(state["actor"], state["critics"][0], *at, hyper["alpha"])
 
-    return td3.delayed_update(state, batch, noise, hyper, regularised)
+    return td3.delayed_update(state, batch, noise, hyper, regularized)

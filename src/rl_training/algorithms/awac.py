@@ -168,5 +168,5 @@ class AWACAlgorithm(ActorCritic):
             weighting=config.weighting,
             weight_clip=config.weight_clip,
         )
-        self.minimise(loss, actor=self.model.actor.flat)
+        self.minimize(loss, actor=self.model.actor.flat)
         return imitation_metrics(loss, advantage, weights)

@@ -194,17 +194,20 @@ class Algorithm(nn.Module, ABC):
         This is the whole inference contract. ``noise`` holds what `act_noise` declares and is
         needed unless ``deterministic``.
         """
-        normalised = (obs - self.obs_shift) * self.obs_scale
-        return self.choose_actions(normalised, deterministic=deterministic, noise=noise)
+        normalized = (obs - self.obs_shift) * self.obs_scale
+        return self.choose_actions(normalized, deterministic=deterministic, noise=noise)
 
     @abstractmethod
     def choose_actions(self, obs: Tensor, *, deterministic: bool, noise: Noise | None) -> Tensor:
         """The policy on observations as updates see them."""
 
-    def set_normalisation(self, mean: Tensor, std: Tensor) -> None:
-        """From now on `act` standardises observations; updates expect batches that are."""
+    def set_normalization(self, mean: Tensor, std: Tensor) -> None:
+        """From now on `act` standardizes observations; updates expect batches that are."""
         self.obs_shift.copy_(mean)
         self.obs_scale.copy_(1.0 / std)
+
+    set_normalisation = set_normalization
+    """The former name, kept for code written elsewhere."""
 
     @abstractmethod
     def act_noise(self, batch_size: int) -> NoiseSpec:
@@ -219,7 +222,7 @@ class Algorithm(nn.Module, ABC):
         """One gradient update; metrics stay on the device.
 
         ``phase`` is the number of updates made so far modulo `period`, a plain integer that a
-        captured graph may be specialised on.
+        captured graph may be specialized on.
         """
 
     def held_out_losses(self, batch: Batch, noise: Noise) -> Metrics:
@@ -257,7 +260,7 @@ class Algorithm(nn.Module, ABC):
         rate = self.config.learning_rate if learning_rate is None else learning_rate
         self.optimizers[key] = FlatAdam(parameter, rate, weight_decay)
 
-    def minimise(
+    def minimize(
         self, loss: Tensor, max_norm: float | None = None, /, **parameters: Tensor
     ) -> None:
         """One optimizer step of each parameter, by its optimizer's name, down ``loss``.
@@ -270,6 +273,9 @@ class Algorithm(nn.Module, ABC):
             assert isinstance(optimizer, FlatAdam)
             clipped = gradient if max_norm is None else clip_norm(gradient, max_norm)
             optimizer.step(parameter, clipped)
+
+    minimise = minimize
+    """The former name, kept for algorithms written elsewhere."""
 
     def scale_learning_rates(self, factor: float) -> None:
         """Apply a schedule's factor to every optimizer, or to those that are `scheduled`."""
@@ -324,7 +330,7 @@ class ActorCritic(PolicyLearner):
     def critic_step(self, batch: Batch, noise: Noise) -> Metrics:
         """Move every critic towards the target."""
         loss, q, target = self.critic_terms(batch, noise)
-        self.minimise(loss, critic=self.model.critic.flat)
+        self.minimize(loss, critic=self.model.critic.flat)
         return critic_metrics(loss, q, target)
 
 

@@ -1,4 +1,4 @@
-"""Behaviour cloning: supervised learning of the recorded actions (docs/algorithms/bc.md).
+"""Behavior cloning: supervised learning of the recorded actions (docs/algorithms/bc.md).
 
 The only stage of an update moves the actor. Rewards and next observations are not looked at.
 """
@@ -52,7 +52,7 @@ def bc_loss(model: Imitator, batch: Batch) -> Metrics:
 
 
 class BCAlgorithm(Algorithm):
-    """Behaviour cloning."""
+    """Behavior cloning."""
 
     name: ClassVar[str] = "bc"
     config_class: ClassVar[type[AlgorithmConfig]] = BCConfig
@@ -84,7 +84,7 @@ class BCAlgorithm(Algorithm):
     def update(self, batch: Batch, noise: Noise, *, phase: int = 0) -> Metrics:
         """Move the actor."""
         losses = bc_loss(self.model, batch)
-        self.minimise(losses["loss/actor"], actor=self.model.flat)
+        self.minimize(losses["loss/actor"], actor=self.model.flat)
         return {name: loss.detach() for name, loss in losses.items()}
 
     @torch.no_grad()

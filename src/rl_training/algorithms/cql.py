@@ -193,5 +193,5 @@ class CQLAlgorithm(SACAlgorithm):
             parameters["multiplier"] = self.log_multiplier
             metrics["q/multiplier"] = bounded_multiplier(self.log_multiplier.detach())
             loss = loss + losses["loss/multiplier"]
-        self.minimise(loss, **parameters)
+        self.minimize(loss, **parameters)
         return metrics | critic_metrics(losses["loss/critic"], q, target)

@@ -111,5 +111,5 @@ class DDPGAlgorithm(ActorCritic):
     def policy_step(self, batch: Batch) -> Metrics:
         """Move the actor up the first critic."""
         loss = actor_loss(self.model.policy_q_values(batch.obs))
-        self.minimise(loss, actor=self.model.actor.flat)
+        self.minimize(loss, actor=self.model.actor.flat)
         return {"loss/actor": loss.detach()}

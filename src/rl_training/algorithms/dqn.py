@@ -47,7 +47,7 @@ class DQNConfig(OffPolicyConfig):
     double: bool = Field(
         default=False, description="Let the online network choose the target's action (Double DQN)."
     )
-    layer_norm: bool = Field(default=False, description="Normalise the hidden layers.")
+    layer_norm: bool = Field(default=False, description="Normalize the hidden layers.")
     target_update_interval: int = Field(
         default=50, gt=0, description="Gradient updates between updates of the target network."
     )
@@ -171,7 +171,7 @@ class DQNAlgorithm(Algorithm):
         target = dqn_target(model, batch, gamma=config.gamma, double=config.double)
         q = taken_q(model, batch)
         loss = huber_loss(q, target)
-        self.minimise(loss, config.max_grad_norm, q=model.flat)
+        self.minimize(loss, config.max_grad_norm, q=model.flat)
         if self.form(phase):
             polyak_update(model.target, model.flat, config.tau)
         return {

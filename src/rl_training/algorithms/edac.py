@@ -104,6 +104,6 @@ class EDACAlgorithm(SACAlgorithm):
         """Move every critic towards the target and away from the others."""
         target = self.critic_target(batch, noise)
         losses, q = diversified_losses(self.model, batch, target, eta=self.config.eta)
-        self.minimise(losses["loss/critic"], critic=self.model.critic.flat)
+        self.minimize(losses["loss/critic"], critic=self.model.critic.flat)
         metrics = {name: loss.detach() for name, loss in losses.items()}
         return metrics | critic_metrics(losses["loss/critic"], q, target)

@@ -1,6 +1,6 @@
 """Hindsight Experience Replay (arXiv 1707.01495): its keys beside those of the learner it feeds.
 
-HER is no learner: it changes the batches of one. `data/her.py` makes them.
+HER is no learner: it changes the batches of one. `data/hindsight.py` makes them.
 """
 
 from __future__ import annotations

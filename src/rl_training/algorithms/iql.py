@@ -143,7 +143,7 @@ class IQLAlgorithm(PolicyLearner):
         """Move V towards the expectile of the target critics' minimum."""
         v = self.model.values(batch.obs)
         loss = expectile_loss(v, q, expectile=self.config.expectile)
-        self.minimise(loss, value=self.model.value.flat)
+        self.minimize(loss, value=self.model.value.flat)
         return {"loss/value": loss.detach(), "v/mean": v.detach().mean(-1)}
 
     def policy_step(self, batch: Batch, advantage: Tensor) -> Metrics:
@@ -151,11 +151,11 @@ class IQLAlgorithm(PolicyLearner):
         config = self.config
         weighting = {"beta": config.beta, "weight_clip": config.weight_clip}
         loss, weights = policy_terms(self.model, batch, advantage, **weighting)
-        self.minimise(loss, actor=self.model.actor.flat)
+        self.minimize(loss, actor=self.model.actor.flat)
         return imitation_metrics(loss, advantage, weights)
 
     def critic_step(self, batch: Batch, next_v: Tensor) -> Metrics:
         """Move every critic towards r + γ (1 − d) V(s')."""
         loss, q, target = critic_terms(self.model, batch, next_v, gamma=self.config.gamma)
-        self.minimise(loss, critic=self.model.critic.flat)
+        self.minimize(loss, critic=self.model.critic.flat)
         return critic_metrics(loss, q, target)

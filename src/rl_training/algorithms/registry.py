@@ -49,7 +49,7 @@ class AlgorithmEntry:
         own = self.learner_class(kwargs).config_class
         if not is_finetuned(kwargs):
             return own
-        from rl_training.algorithms.finetuning import finetuning_config
+        from rl_training.algorithms.finetuning_config import finetuning_config
 
         return finetuning_config(own)
 
@@ -109,7 +109,7 @@ REGISTRY: dict[str, AlgorithmEntry] = {
             class_name="SACAlgorithm",
             mode="online",
             actions="continuous",
-            summary="Entropy-regularised actor-critic with a learned temperature.",
+            summary="Entropy-regularized actor-critic with a learned temperature.",
         ),
         AlgorithmEntry(
             name="ddpg",
@@ -153,7 +153,7 @@ REGISTRY: dict[str, AlgorithmEntry] = {
         ),
         AlgorithmEntry(
             name="bc",
-            title="Behaviour Cloning",
+            title="Behavior Cloning",
             class_name="BCAlgorithm",
             mode="offline",
             actions="continuous",
@@ -165,7 +165,7 @@ REGISTRY: dict[str, AlgorithmEntry] = {
             class_name="HER",
             mode="online",
             actions="continuous",
-            summary="Goals relabelled with what was achieved, over any off-policy learner.",
+            summary="Goals relabeled with what was achieved, over any off-policy learner.",
             goals=True,
         ),
         AlgorithmEntry(
@@ -186,7 +186,7 @@ REGISTRY: dict[str, AlgorithmEntry] = {
         ),
         AlgorithmEntry(
             name="td3_bc",
-            title="TD3 with Behaviour Cloning",
+            title="TD3 with Behavior Cloning",
             class_name="TD3BCAlgorithm",
             mode="offline",
             actions="continuous",
@@ -214,7 +214,7 @@ REGISTRY: dict[str, AlgorithmEntry] = {
             class_name="RLPDAlgorithm",
             mode="offline_to_online",
             actions="continuous",
-            summary="REDQ with normalised critics on batches of a dataset and of new experience.",
+            summary="REDQ with normalized critics on batches of a dataset and of new experience.",
         ),
     )
 }

@@ -1,4 +1,4 @@
-"""RL with Prior Data (arXiv 2302.02948): REDQ with normalised critics on batches of two sources.
+"""RL with Prior Data (arXiv 2302.02948): REDQ with normalized critics on batches of two sources.
 
 The update is REDQ's. Which rows of a batch come from which source is the sampler's business
 (data/mixing.py).
@@ -25,7 +25,7 @@ class RLPDConfig(REDQConfig, MixingConfig):
         default="auto", description="Entropy that a learned α aims for; `auto` is −|A|/2."
     )
     backup_entropy: bool = Field(default=True, description="Keep −α log π in the critics' target.")
-    layer_norm: bool = Field(default=True, description="Normalise the critics' hidden layers.")
+    layer_norm: bool = Field(default=True, description="Normalize the critics' hidden layers.")
 
 
 def rlpd_loss(

@@ -179,7 +179,7 @@ class SACAlgorithm(ActorCritic):
         return sac_target(self.model, batch, noise, alpha=self.backup_alpha, gamma=gamma)
 
     def actor_loss(self, q: Tensor, log_prob: Tensor, *, alpha: Tensor) -> Tensor:
-        """Eq. 9; a family member whose actor maximises something else overrides this."""
+        """Eq. 9; a family member whose actor maximizes something else overrides this."""
         return actor_loss(q, log_prob, alpha=alpha)
 
     def policy_step(self, batch: Batch, noise: Noise) -> Metrics:
@@ -191,7 +191,7 @@ class SACAlgorithm(ActorCritic):
         if log_alpha is not None:
             parameters["temperature"] = log_alpha
         # Neither loss has a gradient for the other's parameter: one backward serves both.
-        self.minimise(reduce(add, losses.values()), **parameters)
+        self.minimize(reduce(add, losses.values()), **parameters)
         return {
             **{name: loss.detach() for name, loss in losses.items()},
             "policy/entropy": -log_prob.detach().mean(-1),

@@ -80,7 +80,7 @@ def td3_bc_loss(
 
 
 class TD3BCAlgorithm(TD3Algorithm):
-    """TD3 with behaviour cloning."""
+    """TD3 with behavior cloning."""
 
     name: ClassVar[str] = "td3_bc"
     config_class: ClassVar[type[AlgorithmConfig]] = TD3BCConfig
@@ -90,7 +90,7 @@ class TD3BCAlgorithm(TD3Algorithm):
     def policy_step(self, batch: Batch) -> Metrics:
         """Move the actor up the first critic and towards the dataset's actions."""
         loss, weight, imitation = policy_terms(self.model, batch, alpha=self.config.alpha)
-        self.minimise(loss, actor=self.model.actor.flat)
+        self.minimize(loss, actor=self.model.actor.flat)
         return {
             "loss/actor": loss.detach(),
             "loss/imitation": imitation.detach(),

@@ -20,8 +20,8 @@ from rl_training.experiment.build import (
     load_policy,
 )
 from rl_training.experiment.config import plain_env_kwargs
-from rl_training.experiment.datasets import load_run_data, prepare_sampler
-from rl_training.experiment.manager import locate
+from rl_training.experiment.dataset_source import load_run_data, prepare_sampler
+from rl_training.experiment.run_directory import locate
 from rl_training.experiment.task import Task
 from rl_training.runtime.checkpointing import Checkpoint, open_checkpoint
 from rl_training.runtime.evaluation import Evaluator, Policy
@@ -80,7 +80,7 @@ def evaluate_checkpoint(
         raise ConfigError(f"{checkpoint.path} was trained without an environment to film.")
     policy = load_policy(checkpoint, device)
     if fqe:
-        from rl_training.api.fqe import estimate
+        from rl_training.api.offline_evaluation import estimate
 
         return estimate(
             checkpoint, policy, updates=fqe_updates, dataset=dataset, seed=seed, progress=progress

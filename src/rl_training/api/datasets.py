@@ -45,8 +45,8 @@ from rl_training.experiment.build import (
 )
 from rl_training.experiment.config import TrainConfig, plain_env_kwargs, split
 from rl_training.experiment.machine import available_memory
-from rl_training.experiment.manager import locate
 from rl_training.experiment.memory import FLOAT
+from rl_training.experiment.run_directory import locate
 from rl_training.experiment.task import training_envs
 from rl_training.runtime.checkpointing import STATE, Checkpoint, open_checkpoint
 from rl_training.runtime.recording import noisy_policy, record

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from rl_training.algorithms.finetuning import FinetuningConfig
+from rl_training.algorithms.finetuning_config import FinetuningConfig
 from rl_training.algorithms.registry import get_algorithm
 from rl_training.api.arguments import as_path, check_callbacks
 from rl_training.api.training import begin, warn
@@ -26,8 +26,8 @@ from rl_training.experiment.build import (
     saved_spec,
 )
 from rl_training.experiment.config import TrainConfig, apply_overrides, make_config, name_overrides
-from rl_training.experiment.datasets import REWARD_KEYS, load_run_data
-from rl_training.experiment.manager import folder_of, locate
+from rl_training.experiment.dataset_source import REWARD_KEYS, load_run_data
+from rl_training.experiment.run_directory import folder_of, locate
 from rl_training.experiment.task import Task, check_config
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpointing import (
@@ -37,7 +37,7 @@ from rl_training.runtime.checkpointing import (
     load_tensors,
     open_checkpoint,
 )
-from rl_training.runtime.workflows import TrainResult
+from rl_training.runtime.training_loop import TrainResult
 
 DEFAULT_STEPS = 25_000
 """Environment steps, where none are given."""
@@ -72,7 +72,7 @@ def finetune(
 ) -> TrainResult:
     """Take a run's or checkpoint's learner on to an environment, in a new run folder.
 
-    Networks, targets, optimizers, temperature and normalisation go on as they were; the metrics
+    Networks, targets, optimizers, temperature and normalization go on as they were; the metrics
     begin with those of the source. The data that it was trained on stays in the batches, with a
     share of `offline_batch_ratio`; ``dataset``, a file or a Minari id, takes its place, and a share
     of 0 drops it. Without ``env_id`` it is the source's environment.

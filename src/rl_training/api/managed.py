@@ -20,7 +20,7 @@ from rl_training.experiment.config import (
     check_overrides,
     make_config,
 )
-from rl_training.experiment.manager import locate
+from rl_training.experiment.run_directory import locate
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpointing import (
     Checkpoint,
@@ -29,8 +29,8 @@ from rl_training.runtime.checkpointing import (
     open_checkpoint,
 )
 from rl_training.runtime.evaluation import Policy
-from rl_training.runtime.trainer import Session
-from rl_training.runtime.workflows import TrainResult
+from rl_training.runtime.session import Session
+from rl_training.runtime.training_loop import TrainResult
 from rl_training.types import ActionArray, FloatArray
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class ManagedAlgorithm:
     ) -> dict[str, Any]:
         """Play seeded episodes without exploration; docs/metrics.md explains the numbers.
 
-        Episode i starts from ``seed + i``: evaluations from neighbouring seeds share episodes. An
+        Episode i starts from ``seed + i``: evaluations from neighboring seeds share episodes. An
         ``env_id`` names an environment other than the run's own; ``env_kwargs`` are its arguments,
         or are added to those of the run's own.
         """
@@ -335,7 +335,7 @@ def train_dqn(
 
 
 class BC(ManagedAlgorithm):
-    """Behaviour cloning, managed; without ``env_id`` it needs `action_low` and `action_high`.
+    """Behavior cloning, managed; without ``env_id`` it needs `action_low` and `action_high`.
 
     >>> BC("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(10_000).evaluate()
     """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from rl_training.api.managed import ManagedAlgorithm, train_as
 from rl_training.experiment.config import TrainConfig
 from rl_training.runtime.callbacks import Callback
-from rl_training.runtime.workflows import TrainResult
+from rl_training.runtime.training_loop import TrainResult
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from rl_training.api.managed import ManagedAlgorithm, train_as
 from rl_training.experiment.config import TrainConfig
 from rl_training.runtime.callbacks import Callback
-from rl_training.runtime.workflows import TrainResult
+from rl_training.runtime.training_loop import TrainResult
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -59,7 +59,7 @@ def train_awac(
 
 
 class TD3BC(ManagedAlgorithm):
-    """TD3 with behaviour cloning, managed."""
+    """TD3 with behavior cloning, managed."""
 
     algo: ClassVar[str] = "td3_bc"
 

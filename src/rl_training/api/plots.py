@@ -16,7 +16,7 @@ from rl_training.boundary.text import printable
 from rl_training.boundary.writing import write_output
 from rl_training.data.offline_dataset import TransitionDataset
 from rl_training.errors import ConfigError
-from rl_training.experiment.manager import is_run, read_config_file
+from rl_training.experiment.run_directory import is_run, read_config_file
 from rl_training.runtime.logging import iterate_metrics
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ LINE = 110
 LINES: tuple[Any, ...] = ("-", ":", "-.", (0, (5, 1, 1, 1, 1, 1)))
 MARKERS = (".", "x", "^", "s")
 DASHES: tuple[Any, ...] = ("--", (0, (8, 4)), (0, (2, 2)), (0, (8, 2, 2, 2)))
-"""The looks of curves and of flat lines: after ten, when colours repeat, comes the next."""
+"""The looks of curves and of flat lines: after ten, when colors repeat, comes the next."""
 
 
 def _figure(width: float, height: float) -> Figure:

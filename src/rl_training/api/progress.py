@@ -16,7 +16,7 @@ from rl_training.boundary.text import one_line, printable
 from rl_training.boundary.yaml_codec import dump_yaml
 from rl_training.experiment.machine import threads_of_environment, usable_cores
 from rl_training.runtime.callbacks import Callback
-from rl_training.runtime.trainer import Session
+from rl_training.runtime.session import Session
 
 REFRESH_SECONDS = 0.1
 PLAIN_SECONDS = 10.0

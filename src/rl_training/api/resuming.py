@@ -25,11 +25,11 @@ from rl_training.experiment.config import (
     split,
 )
 from rl_training.experiment.machine import choose_device, choose_threads
-from rl_training.experiment.manager import read_run_info
+from rl_training.experiment.run_directory import read_run_info
 from rl_training.experiment.task import Task, check_config
 from rl_training.runtime.callbacks import REACHED
 from rl_training.runtime.checkpointing import Checkpoint
-from rl_training.runtime.trainer import COMPLETED, EARLY_STOPPING
+from rl_training.runtime.trainer_state import COMPLETED, EARLY_STOPPING
 
 RESUMABLE_KEYS = frozenset(
     {"total_timesteps", "output_dir", "tags", "eval_episodes", "checkpoint_interval"}

@@ -29,7 +29,8 @@ from rl_training.experiment.config import (
     split,
 )
 from rl_training.experiment.machine import restoring_threads
-from rl_training.experiment.manager import (
+from rl_training.experiment.memory import explaining_memory
+from rl_training.experiment.run_directory import (
     RUN_FILE,
     create_run,
     is_run,
@@ -43,15 +44,14 @@ from rl_training.experiment.manager import (
     write_config,
     write_run_info,
 )
-from rl_training.experiment.memory import explaining_memory
 from rl_training.experiment.task import Task, check_config
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpointing import Checkpoint, list_steps, open_checkpoint
 from rl_training.runtime.logging import cut_metrics
-from rl_training.runtime.loops import updates_due
-from rl_training.runtime.retention import finish_swaps
-from rl_training.runtime.trainer import COMPLETED, SIGNAL, Session
-from rl_training.runtime.workflows import TrainResult, run_session
+from rl_training.runtime.quarantine import finish_swaps
+from rl_training.runtime.session import Session
+from rl_training.runtime.trainer_state import COMPLETED, SIGNAL
+from rl_training.runtime.training_loop import TrainResult, run_session, updates_due
 
 ConfigLike = TrainConfig | Mapping[str, Any] | str | Path
 

@@ -2,9 +2,9 @@
 
 from rl_training.data.config import DataConfig
 from rl_training.data.dataset_loaders import load_transition_dataset
-from rl_training.data.her import HindsightReplay
+from rl_training.data.hindsight import HindsightReplay
 from rl_training.data.mixing import MixedSampler
-from rl_training.data.normalising import NormalisedSampler
+from rl_training.data.normalization import NormalizedSampler
 from rl_training.data.offline_dataset import DatasetStatistics, TransitionDataset
 from rl_training.data.replay_buffer import ReplayBuffer
 from rl_training.data.samplers import EpochSampler
@@ -15,7 +15,7 @@ __all__ = [
     "EpochSampler",
     "HindsightReplay",
     "MixedSampler",
-    "NormalisedSampler",
+    "NormalizedSampler",
     "ReplayBuffer",
     "TransitionDataset",
     "load_transition_dataset",

@@ -47,7 +47,7 @@ class DataConfig(ConfigModel):
         default=False, description="Scale a dataset's rewards by 1000 over its range of returns."
     )
     normalize_states: bool = Field(
-        default=False, description="Standardise observations by the dataset's mean and deviation."
+        default=False, description="Standardize observations by the dataset's mean and deviation."
     )
     sampling: Literal["replacement", "epochs"] = Field(
         default="replacement",

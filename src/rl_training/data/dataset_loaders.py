@@ -18,8 +18,8 @@ from rl_training.boundary.npz import open_npz
 from rl_training.boundary.pt import open_pt
 from rl_training.boundary.text import shown
 from rl_training.config_model import validated
+from rl_training.data.column_names import Fields, find_fields
 from rl_training.data.config import DataConfig, DatasetKind
-from rl_training.data.fields import Fields, find_fields
 from rl_training.data.offline_dataset import TransitionDataset
 from rl_training.errors import ConfigError
 from rl_training.rewards import RewardTransformConfig

@@ -83,8 +83,8 @@ def _quartiles(values: npt.NDArray[Any]) -> list[float]:
 def _saturation(actions: npt.NDArray[np.float32]) -> float:
     """Share of action values at the ends of their own range."""
     low, high = actions.min(axis=0), actions.max(axis=0)
-    centre, half = 0.5 * (low + high), np.maximum(0.5 * (high - low), 1e-12)
-    return float((np.abs(actions - centre) >= SATURATION * half).mean())
+    center, half = 0.5 * (low + high), np.maximum(0.5 * (high - low), 1e-12)
+    return float((np.abs(actions - center) >= SATURATION * half).mean())
 
 
 def _count_not_finite(dataset: TransitionDataset) -> int:

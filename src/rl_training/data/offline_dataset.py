@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 
 from rl_training.boundary.columns import CHUNK_ROWS, ArrayColumn, Column
-from rl_training.data.fields import Fields, find_fields
+from rl_training.data.column_names import Fields, find_fields
 from rl_training.data.rows import RowLayout
 from rl_training.errors import ConfigError
 from rl_training.rewards import RewardTransformConfig
@@ -276,10 +276,10 @@ class TransitionDataset(Sampler):
             held[-wanted:] = True
         return torch.from_numpy(held).to(self.rows.device)
 
-    def normalise_observations(
+    def normalize_observations(
         self, mean: npt.NDArray[np.float64], std: npt.NDArray[np.float64]
     ) -> None:
-        """Standardise observations and next observations in place."""
+        """Standardize observations and next observations in place."""
         device = self.rows.device
         shift = torch.from_numpy(mean).float().to(device)
         scale = torch.from_numpy(1.0 / std).float().to(device)

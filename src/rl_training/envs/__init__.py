@@ -24,7 +24,7 @@ from rl_training.envs.resolving import (
     resolve_env,
     time_limit,
 )
-from rl_training.envs.rewards import (
+from rl_training.envs.reward_wrappers import (
     OWN_RETURN,
     RewardClipWrapper,
     RewardScaleWrapper,

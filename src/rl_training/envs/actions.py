@@ -28,7 +28,7 @@ class ActionScaler:
         low = np.asarray(spec.action_low, dtype=np.float64)
         high = np.asarray(spec.action_high, dtype=np.float64)
         self._low, self._high = inner_bounds(low, high)
-        self._centre = (0.5 * (low + high)).astype(np.float32)
+        self._center = (0.5 * (low + high)).astype(np.float32)
         self._half_range = (0.5 * (high - low)).astype(np.float32)
 
     def to_env(self, actions: FloatArray) -> ActionArray:
@@ -38,11 +38,11 @@ class ActionScaler:
         """
         if self._discrete:
             return actions[..., 0].astype(np.int64) + self._start
-        scaled = self._centre + self._half_range * actions
+        scaled = self._center + self._half_range * actions
         return np.clip(scaled, self._low, self._high)
 
     def to_model(self, actions: ActionArray) -> FloatArray:
         """The environment's units to model space."""
         if self._discrete:
             return np.asarray(actions - self._start, dtype=np.float32)[..., None]
-        return (actions - self._centre) / self._half_range
+        return (actions - self._center) / self._half_range

@@ -20,7 +20,7 @@ from rl_training.envs.checking import check_episode, check_spaces, describe_runn
 from rl_training.envs.goals import FlatGoals, GoalTask, flatten_goals
 from rl_training.envs.guard import FAILURES, GuardedEnv, Isolation
 from rl_training.envs.resolving import ResolvedEnv, resolve_env
-from rl_training.envs.rewards import OwnReturnWrapper, apply_reward_wrappers
+from rl_training.envs.reward_wrappers import OwnReturnWrapper, apply_reward_wrappers
 from rl_training.envs.state import CapturableEnv
 from rl_training.envs.vector import LocalEnvs, WorkerEnvs
 from rl_training.errors import ConfigError, EnvError

@@ -1,7 +1,7 @@
 """Goal environments: Gymnasium's Dict of `observation`, `achieved_goal`, `desired_goal` as rows.
 
 A learner sees ``[observation, desired_goal]``; training appends ``achieved_goal``, which only
-relabelling reads.
+relabeling reads.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def flatten_goals(env: gym.Env[Any, Any], *, achieved: bool = False) -> gym.Env[
 
 
 class GoalTask:
-    """What relabelling asks of an environment: rewards and terminations for other goals.
+    """What relabeling asks of an environment: rewards and terminations for other goals.
 
     They come from the environment's own `compute_reward` and `compute_terminated`, then through the
     transform that its wrappers apply to rewards. Both are called with an empty info.

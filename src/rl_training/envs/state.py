@@ -16,7 +16,7 @@ import numpy as np
 from rl_training.boundary.text import error_text, one_line, shown
 from rl_training.envs.contract import in_words
 from rl_training.envs.guard import GuardedEnv, Isolation
-from rl_training.envs.rewards import OWN_RETURN, OwnReturnWrapper
+from rl_training.envs.reward_wrappers import OWN_RETURN, OwnReturnWrapper
 from rl_training.errors import EnvError
 
 _CONSTANT = frozenset(

@@ -9,7 +9,7 @@ from rl_training.lazy import lazy_exports
 if TYPE_CHECKING:
     from rl_training.experiment.build import build_session, load_policy
     from rl_training.experiment.config import TrainConfig, config_names
-    from rl_training.experiment.manager import list_runs, locate
+    from rl_training.experiment.run_directory import list_runs, locate
 
 __all__ = [
     "TrainConfig",
@@ -26,8 +26,8 @@ __getattr__, __dir__ = lazy_exports(
         "TrainConfig": "config",
         "build_session": "build",
         "config_names": "config",
-        "list_runs": "manager",
+        "list_runs": "run_directory",
         "load_policy": "build",
-        "locate": "manager",
+        "locate": "run_directory",
     },
 )

@@ -22,7 +22,7 @@ from rl_training.data import HindsightReplay, ReplayBuffer, TransitionDataset
 from rl_training.envs import make_training_envs, read_goal_task
 from rl_training.errors import CheckpointError, ConfigError
 from rl_training.experiment.config import TrainConfig, saved_config, split
-from rl_training.experiment.datasets import mix, prepare_sampler
+from rl_training.experiment.dataset_source import mix, prepare_sampler
 from rl_training.experiment.machine import choose_device, choose_threads, keep_freed_memory
 from rl_training.experiment.memory import explaining_memory, plan_learner
 from rl_training.experiment.task import Task, training_envs
@@ -37,14 +37,14 @@ from rl_training.runtime.checkpointing import (
     load_tensors,
 )
 from rl_training.runtime.collector import Collector
-from rl_training.runtime.controls import build_control_callbacks
+from rl_training.runtime.control_config import build_control_callbacks
 from rl_training.runtime.engine import Engine
 from rl_training.runtime.engine_choice import EngineMode, choose_engine
 from rl_training.runtime.evaluation import Evaluator, Policy, Validation
 from rl_training.runtime.logging import MetricsLogger
-from rl_training.runtime.loops import updates_due
 from rl_training.runtime.seeding import Stream, derive_seed
-from rl_training.runtime.trainer import LoopSettings, Session
+from rl_training.runtime.session import LoopSettings, Session
+from rl_training.runtime.training_loop import updates_due
 from rl_training.types import EnvSpec, Sampler
 from rl_training.version import __version__
 

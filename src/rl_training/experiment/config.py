@@ -24,7 +24,7 @@ from rl_training.envs.factory import EnvConfig
 from rl_training.envs.resolving import name_env, name_kwargs
 from rl_training.errors import ConfigError, nearest
 from rl_training.experiment.plain_values import listed, plain, storable
-from rl_training.runtime.controls import ControlsConfig
+from rl_training.runtime.control_config import ControlsConfig
 
 if TYPE_CHECKING:
     from typing_extensions import Self

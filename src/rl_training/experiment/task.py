@@ -6,13 +6,13 @@ import math
 from dataclasses import dataclass
 
 from rl_training.algorithms.config import MixingConfig
-from rl_training.algorithms.finetuning import FinetuningConfig
+from rl_training.algorithms.finetuning_config import FinetuningConfig
 from rl_training.algorithms.registry import HindsightEntry, get_algorithm, is_finetuned
 from rl_training.data import DataConfig
 from rl_training.envs import EnvConfig, WrappersConfig, examine_env, read_goal_task
 from rl_training.errors import ConfigError
 from rl_training.experiment.config import TrainConfig, split
-from rl_training.experiment.datasets import RunData, load_run_data, reward_transform
+from rl_training.experiment.dataset_source import RunData, load_run_data, reward_transform
 from rl_training.experiment.machine import choose_device
 from rl_training.experiment.memory import check_memory
 from rl_training.types import EnvSpec

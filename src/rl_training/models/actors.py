@@ -26,10 +26,10 @@ class ActionSample(NamedTuple):
     log_prob: Tensor  # [..., B]
 
 
-def gaussian_log_prob(standardised: Tensor, log_std: Tensor) -> Tensor:
+def gaussian_log_prob(standardized: Tensor, log_std: Tensor) -> Tensor:
     """Log N(u; μ, σ) summed over the action's axis, from (u − μ)/σ and log σ."""
-    per_dim = torch.addcmul(log_std, standardised, standardised, value=0.5)
-    return -per_dim.sum(-1) - 0.5 * math.log(2.0 * math.pi) * standardised.shape[-1]
+    per_dim = torch.addcmul(log_std, standardized, standardized, value=0.5)
+    return -per_dim.sum(-1) - 0.5 * math.log(2.0 * math.pi) * standardized.shape[-1]
 
 
 def tanh_log_det(pre_tanh: Tensor) -> Tensor:
@@ -157,8 +157,8 @@ class SquashedGaussianActor(GaussianActor):
     def density(self, mean: Tensor, log_std: Tensor, actions: Tensor) -> Tensor:
         """By the draw before the tanh, and the tanh's change of volume."""
         pre_tanh = actions.clamp(-ACTION_BOUND, ACTION_BOUND).atanh()
-        standardised = (pre_tanh - mean) * (-log_std).exp()
-        return gaussian_log_prob(standardised, log_std) - tanh_log_det(pre_tanh)
+        standardized = (pre_tanh - mean) * (-log_std).exp()
+        return gaussian_log_prob(standardized, log_std) - tanh_log_det(pre_tanh)
 
 
 class DeterministicActor(Actor):

@@ -54,7 +54,7 @@ class MLP(FlatModule):
     """ReLU perceptron, or a stack of ``ensemble`` of them evaluated by one product a layer.
 
     Inputs are ``[B, in]``; outputs are ``[B, out]``, or ``[ensemble, B, out]`` for a stack. With
-    ``layer_norm`` every hidden layer is normalised before its ReLU (arXiv 1607.06450), with a scale
+    ``layer_norm`` every hidden layer is normalized before its ReLU (arXiv 1607.06450), with a scale
     and a shift; these stand behind the layers in the flat vector. ``last_layer_bound`` is the range
     of the last layer's first weights.
     """

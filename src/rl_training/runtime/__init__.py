@@ -10,12 +10,13 @@ if TYPE_CHECKING:
     from rl_training.runtime.callbacks import Callback, EarlyStoppingCallback, EarlyStoppingConfig
     from rl_training.runtime.checkpointing import Checkpoint, CheckpointWriter, open_checkpoint
     from rl_training.runtime.collector import Collector
-    from rl_training.runtime.controls import ControlsConfig, build_control_callbacks
+    from rl_training.runtime.control_config import ControlsConfig, build_control_callbacks
     from rl_training.runtime.engine import Engine
     from rl_training.runtime.evaluation import EvaluationResult, Evaluator, Policy
     from rl_training.runtime.schedules import Schedule
-    from rl_training.runtime.trainer import LoopSettings, Session, TrainerState
-    from rl_training.runtime.workflows import TrainResult, run_session
+    from rl_training.runtime.session import LoopSettings, Session
+    from rl_training.runtime.trainer_state import TrainerState
+    from rl_training.runtime.training_loop import TrainResult, run_session
 
 __all__ = [
     "Callback",
@@ -46,20 +47,20 @@ __getattr__, __dir__ = lazy_exports(
         "Checkpoint": "checkpointing",
         "CheckpointWriter": "checkpointing",
         "Collector": "collector",
-        "ControlsConfig": "controls",
+        "ControlsConfig": "control_config",
         "EarlyStoppingCallback": "callbacks",
         "EarlyStoppingConfig": "callbacks",
         "Engine": "engine",
         "EvaluationResult": "evaluation",
         "Evaluator": "evaluation",
-        "LoopSettings": "trainer",
+        "LoopSettings": "session",
         "Policy": "evaluation",
         "Schedule": "schedules",
-        "Session": "trainer",
-        "TrainResult": "workflows",
-        "TrainerState": "trainer",
-        "build_control_callbacks": "controls",
+        "Session": "session",
+        "TrainResult": "training_loop",
+        "TrainerState": "trainer_state",
+        "build_control_callbacks": "control_config",
         "open_checkpoint": "checkpointing",
-        "run_session": "workflows",
+        "run_session": "training_loop",
     },
 )

@@ -14,7 +14,7 @@ from rl_training.errors import ConfigError, TrainingError, nearest
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from rl_training.runtime.trainer import Session
+    from rl_training.runtime.session import Session
 
 
 EvaluationMetric = Literal[

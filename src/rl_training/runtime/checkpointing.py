@@ -34,7 +34,7 @@ from rl_training.boundary.writing import (
     write_atomically,
 )
 from rl_training.errors import CheckpointError
-from rl_training.runtime.retention import MAX_MANIFEST, rows_named, rows_set_aside, set_aside, swap
+from rl_training.runtime.quarantine import MAX_MANIFEST, rows_named, rows_set_aside, set_aside, swap
 from rl_training.types import SegmentedStorage
 
 FORMAT = 1

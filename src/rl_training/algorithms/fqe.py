@@ -1,0 +1,112 @@
+"""The critics of fitted Q evaluation (arXiv 1903.08738).
+
+They are a learner like any other, so the engine samples their batches and compiles or captures
+their updates; there is just no policy to improve.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from rl_training.algorithms.base import Algorithm, polyak_update, td_target
+from rl_training.algorithms.config import AlgorithmConfig, ValueConfig
+from rl_training.models import EnsembleCritic
+from rl_training.types import Batch, Metrics, Noise, NoiseSpec
+
+ROWS_AT_ONCE = 4096
+
+
+class FQEConfig(ValueConfig):
+    """How the critics are fitted."""
+
+    tau: float = Field(default=0.02, gt=0, le=1, description="Polyak rate τ of the target critics.")
+    num_critics: int = Field(default=2, gt=0, description="Critics, each fitted to its own target.")
+
+
+def td_loss(q: Tensor, target: Tensor) -> Tensor:
+    """Σ_i mean (Q_i(s, a) − y_i)²: each critic has a target of its own; both are ``[N, B]``."""
+    return (q - target).square().mean(-1).sum(-1)
+
+
+class FittedQ(Algorithm):
+    """Critics of a frozen policy, on observations normalized as the policy's own.
+
+    A value is `value_shift` + `value_scale` · network: the networks begin at the data's own returns
+    and learn what differs, in whatever units rewards come.
+    """
+
+    name: ClassVar[str] = "fqe"
+    config_class: ClassVar[type[AlgorithmConfig]] = FQEConfig
+    config: FQEConfig
+    target: Tensor
+    value_shift: Tensor
+    value_scale: Tensor
+
+    def __init__(self, policy: Algorithm, config: FQEConfig, generator: torch.Generator) -> None:
+        super().__init__(policy.spec, config, generator)
+        self.policy = policy
+        self.obs_shift.copy_(policy.obs_shift)
+        self.obs_scale.copy_(policy.obs_scale)
+        sizes = policy.spec.obs_dim, policy.spec.action_dim, config.hidden_sizes
+        self.critic = EnsembleCritic(*sizes, config.num_critics, generator=generator)
+        self.register_buffer("target", self.critic.flat.detach().clone())
+        self.register_buffer("value_shift", torch.zeros(()))
+        self.register_buffer("value_scale", torch.ones(()))
+        self.add_optimizer("critic", self.critic.flat)
+
+    def set_units(self, mean: float, deviation: float) -> None:
+        """Where values begin and how far apart they are."""
+        self.value_shift.fill_(mean)
+        self.value_scale.fill_(deviation)
+
+    def values(self, obs: Tensor, actions: Tensor, flat: Tensor | None = None) -> Tensor:
+        """Q_i(s, a) in the units of the rewards, ``[N, B]``."""
+        if self.spec.discrete:
+            # One input for each action. (`one_hot` would look at the values on the host.)
+            kinds = torch.arange(self.spec.action_dim, dtype=actions.dtype, device=actions.device)
+            actions = (actions == kinds).to(obs.dtype)
+        return self.value_shift + self.value_scale * self.critic.q_values(obs, actions, flat)
+
+    def choose_actions(self, obs: Tensor, *, deterministic: bool, noise: Noise | None) -> Tensor:
+        """Those of the policy."""
+        return self.policy.choose_actions(obs, deterministic=deterministic, noise=noise)
+
+    def act_noise(self, batch_size: int) -> NoiseSpec:
+        """That of the policy."""
+        return self.policy.act_noise(batch_size)
+
+    def noise(self, batch_size: int) -> NoiseSpec:
+        """None: the policy is taken without exploration."""
+        return {}
+
+    @torch.no_grad()
+    def targets(self, batch: Batch) -> Tensor:
+        """Y_i = r + γ (1 − d) Q̄_i(s', π(s')), ``[N, B]``; π is the policy, whoever recorded."""
+        actions = self.choose_actions(batch.next_obs, deterministic=True, noise=None)
+        next_q = self.values(batch.next_obs, actions, self.target)
+        return td_target(batch.rewards, batch.terminations, next_q, gamma=self.config.gamma)
+
+    def update(self, batch: Batch, noise: Noise, *, phase: int = 0) -> Metrics:
+        """Move every critic towards its target, then the targets."""
+        q = self.values(batch.obs, batch.actions)
+        loss = td_loss(q, self.targets(batch))
+        self.minimize(loss / self.value_scale.square(), critic=self.critic.flat)
+        polyak_update(self.target, self.critic.flat, self.config.tau)
+        return {"loss/critic": loss.detach(), "q/mean": q.detach().mean((-2, -1))}
+
+    @torch.no_grad()
+    def held_out_losses(self, batch: Batch, noise: Noise) -> Metrics:
+        """The loss itself: no copy is needed."""
+        return {"loss/critic": td_loss(self.values(batch.obs, batch.actions), self.targets(batch))}
+
+    @torch.no_grad()
+    def policy_values(self, obs: Tensor) -> Tensor:
+        """Q_i(s, π(s)) of every critic, ``[N, B]``."""
+        parts = torch.split(obs, ROWS_AT_ONCE)
+        actions = (self.choose_actions(part, deterministic=True, noise=None) for part in parts)
+        found = [self.values(part, chosen) for part, chosen in zip(parts, actions, strict=True)]
+        return torch.cat(found, dim=-1)

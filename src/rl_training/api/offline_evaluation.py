@@ -1,0 +1,86 @@
+"""Fitted Q evaluation of a checkpoint on its run's dataset, or on another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rl_training.algorithms.fqe import FQEConfig
+from rl_training.api.arguments import as_path
+from rl_training.data import TransitionDataset, load_transition_dataset
+from rl_training.data.dataset_loaders import config_for
+from rl_training.envs import time_limit
+from rl_training.errors import ConfigError
+from rl_training.experiment.build import check_same_data, checkpoint_config
+from rl_training.experiment.config import TrainConfig, split
+from rl_training.experiment.dataset_source import load_dataset, load_run_data, untransformed
+from rl_training.experiment.machine import choose_threads, keep_freed_memory, restoring_threads
+from rl_training.experiment.task import Task
+from rl_training.runtime.checkpointing import Checkpoint
+from rl_training.runtime.evaluation import Policy
+from rl_training.runtime.off_policy_evaluation import (
+    DEFAULT_GAMMA,
+    DEFAULT_UPDATES,
+    fitted_q_evaluation,
+)
+
+
+@restoring_threads()
+def estimate(
+    checkpoint: Checkpoint,
+    policy: Policy,
+    *,
+    updates: int | None = None,
+    dataset: str | Path | None = None,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """The policy's value at the first observations of the data's episodes, and how sure it is."""
+    config = checkpoint_config(checkpoint)
+    parts = split(config)
+    if dataset is None:
+        data, source = _own_data(checkpoint, policy), parts.data.source
+    else:
+        source = str(as_path("dataset", dataset, "a file"))
+        data = _other_data(source, config, policy)
+    torch.set_num_threads(choose_threads(parts.controls.num_threads))
+    keep_freed_memory()
+    gamma = float(getattr(parts.algorithm, "gamma", DEFAULT_GAMMA))
+    values = fitted_q_evaluation(
+        *(policy.algorithm, data),
+        config=FQEConfig(gamma=gamma),
+        updates=DEFAULT_UPDATES if updates is None else updates,
+        seed=seed,
+        progress=progress,
+    )
+    return {
+        "checkpoint_path": str(checkpoint.path),
+        "step": checkpoint.step,
+        "env_id": config.env_id,
+        "dataset": source,
+        "gamma": gamma,
+        "seed": seed,
+        **values,
+    }
+
+
+def _own_data(checkpoint: Checkpoint, policy: Policy) -> TransitionDataset:
+    """What the run was trained on, with rewards as they were recorded."""
+    config = checkpoint_config(checkpoint)
+    if split(config).data.dataset_kind is None:
+        raise ConfigError(
+            f"{checkpoint.path} was trained online and has no dataset: give one with --dataset "
+            "(dataset=PATH)."
+        )
+    task = Task(config, policy.spec, load_run_data(config, policy.spec))
+    check_same_data(checkpoint, task, advice="give that or other data with --dataset (dataset=)")
+    return load_dataset(untransformed(config), policy.spec)
+
+
+def _other_data(source: str, config: TrainConfig, policy: Policy) -> TransitionDataset:
+    env_id, kwargs = config.env_id, split(config).env.make_kwargs
+    limit = None if env_id is None else time_limit(env_id, kwargs)
+    return load_transition_dataset(config_for(source), spec=policy.spec, time_limit=limit)

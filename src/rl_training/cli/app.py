@@ -1,0 +1,382 @@
+"""The command line: parse, call the API, print."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from rl_training.boundary.terminal import open_standard_streams, output_failure, say, tell
+from rl_training.cli.data import EnvKwargs, data_app
+from rl_training.cli.output import Json, counting, print_json, print_table
+from rl_training.cli.summaries import evaluation_text, score_text, training_lines
+from rl_training.cli.user_imports import import_for_user, keep_workers_out_of_present_folder
+from rl_training.errors import ConfigError, RLTrainingError
+
+if TYPE_CHECKING:
+    from rl_training.runtime.training_loop import TrainResult
+
+SIGNAL_EXITS = {"SIGINT": 130, "SIGTERM": 143}
+_debug = False
+_imports: list[str] = []
+"""The modules of `--import`, which the next command needs too."""
+
+
+class _Group(TyperGroup):
+    """Turns a user's error into one line; usage errors are typer's."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; its exit code is 2 for bad input, 1 for other failures."""
+        try:
+            return super().invoke(ctx)
+        except RLTrainingError as error:
+            if _debug:
+                raise
+            tell(f"Error: {error}")
+            sys.exit(error.exit_code)
+        except KeyboardInterrupt:
+            tell("Interrupted.")
+            sys.exit(SIGNAL_EXITS["SIGINT"])
+
+
+app = typer.Typer(
+    name="rl-training",
+    cls=_Group,
+    help="Reinforcement learning: online, offline and offline-to-online in one workflow.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    epilog="Start with: rl-training train --config sac/pendulum",
+)
+configs_app = typer.Typer(help="List the packaged configs, or show one.", add_completion=False)
+app.add_typer(data_app, name="data", epilog="Example: rl-training data inspect file.npz")
+app.add_typer(configs_app, name="configs", epilog="Example: rl-training configs show sac/pendulum")
+
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]...", help="Config keys to set, such as seed=1."),
+]
+Best = Annotated[bool, typer.Option("--best", help="The run's best checkpoint, not its last.")]
+RunPath = Annotated[Path, typer.Argument(metavar="RUN_OR_CHECKPOINT", help="A folder.")]
+
+
+def _version(show: bool) -> None:
+    if show:
+        from rl_training import __version__
+
+        say(f"rl-training {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    imports: Annotated[
+        list[str] | None,
+        typer.Option("--import", help="Import a module first, one that registers environments."),
+    ] = None,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    global _debug
+    _debug = debug
+    _imports[:] = imports or ()
+    for module in imports or ():
+        import_for_user(module)
+
+
+@app.command(epilog="Example: rl-training train --config sac/pendulum seed=1 batch_size=512")
+def train(
+    config: Annotated[
+        str, typer.Option("--config", "-c", help="A packaged name (sac/pendulum) or a YAML file.")
+    ],
+    overrides: Overrides = None,
+    as_json: Json = False,
+) -> None:
+    """Train from a config; writes a new run folder."""
+    from rl_training.api.arguments import as_path
+    from rl_training.api.training import train as run
+    from rl_training.experiment.config import TrainConfig
+
+    as_path("config", config)
+    resolved = TrainConfig.load(config, overrides or ()).resolved()
+    with _display(None if as_json else resolved.to_dict()) as display:
+        result = run(resolved, callbacks=[display])
+    _finish(result, as_json)
+
+
+@app.command(epilog="Example: rl-training resume runs/sac_Pendulum-v1_seed0 total_timesteps=40000")
+def resume(run: RunPath, overrides: Overrides = None, as_json: Json = False) -> None:
+    """Continue a run exactly where its newest checkpoint stands."""
+    from rl_training.api.training import resume as continue_run
+
+    with _display() as display:
+        result = continue_run(run, overrides or (), callbacks=[display])
+    _finish(result, as_json)
+
+
+@app.command(
+    epilog="Example: rl-training finetune runs/iql_Pendulum-v1_seed0 --env-id Pendulum-v1 "
+    "total_timesteps=5000"
+)
+def finetune(
+    run: RunPath,
+    env_id: Annotated[
+        str | None, typer.Option("--env-id", help="The environment; the source's by default.")
+    ] = None,
+    dataset: Annotated[
+        str | None,
+        typer.Option(
+            "--dataset", "--dataset-path", help="Other prior data: a file or a Minari id."
+        ),
+    ] = None,
+    best: Best = False,
+    overrides: Overrides = None,
+    as_json: Json = False,
+) -> None:
+    """Take a trained policy on to an environment, with its critics and optimizers; a new run.
+
+    The data that it was trained on stays in the batches, with a share of offline_batch_ratio;
+    offline_batch_ratio=0 drops it.
+    """
+    from rl_training.api.finetuning import finetune as go_on
+
+    with _display() as display:
+        result = go_on(
+            run, env_id, overrides or (), dataset=dataset, best=best, callbacks=[display]
+        )
+    _finish(result, as_json)
+
+
+@app.command(epilog="Example: rl-training evaluate runs/sac_Pendulum-v1_seed0 --best --episodes 20")
+def evaluate(
+    run: RunPath,
+    best: Best = False,
+    episodes: Annotated[int | None, typer.Option(help="Episodes to play (10).")] = None,
+    env_id: Annotated[
+        str | None, typer.Option("--env-id", help="Where to play; in the run's own by default.")
+    ] = None,
+    env_kwargs: EnvKwargs = None,
+    seed: Annotated[int, typer.Option(help="Episode i starts from seed + i.")] = 0,
+    video: Annotated[
+        Path | None, typer.Option(help="Record the episodes to a .mp4 or .gif file.")
+    ] = None,
+    fqe: Annotated[
+        bool, typer.Option("--fqe", help="Estimate the policy's value by fitted Q evaluation.")
+    ] = False,
+    fqe_updates: Annotated[
+        int | None, typer.Option(help="Gradient updates of that estimate (20,000).")
+    ] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="Its data: a file or a Minari id; else the run's own.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="Where the policy runs.")] = "cpu",
+    as_json: Json = False,
+) -> None:
+    """Play episodes without exploration and report the environment's own returns.
+
+    A run without an environment reports its loss on rows held out, unless --env-id names one.
+
+    With --fqe nothing is played: the value of the policy is estimated from the run's dataset.
+    """
+    from rl_training.api.checkpoints import evaluate_checkpoint
+    from rl_training.experiment.config import parse_env_kwargs
+
+    with counting("fitting") as progress:
+        result = evaluate_checkpoint(
+            run,
+            episodes=episodes,
+            env_id=env_id,
+            env_kwargs=parse_env_kwargs(env_kwargs or ()),
+            seed=seed,
+            best=best,
+            device=device,
+            video=video,
+            fqe=fqe,
+            fqe_updates=fqe_updates,
+            dataset=dataset,
+            progress=progress,
+        )
+    if as_json:
+        print_json(result)
+        return
+    say(evaluation_text(result))
+
+
+@app.command(epilog="Example: rl-training predict runs/sac_Pendulum-v1_seed0 --obs obs.npy")
+def predict(
+    run: RunPath,
+    obs: Annotated[Path, typer.Option(help="A .npy file: one observation or a batch.")],
+    out: Annotated[Path | None, typer.Option(help="Write the actions to this .npy file.")] = None,
+    best: Best = False,
+    device: Annotated[str, typer.Option(help="Where the policy runs.")] = "cpu",
+    as_json: Json = False,
+) -> None:
+    """Actions in the environment's own scale for observations in a file."""
+    import numpy as np
+
+    from rl_training.api.arguments import as_output, as_path
+    from rl_training.api.checkpoints import predict_checkpoint
+    from rl_training.boundary.npy import read_npy
+    from rl_training.boundary.writing import write_output
+
+    if not as_path("obs", obs).is_file():
+        raise ConfigError(f"There is no file {str(obs)!r}.")
+    if out is not None:
+        as_output("out", out)
+    loaded = read_npy(obs, follow_links=True)
+    actions = predict_checkpoint(run, loaded, best=best, device=device)
+    bad = int((~np.isfinite(actions)).sum())
+    if bad:
+        tell(
+            f"Warning: {bad:,} of {actions.size:,} action values are not finite: the observations "
+            "may be too large for this policy, or its weights damaged."
+        )
+    if out is not None:
+        data = io.BytesIO()
+        np.save(data, actions, allow_pickle=False)
+        write_output(out, data.getvalue())
+    if as_json:
+        print_json({"actions": actions.tolist(), "out": str(out) if out else None})
+    elif out is not None:
+        say(f"Wrote actions of shape {actions.shape} to {out}")
+    else:
+        say(np.array2string(actions, separator=", ", threshold=200), keep="\n")
+
+
+@app.command(epilog="Example: rl-training algorithms --json")
+def algorithms(as_json: Json = False) -> None:
+    """List the algorithms."""
+    from dataclasses import asdict
+
+    from rl_training.algorithms.registry import REGISTRY
+
+    if as_json:
+        print_json({"algorithms": [asdict(entry) for entry in REGISTRY.values()]})
+        return
+    rows = [[e.name, e.title, e.mode, e.actions, e.summary] for e in REGISTRY.values()]
+    print_table(["name", "algorithm", "mode", "actions", "what it is"], rows)
+
+
+@configs_app.callback(invoke_without_command=True)
+def configs(context: typer.Context, as_json: Json = False) -> None:
+    """List the packaged configs."""
+    if context.invoked_subcommand is not None:
+        return
+    from rl_training.experiment.config import config_names, read_config
+
+    names = config_names()
+    if as_json:
+        print_json({"configs": names})
+        return
+    data = [(name, read_config(name)) for name in names]
+    rows = [
+        [n, str(d["algo"]), str(d.get("env_id", "–")), f"{d.get('total_timesteps', 0):,}"]
+        for n, d in data
+    ]
+    print_table(["name", "algorithm", "environment", "steps"], rows)
+
+
+@configs_app.command("show", epilog="Example: rl-training configs show sac/pendulum")
+def configs_show(
+    name: Annotated[str, typer.Argument(help="A packaged config's name.")], as_json: Json = False
+) -> None:
+    """Print a packaged config."""
+    from rl_training.experiment.config import config_text, read_config
+
+    if as_json:
+        config_text(name)
+        print_json(read_config(name))
+    else:
+        say(config_text(name).rstrip("\n"), keep="\n")
+
+
+@app.command(epilog="Example: rl-training runs runs")
+def runs(
+    folder: Annotated[Path, typer.Argument(help="Where to look for runs.")] = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """List runs: algorithm, environment, seed, steps, returns or held-out losses, state."""
+    from dataclasses import asdict
+
+    from rl_training.api.arguments import as_path
+    from rl_training.experiment.run_directory import list_runs
+
+    found = list_runs(as_path("folder", folder))
+    if as_json:
+        print_json({"runs": [asdict(row) | {"path": str(row.path)} for row in found]})
+        return
+    if not found:
+        say(f"No runs in {folder}. Make one: rl-training train --config sac/pendulum")
+        return
+    rows = [
+        [
+            str(row.path.relative_to(folder)) if row.path != folder else str(folder),
+            row.algo,
+            row.env_id or "–",
+            str(row.seed),
+            f"{row.step:,}/{row.total_timesteps:,}",
+            score_text(row.best_return, row.best_loss),
+            score_text(row.last_return, row.last_loss),
+            row.state,
+        ]
+        for row in found
+    ]
+    heads = ["run", "algorithm", "environment", "seed", "steps", "best", "last", "state"]
+    print_table(heads, rows)
+
+
+@app.command(epilog="Example: rl-training plot runs/a runs/b --out compared.png")
+def plot(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.")],
+    out: Annotated[Path, typer.Option("--out", help="The picture to write, a .png or .pdf file.")],
+    as_json: Json = False,
+) -> None:
+    """Draw the evaluations of several runs over environment steps, or offline ones over updates."""
+    from rl_training.api.plots import plot_runs
+
+    plot_runs(runs, out)
+    if as_json:
+        print_json({"out": str(out), "runs": [str(run) for run in runs]})
+    else:
+        say(f"Wrote {out}")
+
+
+# --- Printing -----------------------------------------------------------------
+
+
+def _display(config: dict[str, Any] | None = None) -> Any:
+    """The live display; it prints the resolved config once all checks have passed."""
+    from contextlib import closing
+
+    from rl_training.api.progress import ProgressCallback
+
+    return closing(ProgressCallback(config=config))
+
+
+def _finish(result: TrainResult, as_json: bool) -> None:
+    """Print how a training ended and what to do next, and exit as a signal would."""
+    if as_json:
+        print_json(result.to_json())
+    else:
+        for line in training_lines(result, _imports):
+            say(line)
+    if result.interrupted_by is not None:
+        raise typer.Exit(SIGNAL_EXITS[result.interrupted_by])
+
+
+def main() -> None:
+    """Run the command line."""
+    keep_workers_out_of_present_folder()
+    words = sys.argv[1:]
+    open_standard_streams(results_only="--json" in words and "--help" not in words)
+    try:
+        app()
+    except SystemExit as end:
+        sys.exit(end.code or output_failure())

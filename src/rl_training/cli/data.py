@@ -1,0 +1,168 @@
+"""The `data` commands: inspect, validate, collect, convert."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rl_training.boundary.terminal import say
+from rl_training.cli.output import Json, counting, print_json, print_table
+
+if TYPE_CHECKING:
+    from rl_training.data.inspection import DatasetReport
+
+data_app = typer.Typer(
+    help="Look at datasets, check, record and convert them.", add_completion=False
+)
+
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="PATH_OR_ID", help="A .npz, .pt or .hdf5 file, a Minari id, or a run: its replay."
+    ),
+]
+EnvId = Annotated[str | None, typer.Option(help="The environment that the data is of.")]
+EnvKwargs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--env-kwarg",
+        metavar="KEY=VALUE",
+        help="An argument of the environment, added to the run's own; may be repeated.",
+    ),
+]
+
+
+@data_app.command(epilog="Example: rl-training data inspect expert.npz --plot expert.png")
+def inspect(
+    source: Source,
+    plot: Annotated[Path | None, typer.Option(help="Write histograms to this picture.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Shapes, episodes, returns, ranges and oddities of a dataset."""
+    from rl_training.api.datasets import inspect_data
+
+    report = inspect_data(source, plot)
+    if as_json:
+        print_json({"source": source, **report.to_dict()})
+        return
+    _print_report(report)
+    for odd in report.odd_flags:
+        say(f"Problem: flags: {odd}.")
+    if plot is not None:
+        say(f"Wrote {plot}")
+
+
+@data_app.command(epilog="Example: rl-training data validate expert.npz --env-id Pendulum-v1")
+def validate(
+    source: Source, env_id: EnvId = None, env_kwargs: EnvKwargs = None, as_json: Json = False
+) -> None:
+    """Check a dataset against an environment; exit code 1 if something does not fit."""
+    from rl_training.api.datasets import validate_data
+    from rl_training.experiment.config import parse_env_kwargs
+
+    given = parse_env_kwargs(env_kwargs or ())
+    report, problems = validate_data(source, env_id, env_kwargs=given)
+    if as_json:
+        print_json(
+            {"source": source, "valid": not problems, "problems": problems, **report.to_dict()}
+        )
+    else:
+        _print_report(report)
+        for problem in problems:
+            say(f"Problem: {problem}")
+        say(f"{len(problems)} problems" if problems else "Valid")
+    if problems:
+        raise typer.Exit(1)
+
+
+@data_app.command(epilog="Example: rl-training data collect runs/RUN --steps 10000 --out data.npz")
+def collect(
+    run: Annotated[Path, typer.Argument(metavar="RUN_OR_CHECKPOINT", help="Whose policy plays.")],
+    steps: Annotated[int, typer.Option(help="Transitions to record.")],
+    noise: Annotated[
+        float,
+        typer.Option(
+            help="Deviation of Gaussian noise on actions in [-1, 1]; "
+            "or the chance of a random action where they are discrete."
+        ),
+    ] = 0.0,
+    out: Annotated[Path | None, typer.Option(help="A .npz, .pt or .hdf5 file to write.")] = None,
+    minari: Annotated[str | None, typer.Option(help="A Minari id to create.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the episodes' starts and of the noise.")] = 0,
+    best: Annotated[bool, typer.Option("--best", help="The best checkpoint.")] = False,
+    env_kwargs: EnvKwargs = None,
+    as_json: Json = False,
+) -> None:
+    """Record a dataset from a policy."""
+    from rl_training.api.datasets import collect_data
+    from rl_training.experiment.config import parse_env_kwargs
+
+    with counting("recording") as progress:
+        written = collect_data(
+            run,
+            steps=steps,
+            out=out,
+            minari_id=minari,
+            noise=noise,
+            seed=seed,
+            best=best,
+            env_kwargs=parse_env_kwargs(env_kwargs or ()),
+            progress=lambda done: progress(done, steps),
+        )
+    if as_json:
+        print_json({"dataset": written, "steps": steps, "noise": noise, "seed": seed})
+    else:
+        say(f"Wrote {steps:,} transitions to {written}")
+
+
+@data_app.command(epilog="Example: rl-training data convert runs/sac_Pendulum-v1_seed0 replay.npz")
+def convert(
+    source: Source,
+    destination: Annotated[
+        str, typer.Argument(help="A .npz, .pt or .hdf5 file, or minari:ID for a Minari dataset.")
+    ],
+    env_id: EnvId = None,
+    env_kwargs: EnvKwargs = None,
+    as_json: Json = False,
+) -> None:
+    """Write a dataset, or what a run has collected, in a format of your choice."""
+    from rl_training.api.datasets import convert_data
+    from rl_training.experiment.config import parse_env_kwargs
+
+    given = parse_env_kwargs(env_kwargs or ())
+    written = convert_data(source, destination, env_id=env_id, env_kwargs=given)
+    if as_json:
+        print_json({"dataset": written})
+    else:
+        say(f"Wrote {written}")
+
+
+def _print_report(report: DatasetReport) -> None:
+    def ranges(values: list[float]) -> str:
+        return "  ".join(f"{value:.4g}" for value in values)
+
+    pairs = zip(report.action_min, report.action_max, strict=True)
+    actions = "  ".join(f"{low:.3g}…{high:.3g}" for low, high in pairs)
+    rows = [
+        ["transitions", f"{report.rows:,}"],
+        ["episodes", f"{report.episodes:,}"],
+        ["observation, action sizes", f"{report.obs_dim}, {report.action_dim}"],
+        ["return mean", f"{report.return_mean:.4g}"],
+        ["return min, quartiles, max", ranges(report.return_quartiles)],
+        ["length min, quartiles, max", ranges(report.length_quartiles)],
+        ["action ranges", actions],
+        ["actions at the ends of their range", f"{report.action_saturation:.1%}"],
+        [
+            "reward min, mean, max",
+            ranges([report.reward_min, report.reward_mean, report.reward_max]),
+        ],
+        ["terminal, timeout rate", f"{report.terminal_rate:.3%}, {report.timeout_rate:.3%}"],
+        ["rows with NaN or infinity", f"{report.not_finite:,}"],
+        ["duplicate rows", f"{report.duplicates:,}"],
+        ["discontinuities inside episodes", f"{report.discontinuities:,}"],
+    ]
+    print_table(["", ""], rows)
+    for note in report.notes:
+        say(f"Note: {note}")

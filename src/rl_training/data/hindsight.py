@@ -1,0 +1,186 @@
+"""Hindsight replay (arXiv 1707.01495): stored episodes, sampled with goals that were achieved."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from rl_training.boundary.values import StateError
+from rl_training.data.replay_buffer import ReplayBuffer
+from rl_training.data.rows import RowLayout
+from rl_training.types import Batch, BoolArray, FloatArray
+
+Strategy = Literal["future", "final", "episode"]
+Indices = npt.NDArray[np.int64]
+RUNNING = -1
+"""Stands for the last row of an episode that goes on."""
+
+
+class GoalTask(Protocol):
+    """What the environment says of goals ``[B, goal_dim]`` other than its own."""
+
+    def rewards(self, achieved: FloatArray, desired: FloatArray) -> FloatArray:
+        """The rewards that the learner would have seen."""
+        ...
+
+    def terminations(self, achieved: FloatArray, desired: FloatArray) -> BoolArray | None:
+        """Whether the task would have ended; None where that does not depend on the goal."""
+        ...
+
+
+class HindsightReplay(ReplayBuffer):
+    """A ring of transitions on the host that knows their episodes.
+
+    Observations are rows ``[observation, desired_goal, achieved_goal]``; batches hold the first two
+    parts, ``obs_dim`` values. Rows are counted from the run's first: row ``i`` stands at
+    ``i % capacity`` and is of environment ``i % num_envs``, so that an episode's rows are
+    ``num_envs`` apart. Where each episode begins and ends follows from the rows' own flags.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        obs_dim: int,
+        action_dim: int,
+        *,
+        goal_dim: int,
+        num_envs: int,
+        task: GoalTask,
+        strategy: Strategy = "future",
+        ratio: float = 0.8,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        super().__init__(capacity, obs_dim + goal_dim, action_dim)
+        self.num_envs = num_envs
+        self.strategy = strategy
+        self.ratio = ratio
+        self._task = task
+        self._device = torch.device(device)
+        self._rows = self.rows.numpy()  # the same memory
+        places = self.layout.slices
+        obs, next_obs = places["observations"].start, places["next_observations"].start
+        self._goals = [slice(at + obs_dim - goal_dim, at + obs_dim) for at in (obs, next_obs)]
+        self._achieved = slice(next_obs + obs_dim, next_obs + obs_dim + goal_dim)
+        self._batch_layout = RowLayout(obs_dim, action_dim)
+        # By their size, each in one place: a graph goes on reading where it was recorded.
+        self._staged_batches: dict[int, Tensor] = {}
+        dropped = [*range(obs + obs_dim, obs + obs_dim + goal_dim)]
+        dropped += range(self._achieved.start, self._achieved.stop)
+        self._columns = np.setdiff1d(np.arange(self.layout.width), dropped)
+        self._first: Indices = np.zeros(capacity, dtype=np.int64)
+        self._last: Indices = np.full(capacity, RUNNING, dtype=np.int64)
+        self._begun: Indices = np.arange(num_envs)
+        self._is_indexed = True
+
+    @property
+    def oldest(self) -> int:
+        """The oldest row that is still stored."""
+        return self.total - len(self)
+
+    def _note_ends(self, terminations: BoolArray, truncations: BoolArray) -> None:
+        """The newest rows, one of each environment in order, go on with an episode or end it."""
+        if len(terminations) != self.num_envs:
+            raise ValueError(
+                f"{len(terminations)} transitions, but there are {self.num_envs} environments."
+            )
+        if not self._is_indexed:
+            return  # all episodes are still to be found
+        fresh = np.arange(self.total - self.num_envs, self.total)
+        self._last[fresh % self.capacity] = RUNNING
+        for env in np.flatnonzero(terminations | truncations):
+            self._finish(int(env), int(fresh[env]))
+
+    def _finish(self, env: int, last: int) -> None:
+        """An environment's episode ended with row ``last``: its rows may be relabeled."""
+        rows = np.arange(self._begun[env], last + 1, self.num_envs)
+        rows = rows[rows >= self.oldest]  # a long one may have overwritten its own beginning
+        self._first[rows % self.capacity] = rows[0]
+        self._last[rows % self.capacity] = last
+        self._begun[env] = last + self.num_envs
+
+    def _index_episodes(self) -> None:
+        """Find the episodes in the rows' flags again, once after rows were put in place."""
+        if self._is_indexed:
+            return
+        self._is_indexed = True
+        self._last[:] = RUNNING
+        for env in range(self.num_envs):
+            start = self.oldest + (env - self.oldest) % self.num_envs
+            rows = np.arange(start, self.total, self.num_envs)
+            self._begun[env] = start
+            for last in rows[self._rows[rows % self.capacity, -2:].any(axis=1)]:
+                self._finish(env, int(last))
+
+    def cut_episodes(self, num_envs: int) -> None:
+        """End the running episodes where they are; what follows is of new ones."""
+        super().cut_episodes(num_envs)
+        self._is_indexed = False
+
+    # --- Sampling -----------------------------------------------------------------
+
+    def prepare(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> None:
+        """Draw, relabel and stage the rows of the next `gather`: environments are on the host.
+
+        Rows are drawn uniformly; a share of ``ratio`` of those in finished episodes is relabeled.
+        Three uniform numbers a row, whatever becomes of it: which row, whether, which goal.
+        """
+        super().prepare(batch_size, generator, updates)
+        self._index_episodes()
+        shape = (updates, 3, batch_size)
+        drawn = torch.rand(shape, dtype=torch.float64, generator=generator, device=generator.device)
+        which, whether, goal = drawn.transpose(0, 1).flatten(1).cpu().numpy()
+        rows = self.oldest + (which * len(self)).astype(np.int64)
+        packed = self._rows[rows % self.capacity]
+        finished = self._last[rows % self.capacity] != RUNNING
+        chosen = np.flatnonzero((whether < self.ratio) & finished)
+        if len(chosen):
+            goals = self._rows[self._goal_rows(rows[chosen], goal[chosen]) % self.capacity]
+            packed[chosen] = self._relabel(packed[chosen], goals[:, self._achieved])
+        if len(rows) not in self._staged_batches:
+            place = torch.empty(len(rows), self._batch_layout.width, device=self._device)
+            self._staged_batches[len(rows)] = place
+        self._staged_batches[len(rows)].copy_(torch.from_numpy(packed[:, self._columns]))
+
+    def gather(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> Batch:
+        """The rows that `prepare` staged for so many updates."""
+        return self._batch_layout.batch(self._staged_batches[batch_size * updates])
+
+    def _goal_rows(self, rows: Indices, uniform: FloatArray) -> Indices:
+        """For each row, the one whose next achieved goal replaces its goal (section 4.5).
+
+        ``future``: from the row itself to its episode's last. ``final``: the last. ``episode``: any
+        that is still stored.
+        """
+        last = self._last[rows % self.capacity]
+        if self.strategy == "final":
+            return last
+        begin = rows
+        if self.strategy == "episode":
+            first = self._first[rows % self.capacity]
+            begin = np.maximum(first, self.oldest + (first - self.oldest) % self.num_envs)
+        steps = (last - begin) // self.num_envs + 1
+        return begin + self.num_envs * (uniform * steps).astype(np.int64)
+
+    def _relabel(self, rows: FloatArray, goals: FloatArray) -> FloatArray:
+        """Rows with another goal, its reward and termination from the *next* achieved goal."""
+        for place in self._goals:  # of the observation and of the next one
+            rows[:, place] = goals
+        achieved = rows[:, self._achieved]
+        rows[:, self.layout.slices["rewards"].start] = self._task.rewards(achieved, goals)
+        terminations = self._task.terminations(achieved, goals)
+        if terminations is not None:
+            rows[:, self.layout.slices["terminations"].start] = terminations
+        return rows
+
+    # --- Saving -------------------------------------------------------------------
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore the counters; the rows come by `load_segment`."""
+        super().load_state_dict(state)
+        if self.total % self.num_envs:
+            raise StateError(f"total is {self.total}, but {self.num_envs} rows are added at a time")
+        self._is_indexed = False

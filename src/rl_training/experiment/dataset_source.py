@@ -1,0 +1,145 @@
+"""A config's dataset, loaded for its environment and made known to the learner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from rl_training.algorithms.base import Algorithm
+from rl_training.algorithms.config import MixingConfig
+from rl_training.data import (
+    EpochSampler,
+    MixedSampler,
+    NormalizedSampler,
+    TransitionDataset,
+    load_transition_dataset,
+)
+from rl_training.envs import time_limit
+from rl_training.errors import ConfigError
+from rl_training.experiment.config import TrainConfig, split
+from rl_training.rewards import RewardTransformConfig
+from rl_training.runtime.recording import record_random
+from rl_training.runtime.seeding import Stream, derive_seed
+from rl_training.types import EnvSpec, Sampler
+
+STD_FLOOR = 1e-3
+"""Added to the deviation of an observation's entry, which may be constant."""
+
+REWARD_KEYS = ("reward_scale", "reward_shift", "reward_clip_min", "reward_clip_max")
+"""The keys of one arithmetic for recorded and new rewards."""
+
+HELD_OUT_WITHOUT_ENV = 0.05
+"""Share of the rows that is held out where nothing else could tell how good a policy is."""
+
+
+@dataclass(frozen=True)
+class RunData:
+    """A run's recorded data: the rows to learn from, those held out, and what identifies them."""
+
+    train: TransitionDataset
+    held_out: TransitionDataset | None
+    record: dict[str, Any]
+    """Source, number of rows and SHA-256 of all rows: what a checkpoint says of its data."""
+
+    @property
+    def num_rows(self) -> int:
+        """All rows, those held out among them."""
+        return len(self.train) + (0 if self.held_out is None else len(self.held_out))
+
+
+def reward_transform(config: TrainConfig) -> RewardTransformConfig:
+    """What is done to every reward, recorded or new.
+
+    `env_kwargs.wrappers.reward` and the `reward_*` keys say the same thing; both may be given where
+    they agree.
+    """
+    parts = split(config)
+    wrapped, keyed = parts.env.wrappers.reward, parts.data.rewards()
+    if not wrapped.is_identity and not keyed.is_identity and wrapped != keyed:
+        raise ConfigError(
+            f"env_kwargs.wrappers.reward ({wrapped}) and the reward_* keys ({keyed}) differ: "
+            "give one of them."
+        )
+    return keyed if wrapped.is_identity else wrapped
+
+
+def load_dataset(config: TrainConfig, spec: EnvSpec | None) -> TransitionDataset:
+    """The dataset that `algo_kwargs` names, checked and with its rewards transformed."""
+    parts, env_id = split(config), config.env_id
+    if env_id is None:
+        return load_transition_dataset(parts.data)
+    rewards = reward_transform(config).model_dump()
+    settings = parts.data.model_copy(update={f"reward_{k}": v for k, v in rewards.items()})
+
+    def collect(size: int, seed: int) -> dict[str, Any]:
+        return record_random(env_id, parts.env.make_kwargs, size, seed)
+
+    return load_transition_dataset(
+        settings,
+        spec=spec,
+        time_limit=time_limit(env_id, parts.env.make_kwargs),
+        collect_random=collect,
+    )
+
+
+def untransformed(config: TrainConfig) -> TrainConfig:
+    """The same config with rewards as they were recorded."""
+    keys = {*REWARD_KEYS, "return_scaling"}
+    kept = {key: value for key, value in config.algo_kwargs.items() if key not in keys}
+    env_kwargs = {key: value for key, value in config.env_kwargs.items() if key != "wrappers"}
+    return config.model_copy(update={"algo_kwargs": kept, "env_kwargs": env_kwargs})
+
+
+def load_run_data(config: TrainConfig, spec: EnvSpec | None) -> RunData:
+    """The dataset in the host's memory, divided into what is learned from and what is held out."""
+    settings = split(config).data
+    dataset = load_dataset(config, spec)
+    record = {
+        "source": settings.source,
+        "rows": len(dataset),
+        "sha256": dataset.fingerprint(),
+        "notes": list(dataset.notes),
+    }
+    fraction = settings.validation_fraction
+    if fraction is None:
+        fraction = HELD_OUT_WITHOUT_ENV if config.env_id is None else 0.0
+    seed = derive_seed(config.seed, Stream.VALIDATION)
+    held_out = dataset.hold_out(fraction, seed) if fraction > 0 else None
+    return RunData(dataset, held_out, record)
+
+
+def prepare_sampler(
+    config: TrainConfig, data: RunData, algorithm: Algorithm, device: torch.device | str = "cpu"
+) -> Sampler:
+    """Move the data to the device, normalize it as the config says, choose the order of its rows.
+
+    Mean and deviation are those of the training rows. The learner keeps them among its tensors:
+    they are in every checkpoint, and `act` applies them, so that evaluation and prediction take raw
+    observations. Where the run also collects, training rows stay raw: they are normalized together
+    with the replay's when they are drawn (`mix`).
+    """
+    settings, parts = split(config).data, [data.train]
+    if data.held_out is not None:
+        parts.append(data.held_out)
+    if settings.normalize_states:
+        statistics = data.train.statistics()
+        std = statistics.obs_std + STD_FLOOR
+        for part in parts[1:] if config.mode == "offline_to_online" else parts:
+            part.normalize_observations(statistics.obs_mean, std)
+        algorithm.set_normalization(torch.from_numpy(statistics.obs_mean), torch.from_numpy(std))
+    for part in parts:
+        part.rows = part.rows.to(device)
+    return EpochSampler(data.train) if settings.sampling == "epochs" else data.train
+
+
+def mix(config: TrainConfig, offline: Sampler, replay: Sampler, algorithm: Algorithm) -> Sampler:
+    """Batches of both sources, normalized alike by the learner's own mean and deviation."""
+    parts = split(config)
+    assert isinstance(parts.algorithm, MixingConfig)
+    if parts.data.normalize_states:
+        tensors = algorithm.obs_shift, algorithm.obs_scale
+        offline, replay = (NormalizedSampler(source, *tensors) for source in (offline, replay))
+    ratio, updates = parts.algorithm.offline_batch_ratio, parts.algorithm.offline_pretrain_updates
+    return MixedSampler(offline, replay, ratio, pretraining=updates > 0)

@@ -1,0 +1,153 @@
+"""The training loop, online and offline, and its result."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rl_training.algorithms.config import CollectionConfig, MixingConfig
+from rl_training.runtime.checkpointing import read_pointer
+from rl_training.runtime.engine import BLOCK
+from rl_training.runtime.session import Session
+from rl_training.runtime.signals import stop_on_signals
+from rl_training.runtime.trainer_state import SIGNAL
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """What a finished, stopped or interrupted training hands back."""
+
+    run_dir: Path
+    checkpoint_path: Path
+    best_checkpoint_path: Path | None
+    stop_reason: str
+    metrics: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; paths as text."""
+        return {
+            key: str(value) if isinstance(value, Path) else value
+            for key, value in asdict(self).items()
+        }
+
+    @property
+    def interrupted_by(self) -> str | None:
+        """The signal's name, if one ended the training."""
+        is_signal = self.stop_reason.startswith(SIGNAL)
+        return self.stop_reason.removeprefix(SIGNAL) if is_signal else None
+
+
+def run_session(session: Session) -> TrainResult:
+    """Train until the budget is spent or a stop is requested; always ends on a checkpoint."""
+    with stop_on_signals(session.state):
+        run_loop(session)
+    state = session.state
+    assert session.checkpoint_path is not None
+    return TrainResult(
+        run_dir=session.checkpoints.run_dir,
+        checkpoint_path=session.checkpoint_path,
+        best_checkpoint_path=read_pointer(session.checkpoints.run_dir, "best"),
+        stop_reason=state.stop_reason or "",
+        metrics={
+            **session.last_log,
+            "step": state.step,
+            "updates": state.updates,
+            **({"episodes": session.collector.episodes} if session.collector else {}),
+            **session.budgets(),
+            "best_return": state.best_return,
+            "best_loss": state.best_loss,
+            "best_step": state.best_step,
+            **state.evaluation,
+            **state.comparison(),
+        },
+    )
+
+
+def run_loop(session: Session) -> None:
+    """Train with the data that the run has, until the budget is spent or a stop is requested.
+
+    Steps below `online_from` are updates on recorded data, those from it on environment steps.
+    """
+    session.logger.open_files()
+    for callback in session.callbacks:
+        callback.on_start(session)
+    if session.checkpoints.last_step is None:
+        session.begin()
+    session.evaluate_owed()
+    run_offline(session)
+    if session.collector is not None:
+        run_online(session)
+    if session.checkpoints.last_step != session.state.step:  # a signal came after the step's save
+        session.save()
+    for callback in session.callbacks:
+        callback.on_end(session)
+
+
+# --- Online: data comes from environments ---------------------------------------
+
+
+def updates_due(step: int, before: int, config: CollectionConfig) -> int:
+    """Updates owed for the transitions collected in (before, step].
+
+    `gradient_updates_per_step` updates for every `train_frequency` transitions after
+    `learning_starts`.
+    """
+
+    def owed(at: int) -> int:
+        periods = max(0, at - config.learning_starts) // config.train_frequency
+        return periods * config.gradient_updates_per_step
+
+    return owed(step) - owed(before)
+
+
+def run_online(session: Session) -> None:
+    """Collect, update, look after the run."""
+    state, collector = session.state, session.collector
+    config = session.algorithm.config
+    assert isinstance(config, CollectionConfig)
+    assert collector is not None
+    begin = session.settings.online_from
+    random_until = config.learning_starts
+    if isinstance(config, MixingConfig) and not config.random_play:
+        random_until = 0
+
+    def ask() -> None:
+        session.algorithm.explore_at(state.step - begin)
+        collector.ask(random=state.step - begin < random_until)
+
+    while not state.should_stop:
+        before = state.step
+        session.schedule_learning_rates(before)
+        if not collector.explorer.asked:
+            ask()
+        state.step += collector.step(before)
+        if collector.explorer.lag:  # before this step's updates: they run while environments step
+            ask()
+        session.learn(updates_due(state.step - begin, before - begin, config))
+        session.after_step(before)
+
+
+# --- Offline: data was recorded before ------------------------------------------
+
+
+def next_stop(step: int, intervals: tuple[int, ...], total: int) -> int:
+    """Where the updates after ``step`` pause: at a block's end, an interval's, or the budget's."""
+    ends = [(step // every + 1) * every for every in (BLOCK, *intervals) if every > 0]
+    return min(total, *ends)
+
+
+def run_offline(session: Session) -> None:
+    """Update on recorded data alone, look after the run; a step is an update.
+
+    The schedule's factor is set at multiples of `BLOCK` and holds for the block: what is learned
+    depends neither on the intervals nor on where the run was stopped.
+    """
+    state, settings = session.state, session.settings
+    intervals = settings.log_interval, settings.eval_interval, settings.checkpoint_interval
+    while not state.should_stop and state.step < settings.online_from:
+        before = state.step
+        session.schedule_learning_rates(before - before % BLOCK)
+        state.step = next_stop(before, intervals, settings.online_from)
+        session.learn(state.step - before)
+        session.after_step(before)

@@ -1,0 +1,377 @@
+"""Every algorithm of the registry keeps the same promises."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import rl_training
+from rl_training import (
+    Callback,
+    ConfigError,
+    evaluate_checkpoint,
+    predict_checkpoint,
+    resume,
+    train,
+)
+from rl_training.algorithms.base import Algorithm, draw_noise
+from rl_training.algorithms.registry import REGISTRY, AlgorithmEntry
+from rl_training.envs import EnvConfig, describe_env
+from rl_training.experiment.build import build_session, checkpoint_config
+from rl_training.experiment.config import config_names
+from rl_training.experiment.task import check_config
+from rl_training.runtime.checkpointing import MODEL, open_checkpoint
+from rl_training.runtime.engine import BLOCK
+from rl_training.runtime.evaluation import EvaluationResult, Evaluator
+from rl_training.runtime.logging import read_metrics
+from rl_training.runtime.session import Session
+from rl_training.types import Batch, EnvSpec
+from tests.conftest import TINY
+
+Config = Callable[..., dict[str, Any]]
+ROOT = Path(__file__).parents[2]
+SPECS = {
+    "continuous": EnvSpec(4, 2, (-1.0, -3.0), (1.0, 3.0)),
+    "discrete": EnvSpec(4, 3, discrete=True),
+}
+
+pytestmark = pytest.mark.parametrize("entry", REGISTRY.values(), ids=lambda entry: entry.name)
+
+
+SHORT_EPISODES: dict[str, Any] = {"env_kwargs": {"max_episode_steps": 20}}
+
+
+def build(entry: AlgorithmEntry, seed: int = 0) -> Algorithm:
+    tiny = TINY.get(entry.name, {})
+    config = entry.config_class()(**{"hidden_sizes": (16, 16), "batch_size": 8} | tiny)
+    return entry.learner_class().build(SPECS[entry.actions], config, seed=seed)
+
+
+def make_batch(learner: Algorithm, rows: int = 8) -> Batch:
+    g = torch.Generator().manual_seed(0)
+    spec = learner.spec
+    actions = torch.rand(rows, spec.action_width, generator=g)
+    return Batch(
+        torch.randn(rows, spec.obs_dim, generator=g),
+        (actions * spec.action_dim).floor() if spec.discrete else actions * 2 - 1,
+        torch.randn(rows, generator=g),
+        torch.randn(rows, spec.obs_dim, generator=g),
+        torch.zeros(rows),
+    )
+
+
+def test_acts_within_bounds_and_only_noise_decides(entry: AlgorithmEntry) -> None:
+    learner = build(entry)
+    spec = learner.spec
+    obs = 100 * torch.randn(64, spec.obs_dim)
+    generator = torch.Generator().manual_seed(0)
+    noise = draw_noise(learner.act_noise(64), generator)
+    explored = learner.act(obs, deterministic=False, noise=noise)
+    for actions in (explored, learner.act(obs, deterministic=True)):
+        assert actions.shape == (64, spec.action_width)
+        if spec.discrete:
+            assert set(actions.flatten().tolist()) <= set(range(spec.action_dim))
+        else:
+            assert actions.abs().max() <= 1
+        assert not actions.requires_grad
+    torch.testing.assert_close(learner.act(obs, deterministic=False, noise=noise), explored)
+
+
+def test_update_is_a_function_of_its_inputs(entry: AlgorithmEntry) -> None:
+    """Same batch and noise, same result; the global generator is neither read nor moved."""
+    states = []
+    for _ in range(2):
+        learner = build(entry)
+        noise = draw_noise(learner.noise(8), torch.Generator().manual_seed(1))
+        before = torch.random.get_rng_state()
+        for phase in range(learner.period):
+            metrics = learner.update(make_batch(learner), noise, phase=phase)
+        assert torch.equal(torch.random.get_rng_state(), before)
+        assert all(value.dim() == 0 and not value.requires_grad for value in metrics.values())
+        states.append({k: v.clone() for k, v in learner.state_dict().items()})
+        torch.rand(3)
+    for name, tensor in states[0].items():
+        assert torch.equal(tensor, states[1][name]), name
+
+
+def test_update_changes_networks_and_not_the_batch(entry: AlgorithmEntry) -> None:
+    learner = build(entry)
+    before = {name: tensor.clone() for name, tensor in learner.state_dict().items()}
+    batch = make_batch(learner)
+    copies = [tensor.clone() for tensor in batch]
+    noise = draw_noise(learner.noise(8), torch.Generator().manual_seed(1))
+    for phase in range(learner.period):
+        learner.update(batch, noise, phase=phase)
+    assert all(torch.equal(a, b) for a, b in zip(batch, copies, strict=True))
+    still = {n for n, t in learner.state_dict().items() if torch.equal(t, before[n])}
+    assert still <= {"fixed_alpha", "epsilon", "obs_shift", "obs_scale"} | {
+        n for n in before if n.endswith("learning_rate")
+    }
+
+
+def test_state_is_restored_in_place(entry: AlgorithmEntry) -> None:
+    learner, other = build(entry, seed=0), build(entry, seed=1)
+    addresses = {name: tensor.data_ptr() for name, tensor in other.state_dict().items()}
+    other.load_state_dict(learner.state_dict())
+    for name, tensor in other.state_dict().items():
+        assert tensor.data_ptr() == addresses[name]
+        assert torch.equal(tensor, learner.state_dict()[name])
+
+
+def test_acts_on_raw_observations_once_normalized(entry: AlgorithmEntry) -> None:
+    learner = build(entry)
+    obs = torch.randn(16, learner.spec.obs_dim)
+    plain = learner.act(obs, deterministic=True)
+    mean, std = torch.arange(4.0), torch.tensor([0.5, 1.0, 2.0, 4.0])
+    learner.set_normalization(mean, std)
+    torch.testing.assert_close(learner.act(obs * std + mean, deterministic=True), plain)
+    other = build(entry, seed=1)
+    other.load_state_dict(learner.state_dict())  # the statistics travel with the weights
+    torch.testing.assert_close(other.act(obs * std + mean, deterministic=True), plain)
+
+
+def test_learning_rate_schedules_reach_every_optimizer(entry: AlgorithmEntry) -> None:
+    """Or those alone that the learner names."""
+    learner = build(entry)
+    learner.scale_learning_rates(0.5)
+    reached = learner.scheduled or tuple(learner.optimizers)
+    for key, optimizer in learner.optimizers.items():
+        base: Any = optimizer.base_learning_rate
+        rate = base / 2 if key in reached else base
+        assert float(optimizer.learning_rate) == pytest.approx(rate)  # type: ignore[arg-type]
+
+
+def test_unsuitable_actions_are_refused(entry: AlgorithmEntry) -> None:
+    learner = entry.learner_class()
+    (other,) = SPECS.keys() - {entry.actions}
+    with pytest.raises(
+        ConfigError, match=f"{learner.name} needs a .* action space, but this one is"
+    ):
+        learner.build(SPECS[other])
+
+
+def test_surface_is_complete(entry: AlgorithmEntry) -> None:
+    short = entry.class_name.removesuffix("Algorithm")
+    own_learner = () if entry.goals else (entry.class_name, f"{entry.name}_loss")
+    for name in (short, f"train_{entry.name}", *own_learner):
+        assert name in rl_training.__all__, name
+        assert getattr(rl_training, name) is not None
+    if own_learner:
+        assert getattr(rl_training.algorithms, short) is entry.learner_class()
+    assert any(name.startswith(f"{entry.name}/") for name in config_names())
+    page = (ROOT / "docs" / "algorithms" / f"{entry.name}.md").read_text()
+    assert "Scope, limits, why it is here" in page
+    source = inspect.getsource(inspect.getmodule(entry.learner_class()))  # type: ignore[arg-type]
+    assert len(source.splitlines()) < 200
+
+
+def test_train_evaluate_predict_resume(entry: AlgorithmEntry, small_config: Config) -> None:
+    config = small_config(algo=entry.name, eval_episodes=1, **SHORT_EPISODES)
+    result = getattr(rl_training, f"train_{entry.name}")(config)
+    assert result.stop_reason == "completed"
+    assert "eval_return_mean" in result.metrics
+    assert any(name.startswith("loss/") for name in result.metrics)
+    score = evaluate_checkpoint(result.run_dir, episodes=2)
+    assert score["eval_episodes"] == 2
+    spec = describe_env(config["env_id"], EnvConfig())
+    actions = predict_checkpoint(result.run_dir, np.zeros((5, spec.obs_dim)))
+    assert actions.shape == ((5,) if spec.discrete else (5, spec.action_dim))
+    assert actions.dtype.kind == ("i" if spec.discrete else "f")
+    further = resume(result.run_dir, ["total_timesteps=160"])
+    assert further.metrics["step"] == 160
+
+
+def test_explores_at_random_and_then_with_the_policy(
+    entry: AlgorithmEntry, small_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[bool] = []
+    learner = entry.learner_class()
+    act = learner.act
+
+    def counted(self: Algorithm, obs: Any, *, deterministic: bool, noise: Any = None) -> Any:
+        calls.append(deterministic)
+        return act(self, obs, deterministic=deterministic, noise=noise)
+
+    monkeypatch.setattr(learner, "act", counted)
+    train(small_config(algo=entry.name, total_timesteps=60))  # the first 30 of them at random
+    assert calls == ([] if entry.mode == "offline" else [False] * 30)
+
+
+def test_intervals_are_honored(entry: AlgorithmEntry, small_config: Config) -> None:
+    config = small_config(algo=entry.name, eval_episodes=1, total_timesteps=100, **SHORT_EPISODES)
+    config["algo_kwargs"] |= {"eval_interval": 30, "keep_checkpoints": 9}
+    result = train(config)
+    rows = read_metrics(result.run_dir)
+    assert [r["step"] for r in rows if "eval_return_mean" in r] == [30, 60, 90, 100]
+    assert [r["step"] for r in rows if "updates" in r] == [20, 40, 60, 80, 100]
+    saved = {p.name for p in (result.run_dir / "checkpoints").glob("step_*")}
+    assert {"step_000000040", "step_000000080", "step_000000100"} <= saved
+
+
+class StopAfter(Callback):
+    """Asks for a stop and remembers whether another step came.
+
+    The loop shows itself after each step online, after each block of updates offline.
+    """
+
+    def __init__(self, step: int) -> None:
+        self.stop_at = step
+        self.last = 0
+
+    def on_step(self, session: Session) -> None:
+        self.last = session.state.step
+        if self.last >= self.stop_at:
+            session.state.request_stop("enough")
+
+
+def test_a_callback_stops_at_once_and_the_flags_are_saved(
+    entry: AlgorithmEntry, small_config: Config
+) -> None:
+    at = 60 if entry.mode == "offline" else 53
+    stopper = StopAfter(53)
+    result = train(small_config(algo=entry.name), callbacks=[stopper])
+    assert (stopper.last, result.stop_reason) == (at, "enough")
+    assert result.checkpoint_path.name == f"step_{at:09d}"
+    seen: dict[str, Any] = {}
+
+    class Look(Callback):
+        def on_log(self, session: Session, metrics: Mapping[str, float]) -> None:
+            seen.setdefault("first_log", session.state.step)
+
+    checkpoint = open_checkpoint(result.checkpoint_path)
+    saved = checkpoint.state()["trainer"]
+    assert (saved["should_stop"], saved["stop_reason"]) == (True, "enough")
+    run_config = checkpoint_config(checkpoint)
+    session = build_session(check_config(run_config), result.run_dir)
+    session.restore(checkpoint)
+    session.close()
+    assert (session.state.should_stop, session.state.stop_reason) == (True, "enough")
+    assert resume(result.run_dir, callbacks=[Look()]).stop_reason == "completed"
+    assert seen["first_log"] == (80 if entry.mode == "offline" else 60)
+
+
+def test_early_stopping(entry: AlgorithmEntry, small_config: Config) -> None:
+    config = small_config(algo=entry.name, eval_episodes=1, total_timesteps=200, **SHORT_EPISODES)
+    config["algo_kwargs"] |= {
+        "eval_interval": 20,
+        "early_stopping": {"target_value": -1e9, "min_steps": 50},
+    }
+    result = train(config)
+    assert result.stop_reason.startswith("early_stopping")
+    assert result.metrics["step"] == 60  # the first evaluation from min_steps on
+    with pytest.raises(ConfigError, match=r"stopped early at step 60.*early_stopping=null"):
+        resume(result.run_dir)
+    further = resume(result.run_dir, ["early_stopping=null", "total_timesteps=100"])
+    assert (further.stop_reason, further.metrics["step"]) == ("completed", 100)
+
+
+def evaluations(monkeypatch: pytest.MonkeyPatch, *returns: float) -> None:
+    """Let the run's evaluations find these returns, the last of them again and again."""
+    left = list(returns)
+
+    def evaluate(self: Any, policy: Any, episodes: int) -> EvaluationResult:
+        value = left.pop(0) if len(left) > 1 else left[0]
+        return EvaluationResult(returns=(value,), lengths=(1,))
+
+    monkeypatch.setattr(Evaluator, "evaluate", evaluate)
+
+
+def test_no_improvement_stops(
+    entry: AlgorithmEntry, small_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The best comes at 40; 60 and 80 are no better, but 80 is the first from min_steps on."""
+    evaluations(monkeypatch, 1.0, 5.0, 5.0, 4.0)
+    config = small_config(algo=entry.name, eval_episodes=1, total_timesteps=200)
+    config["algo_kwargs"] |= {
+        "eval_interval": 20,
+        "early_stopping": {"patience": 1, "min_steps": 70},
+    }
+    result = train(config)
+    assert result.stop_reason.startswith("early_stopping: eval_return_mean did not improve")
+    assert (result.metrics["step"], result.metrics["best_step"]) == (80, 40)
+    seen = open_checkpoint(result.checkpoint_path).state()["trainer"]
+    assert (seen["should_stop"], seen["stop_reason"]) == (True, result.stop_reason)
+
+
+def test_the_best_model_is_kept(
+    entry: AlgorithmEntry, small_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although newer checkpoints push older ones out, and a resume comes between."""
+    evaluations(monkeypatch, 1.0, 9.0, 3.0)
+    config = small_config(algo=entry.name, eval_episodes=1, checkpoint_interval=10)
+    config["algo_kwargs"] |= {"eval_interval": 30, "keep_checkpoints": 2}
+    result = train(config, callbacks=[StopAfter(95)])
+    result = resume(result.run_dir)
+    assert result.best_checkpoint_path is not None
+    assert result.best_checkpoint_path.name == "step_000000060"
+    assert (result.metrics["best_return"], result.metrics["best_step"]) == (9.0, 60)
+    saved = {path.name for path in (result.run_dir / "checkpoints").glob("step_*")}
+    assert saved == {"step_000000060", "step_000000110", "step_000000120"}
+    one, two = result.best_checkpoint_path / MODEL, result.checkpoint_path / MODEL
+    assert one.read_bytes() != two.read_bytes()
+
+
+def test_a_best_model_that_is_damaged_is_forgotten(
+    entry: AlgorithmEntry, small_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found damaged and set aside, with the best before it long gone: no pointer to nothing."""
+    evaluations(monkeypatch, 1.0, 2.0, 9.0, 3.0)
+    config = small_config(algo=entry.name, eval_episodes=1, checkpoint_interval=10)
+    config["algo_kwargs"] |= {"eval_interval": 30, "keep_checkpoints": 2}
+    result = train(config, callbacks=[StopAfter(90)])
+    assert result.best_checkpoint_path == result.checkpoint_path
+    (result.checkpoint_path / MODEL).write_bytes(b"")
+    again = resume(result.run_dir, ["total_timesteps=100", "eval_episodes=0"])
+    assert again.best_checkpoint_path is None
+    assert (again.metrics["best_return"], again.metrics["best_step"]) == (None, None)
+    with pytest.raises(ConfigError, match="has no best checkpoint"):
+        evaluate_checkpoint(result.run_dir, best=True)
+
+
+def test_warm_up_and_schedule_inside_training(entry: AlgorithmEntry, small_config: Config) -> None:
+    """Up to the full rate over 25 steps, then linearly down to 0 at step 80; resumed between."""
+    config = small_config(algo=entry.name, total_timesteps=80)
+    config["algo_kwargs"] |= {"learning_rate_schedule": "linear", "learning_rate_warmup": 25}
+    factors: list[float] = []
+
+    class Watch(Callback):
+        def on_step(self, session: Session) -> None:
+            optimizers = session.algorithm.optimizers
+            reached = [optimizers[key] for key in session.algorithm.scheduled or optimizers]
+            rates = {float(o.learning_rate) / o.base_learning_rate for o in reached}  # type: ignore[arg-type,operator]
+            assert max(rates) - min(rates) < 1e-6  # one factor for all that it reaches
+            factors.append(float(rates.pop()))
+
+    stopped = train(config, callbacks=[Watch(), StopAfter(50)])
+    resume(stopped.run_dir, callbacks=[Watch()])
+    steps = range(0, 80, BLOCK if entry.mode == "offline" else 1)
+    expected = [(i + 1) / 25 if i < 25 else 1 - (i - 25) / 55 for i in steps]
+    assert factors == pytest.approx(expected, rel=1e-5)
+    rows = read_metrics(stopped.run_dir)
+    assert all("learning_rate_factor" in row for row in rows if "updates" in row)
+
+
+def test_schedule_changes_learning_rate_inside_training(
+    entry: AlgorithmEntry, small_config: Config
+) -> None:
+    config = small_config(algo=entry.name, total_timesteps=60)
+    config["algo_kwargs"] |= {"learning_rate_schedule": "linear", "learning_rate_final": 0.1}
+    rates = []
+    base: Any = next(iter(build(entry).optimizers.values())).base_learning_rate
+
+    class Watch(Callback):
+        def on_step(self, session: Session) -> None:
+            optimizer = next(iter(session.algorithm.optimizers.values()))
+            rates.append(float(optimizer.learning_rate))  # type: ignore[arg-type]
+
+    train(config, callbacks=[Watch()])
+    assert rates[0] == pytest.approx(base)
+    last = 60 - (BLOCK if entry.mode == "offline" else 1)
+    assert rates[-1] == pytest.approx(base * (1 - 0.9 * last / 60), rel=1e-4)
+    assert rates == sorted(rates, reverse=True)

@@ -1,0 +1,309 @@
+"""The config: loading, overrides, and one clear sentence for each mistake."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from rl_training import build_control_callbacks
+from rl_training.algorithms.registry import REGISTRY, get_algorithm, register_algorithm
+from rl_training.algorithms.sac import SACAlgorithm, SACConfig
+from rl_training.api import options
+from rl_training.envs.factory import EnvConfig
+from rl_training.errors import ConfigError
+from rl_training.experiment.config import (
+    TrainConfig,
+    apply_override,
+    config_names,
+    kwargs_models,
+    make_config,
+    read_config,
+    split,
+)
+from rl_training.runtime.callbacks import EarlyStoppingCallback
+
+STOPPING = {"early_stopping": {"patience": 1}}
+BASE: dict[str, Any] = {"algo": "sac", "env_id": "Pendulum-v1", "total_timesteps": 100}
+
+
+@pytest.mark.parametrize("name", config_names())
+def test_packaged_configs_are_valid_and_round_trip(name: str) -> None:
+    config = TrainConfig.load(name).resolved()
+    assert make_config(config.to_dict()) == config
+    assert config.resolved() == config
+
+
+def test_configs_at_the_root_are_the_packaged_ones() -> None:
+    root = Path(__file__).parents[2] / "configs"
+    found = {f"{file.parent.name}/{file.stem}" for file in root.glob("*/*.yaml")}
+    assert root.is_symlink()
+    assert found == set(config_names())
+
+
+@pytest.mark.parametrize("entry", REGISTRY.values(), ids=lambda entry: entry.name)
+def test_key_names_are_disjoint(entry: Any) -> None:
+    """A short key or an `algo_kwargs` key can only mean one thing."""
+    models: list[type[BaseModel]] = [TrainConfig, *kwargs_models(entry.name), EnvConfig]
+    names = [name for model in models for name in model.model_fields]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("entry", REGISTRY.values(), ids=lambda entry: entry.name)
+def test_managed_class_knows_every_key(entry: Any) -> None:
+    name = f"{entry.class_name.removesuffix('Algorithm')}Options"
+    known: Any = getattr(options, name)
+    expected = set(TrainConfig.model_fields) - {"algo", "env_id", "total_timesteps", "algo_kwargs"}
+    for base in getattr(entry, "bases", lambda: [None])():
+        for model in kwargs_models(entry.name, {"base_algo": base} if base else None):
+            expected |= set(model.model_fields)
+    assert known.__optional_keys__ == expected
+
+
+def test_kwargs_are_split_by_name() -> None:
+    parts = split(make_config(BASE | {"algo_kwargs": {"batch_size": 7, "eval_interval": 9}}))
+    assert (parts.algorithm.batch_size, parts.controls.eval_interval) == (7, 9)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"algo": "sca"}, "Unknown algorithm 'sca' (one of your own"),
+        ({"sede": 1}, "Unknown key 'sede'; did you mean 'seed'"),
+        (
+            {"algo_kwargs": {"alpha": "autoo"}},
+            "alpha = 'autoo': should be a valid number or 'auto'.",
+        ),
+        (
+            {"algo_kwargs": {"alpha": -1}},
+            "alpha = -1: should be greater than or equal to 0 or 'auto'",
+        ),
+        ({"algo_kwargs": {"hidden_sizes": 64}}, "hidden_sizes = 64: should be a list."),
+        (
+            {"algo_kwargs": {"early_stopping": {"patiance": 3}}},
+            "Unknown key 'patiance' in early_stopping; did you mean 'patience'?",
+        ),
+        ({"seed": -1}, "seed = -1: should be greater than or equal to 0"),
+        ({"seed": "x"}, "seed = 'x': should be a valid integer"),
+        ({"total_timesteps": 0}, "total_timesteps = 0: should be greater than 0"),
+        ({"num_envs": 0}, "num_envs = 0"),
+        (
+            {"algo_kwargs": {"batchsize": 1}},
+            "'batchsize' in algo_kwargs; did you mean 'batch_size'",
+        ),
+        ({"algo_kwargs": {"env": "A-v0"}}, "'env' in algo_kwargs; did you mean 'env_id'"),
+        ({"algo_kwargs": {"ent_coef": 1}}, "'ent_coef' in algo_kwargs; did you mean 'alpha'"),
+        ({"algo_kwargs": {"verbose": 1}}, "valid names: tensorboard, env_id, total_timesteps"),
+        ({"algo_kwargs": {"num_envs": 2}}, "'num_envs' is a top-level key: move it out"),
+        ({"algo_kwargs": {"gamma": 2}}, "gamma = 2: should be less than or equal to 1"),
+        ({"algo_kwargs": {"alpha": "fixed"}}, "alpha = 'fixed'"),
+        ({"algo_kwargs": {"early_stopping": {"patiense": 3}}}, "did you mean 'patience'"),
+        ({"algo_kwargs": {"early_stopping": {}}}, "set patience or target_value"),
+        ({"algo_kwargs": STOPPING | {"eval_interval": 0}}, "set eval_interval above 0"),
+        ({"eval_episodes": 0, "algo_kwargs": STOPPING}, "set eval_episodes above 0"),
+        ({"algo_kwargs": {"early_stopping": {"patience": 1, "metric": "x"}}}, "metric = 'x'"),
+        ({"env_kwargs": {"vectorization": "threads"}}, "vectorization = 'threads'"),
+        ({"env_kwargs": {"cfg": {1: 2}}}, "env_kwargs.cfg has the key 1, but keys should be str"),
+        ({"env_kwargs": {"a": [{"b": np.zeros(2)}]}}, "env_kwargs.a.b is a ndarray, but should"),
+        ({"env_kwargs": {"map": Path("x")}}, "env_kwargs.map is a PosixPath, but should be"),
+        (
+            {"env_kwargs": {"wrappers": {"reward": {"scal": 1}}}},
+            "'scal' in wrappers.reward; did",
+        ),
+        ({"env_kwargs": {"wrappers": {"rewrd": {}}}}, "'rewrd' in wrappers; did you mean 'reward'"),
+        (
+            {"algo_kwargs": {"reward_clip_min": 1, "reward_clip_max": 0}},
+            "clip_min = 1.0 must be below clip_max = 0.0",
+        ),
+        ({"learning_rate": 1e-3}, "is a key of algo_kwargs: write it there, algo_kwargs={'learn"),
+        ({"env_id": dict}, "env_id = <class 'dict'>: should be the id of a registered environment"),
+        ({"env_id": lambda: 0}, "register(id='Mine-v0', entry_point=MyEnv) and pass 'Mine-v0'"),
+    ],
+)
+def test_mistakes_get_one_sentence(changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make_config(BASE | changes)
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(ConfigError, match=re.escape(str(caught.value))):
+        TrainConfig(**(BASE | changes))
+
+
+def test_missing_key_is_named() -> None:
+    with pytest.raises(ConfigError, match="'total_timesteps' is missing"):
+        make_config({"algo": "sac", "env_id": "Pendulum-v1"})
+
+
+def test_values_from_python_are_stored_as_a_file_holds_them() -> None:
+    """What training hands to the environment is what evaluation and a resume read back."""
+    values = {"g": np.float64(5), "n": [np.int64(2), (True, np.bool_(False))], "t": {"a": 0.5}}
+    changes = {
+        "seed": np.int64(3),
+        "output_dir": Path("some") / "where",
+        "env_kwargs": values,
+        "algo": "bc",
+        "algo_kwargs": {
+            "learning_rate": np.float64(1e-3),
+            "dataset_kind": "npz",
+            "dataset_path": Path("a.npz"),
+        },
+    }
+    config = TrainConfig(**(BASE | changes)).resolved()
+    assert (config.seed, config.output_dir) == (3, str(Path("some/where")))
+    assert config.algo_kwargs["dataset_path"] == "a.npz"
+    assert config.env_kwargs == {"g": 5.0, "n": [2, [True, False]], "t": {"a": 0.5}}
+    assert make_config(yaml.safe_load(yaml.safe_dump(config.to_dict()))) == config
+
+
+def test_what_no_file_could_say_is_refused_too() -> None:
+    deep: list[Any] = []
+    for _ in range(5_000):
+        deep = [deep]
+    with pytest.raises(ConfigError, match="nested too deeply"):
+        make_config(BASE | {"env_kwargs": {"a": deep}})
+    with pytest.raises(ConfigError, match="has the key 1"):
+        make_config({**BASE, 1: 2})  # type: ignore[dict-item]
+    with pytest.raises(ConfigError, match="algo = "):
+        make_config(BASE | {"algo": ["sac"]})
+
+
+@pytest.mark.parametrize(
+    ("overrides", "wanted"),
+    [
+        ("total_timesteps=150", "['total_timesteps=150']"),
+        ({"seed": 3, "gamma": 0.9}, "['seed=3', 'gamma=0.9']"),
+        ([3], "a list of texts key=value"),
+        (None, "a list of texts key=value"),
+    ],
+)
+def test_overrides_that_are_no_list_are_told_what_is_wanted(overrides: Any, wanted: str) -> None:
+    with pytest.raises(ConfigError, match=r"^overrides = .* should be a list") as caught:
+        TrainConfig.load("sac/pendulum", overrides)
+    assert wanted in str(caught.value)
+
+
+def test_overrides_find_their_place() -> None:
+    data: dict[str, Any] = dict(BASE)
+    for text in (
+        "seed=3",
+        "batch_size=512",
+        "learning_rate=1e-3",
+        "total_timesteps=1e4",
+        "hidden_sizes=[64, 64]",
+        "early_stopping.patience=4",
+        "algo_kwargs.gamma=0.9",
+        "env_kwargs.max_episode_steps=50",
+        "tags=[a, b]",
+    ):
+        apply_override(data, text)
+    config = make_config(data)
+    parts = split(config)
+    assert (config.seed, config.total_timesteps, config.tags) == (3, 10_000, ("a", "b"))
+    assert parts.algorithm.learning_rate == 1e-3
+    assert parts.algorithm.hidden_sizes == (64, 64)
+    assert parts.controls.early_stopping is not None
+    assert parts.controls.early_stopping.patience == 4
+    assert parts.env.make_kwargs == {"max_episode_steps": 50}
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("seed", "write key=value"),
+        ("=3", "write key=value"),
+        ("sed=3", "did you mean 'seed'"),
+        ("batch_sizes=3", "did you mean 'batch_size'"),
+        ("seed.x=3", "single value"),
+        ("seed=!!python/name:os.system", "not plain YAML"),
+    ],
+)
+def test_bad_overrides(override: str, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        apply_override(BASE | {"seed": 0}, override)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "!!python/object/apply:os.system ['true']",
+        "a: 1\na: 2",
+        "- a\n- b",
+        "just text",
+        "a: [1",
+        "1: 2",
+        "\x00\x01",
+        "[" * 10_000,
+    ],
+)
+def test_bad_files(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_config(file)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_files_and_names() -> None:
+    with pytest.raises(ConfigError, match=r"no config file 'nowhere\.yaml'"):
+        read_config("nowhere.yaml")
+    with pytest.raises(ConfigError, match="did you mean 'sac/pendulum'"):
+        read_config("sac/pendulm")
+
+
+def test_fingerprint_ignores_where_and_labels_but_nothing_else() -> None:
+    config = make_config(BASE)
+    moved = make_config(BASE | {"output_dir": "elsewhere", "tags": ["x"]})
+    assert config.fingerprint() == moved.fingerprint()
+    assert config.fingerprint() != make_config(BASE | {"seed": 1}).fingerprint()
+
+
+def test_algorithms_of_ones_own_are_registered_by_class() -> None:
+    class Mine(SACAlgorithm):
+        """The first line.
+
+        And more.
+        """
+
+        name = "mine"
+
+    try:
+        register_algorithm(Mine)
+        assert make_config(BASE | {"algo": "mine"})
+        entry = get_algorithm("mine")
+        assert (entry.learner_class(), entry.summary) == (Mine, "The first line.")
+        register_algorithm(type("Mine", (Mine,), {}))  # a notebook's cell that is run again
+        assert get_algorithm("mine").learner_class() is not Mine
+    finally:
+        del REGISTRY["mine"]
+    with pytest.raises(ConfigError, match=r"Unknown algorithm 'mine'.* registered first"):
+        make_config(BASE | {"algo": "mine"})
+    with pytest.raises(ConfigError, match="There is an algorithm 'sac' already"):
+        register_algorithm(SACAlgorithm)
+    with pytest.raises(ConfigError, match="is not a learner"):
+        register_algorithm(SACConfig)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"batch_size": 10**30}, "batch_size = .* less than or equal to 16777216"),
+        ({"buffer_capacity": 10**14}, "buffer_capacity = .* less than or equal to 1000000000"),
+        ({"hidden_sizes": [10**8]}, "hidden_sizes.* less than or equal to 65536"),
+        ({"num_threads": 100_000}, "num_threads = 100000: .* less than or equal to 1024"),
+    ],
+)
+def test_sizes_that_no_machine_has_are_refused(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        make_config(BASE | {"algo_kwargs": settings})
+
+
+def test_control_callbacks_of_a_runs_config() -> None:
+    config = TrainConfig.load("sac/pendulum", ["early_stopping.patience=3"])
+    (callback,) = build_control_callbacks(config)
+    assert isinstance(callback, EarlyStoppingCallback)
+    assert build_control_callbacks(TrainConfig.load("sac/pendulum")) == []

@@ -1,0 +1,355 @@
+"""Schedules, early stopping, seeds, the books of a run."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rl_training import (
+    Callback,
+    ConfigError,
+    EarlyStoppingCallback,
+    EarlyStoppingConfig,
+    TrainerState,
+    evaluate_checkpoint,
+    resume,
+    train,
+)
+from rl_training.algorithms.sac import SACConfig
+from rl_training.api import progress
+from rl_training.api.progress import ProgressCallback
+from rl_training.boundary import json_codec
+from rl_training.experiment.machine import MAX_THREADS, choose_threads
+from rl_training.runtime.control_config import ControlsConfig, build_control_callbacks
+from rl_training.runtime.evaluation import bootstrap_interval
+from rl_training.runtime.schedules import Schedule
+from rl_training.runtime.seeding import Stream, derive_seed
+from rl_training.runtime.training_loop import updates_due
+
+
+def stop_step(config: EarlyStoppingConfig, values: list[float]) -> int | None:
+    """The evaluation (1-based, 100 steps apart) at which the callback stops, if it does."""
+    callback, state = EarlyStoppingCallback(config), TrainerState()
+    for index, value in enumerate(values, start=1):
+        state.step = 100 * index
+        session: Any = SimpleNamespace(state=state, own_steps=state.step)
+        callback.on_evaluation(session, {config.metric: value})
+        if state.should_stop:
+            return index
+    return None
+
+
+@pytest.mark.parametrize(
+    ("config", "values", "expected"),
+    [
+        (EarlyStoppingConfig(patience=2), [1, 2, 3, 4], None),
+        (EarlyStoppingConfig(patience=2), [1, 2, 2, 2], 4),
+        (EarlyStoppingConfig(patience=2), [5, 4, 6, 5, 5], 5),
+        (EarlyStoppingConfig(patience=2, min_delta=1.5), [1, 2, 3, 4], None),
+        (EarlyStoppingConfig(patience=1, min_delta=1.5), [1, 2, 3, 4], 2),
+        (EarlyStoppingConfig(patience=1, min_steps=400), [1, 1, 1, 1, 1], 4),
+        (EarlyStoppingConfig(patience=1, mode="min"), [5, 4, 4], 3),
+        (EarlyStoppingConfig(target_value=3), [1, 3, 9], 2),
+        (EarlyStoppingConfig(target_value=3, mode="min"), [5, 4, 3], 3),
+        (EarlyStoppingConfig(target_value=3, min_steps=300), [9, 9, 9], 3),
+    ],
+)
+def test_early_stopping(
+    config: EarlyStoppingConfig, values: list[float], expected: int | None
+) -> None:
+    assert stop_step(config, values) == expected
+
+
+def test_early_stopping_tells_how_long_it_waited() -> None:
+    """`min_steps` may make it wait for longer than its patience."""
+    callback = EarlyStoppingCallback(EarlyStoppingConfig(patience=2, min_steps=500))
+    state = TrainerState()
+    for step in range(100, 600, 100):
+        session: Any = SimpleNamespace(state=state, own_steps=step)
+        callback.on_evaluation(session, {"eval_return_mean": 1.0})
+    reason = "early_stopping: eval_return_mean did not improve for 4 evaluations"
+    assert state.stop_reason == reason
+
+
+@pytest.mark.parametrize(
+    ("stopping", "advice", "enough"),
+    [
+        ({"target_value": -1e6, "patience": 9}, "target_value", "early_stopping.target_value=1e6"),
+        ({"patience": 1, "min_delta": 1e6}, "patience", "early_stopping.patience=9"),
+    ],
+)
+def test_the_advice_after_an_early_stop_lets_the_run_go_on(
+    stopping: dict[str, Any], advice: str, enough: str, small_config: Callable[..., dict[str, Any]]
+) -> None:
+    config = small_config(eval_episodes=1, env_kwargs={"max_episode_steps": 20})
+    config["algo_kwargs"] |= {"eval_interval": 30, "early_stopping": stopping}
+    stopped = train(config)
+    assert stopped.metrics["step"] < 120
+    with pytest.raises(ConfigError, match=rf"\(early_stopping\.{advice}=N\)"):
+        resume(stopped.run_dir)
+    assert resume(stopped.run_dir, [enough]).stop_reason == "completed"
+
+
+def test_early_stopping_begins_anew_with_another_metric() -> None:
+    """The best of one metric says nothing about another."""
+    before = EarlyStoppingCallback(EarlyStoppingConfig(metric="eval_length_mean", patience=3))
+    before.best, before.evaluations_without_improvement = 200.0, 2
+    same = EarlyStoppingCallback(EarlyStoppingConfig(metric="eval_length_mean", patience=3))
+    other = EarlyStoppingCallback(EarlyStoppingConfig(patience=3))
+    same.load_state_dict(before.state_dict())
+    other.load_state_dict(before.state_dict())
+    assert (same.best, same.evaluations_without_improvement) == (200.0, 2)
+    assert (other.best, other.evaluations_without_improvement) == (None, 0)
+
+
+def test_early_stopping_continues_from_its_state() -> None:
+    config = EarlyStoppingConfig(patience=3)
+    first, second = EarlyStoppingCallback(config), EarlyStoppingCallback(config)
+    session: Any = SimpleNamespace(state=TrainerState(), own_steps=0)
+    for value in (5.0, 4.0, 4.0):
+        first.on_evaluation(session, {"eval_return_mean": value})
+    second.load_state_dict(json_codec.loads(json_codec.dumps(first.state_dict())))
+    second.on_evaluation(session, {"eval_return_mean": 4.0})
+    assert session.state.should_stop
+
+
+def test_control_callbacks_follow_the_config() -> None:
+    assert build_control_callbacks(ControlsConfig()) == []
+    stopping = ControlsConfig(early_stopping=EarlyStoppingConfig(patience=1))
+    (callback,) = build_control_callbacks(stopping)
+    assert isinstance(callback, EarlyStoppingCallback)
+
+
+def test_the_first_stop_reason_stands_but_completion_outranks_a_signal() -> None:
+    state = TrainerState()
+    state.request_stop("first")
+    state.request_stop("second")
+    assert state.stop_reason == "first"
+    state.complete()
+    assert state.stop_reason == "completed"
+    state.clear_stop()
+    assert state == TrainerState()
+
+
+@pytest.mark.parametrize("reason", ["early_stopping: reached", "enough"])
+def test_a_reason_of_the_runs_own_outranks_a_signal(reason: str) -> None:
+    state = TrainerState()
+    for text in ("signal: SIGTERM", "signal: SIGINT", reason, "later", "signal: SIGTERM"):
+        state.request_stop(text)
+    assert (state.should_stop, state.stop_reason) == (True, reason)
+
+
+def test_schedules() -> None:
+    linear = Schedule(kind="linear", horizon=100, final=0.2)
+    assert [linear.factor(s) for s in (0, 50, 100, 500)] == pytest.approx([1.0, 0.6, 0.2, 0.2])
+    cosine = Schedule(kind="cosine", horizon=100)
+    assert [cosine.factor(s) for s in (0, 50, 100)] == pytest.approx([1.0, 0.5, 0.0])
+    warm = Schedule(warmup=10)
+    assert [warm.factor(s) for s in (0, 4, 9, 10, 99)] == pytest.approx([0.1, 0.5, 1.0, 1.0, 1.0])
+    both = Schedule(kind="linear", warmup=10, horizon=110)
+    assert [both.factor(s) for s in (0, 10, 60, 110)] == pytest.approx([0.1, 1.0, 0.5, 0.0])
+    assert Schedule().is_constant
+    assert not warm.is_constant
+    short = Schedule(kind="linear", warmup=10, horizon=5)
+    for schedule, end in ((linear, None), (cosine, 100), (warm, None), (both, 110), (short, 11)):
+        assert schedule.zero_from == end
+        if end is not None:
+            assert schedule.factor(end - 1) > 0
+            assert schedule.factor(end) == 0
+
+
+@pytest.mark.parametrize(
+    ("algo", "kwargs", "sentence"),
+    [
+        ("sac", {"learning_rate_schedule": "linear"}, "the learning rate is 0 from step 40 on"),
+        ("iql", {"learning_rate_schedule": "cosine"}, "the actor's learning rate is 0 from step"),
+        ("sac", {"learning_rate_schedule": "linear", "learning_rate_final": 0.1}, None),
+        ("sac", {"learning_rate_warmup": 10}, None),
+    ],
+)
+def test_a_run_that_goes_on_after_its_schedule_is_told(
+    small_config: Callable[..., dict[str, Any]],
+    algo: str,
+    kwargs: dict[str, Any],
+    sentence: str | None,
+) -> None:
+    run_dir = train(small_config(algo=algo, total_timesteps=40, algo_kwargs=kwargs)).run_dir
+    told: list[str] = []
+    resume(run_dir, ["total_timesteps=60"], on_warning=told.append)
+    if sentence is None:
+        assert told == []
+        return
+    (warning,) = told
+    assert sentence in warning
+    assert "to learn until step 60, set schedule_horizon=60 " in warning
+    resume(run_dir, ["total_timesteps=80", "schedule_horizon=80"], on_warning=told.append)
+    assert len(told) == 1
+
+
+@given(
+    starts=st.integers(0, 50),
+    frequency=st.integers(1, 9),
+    per_step=st.integers(1, 5),
+    envs=st.integers(1, 6),
+    rounds=st.integers(1, 60),
+)
+def test_updates_per_collected_transition(
+    starts: int, frequency: int, per_step: int, envs: int, rounds: int
+) -> None:
+    config = SACConfig(
+        learning_starts=starts, train_frequency=frequency, gradient_updates_per_step=per_step
+    )
+    total = sum(updates_due((i + 1) * envs, i * envs, config) for i in range(rounds))
+    assert total == max(0, rounds * envs - starts) // frequency * per_step
+
+
+def test_streams_are_independent() -> None:
+    seeds = {derive_seed(seed, stream) for seed in range(100) for stream in Stream}
+    assert len(seeds) == 100 * len(Stream)
+
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.tuples(inner, inner)
+        | st.dictionaries(st.text(), inner, min_size=2, max_size=3)
+    ),
+    max_leaves=10,
+)
+
+
+@given(PLAIN)
+def test_plain_data_round_trips(value: Any) -> None:
+    assert json_codec.loads(json_codec.dumps(value)) == value
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i8", "u1", "?"])
+def test_arrays_round_trip_bit_for_bit(dtype: str) -> None:
+    array = (np.random.default_rng(0).normal(size=(3, 2)) * 3).astype(dtype)
+    back = json_codec.loads(json_codec.dumps({"a": array, "s": array[0, 0]}))
+    assert back["a"].dtype == array.dtype
+    assert back["a"].tobytes() == array.tobytes()
+    assert type(back["s"]) is type(array[0, 0])
+
+
+def test_what_is_not_plain_is_refused() -> None:
+    for value in (object(), np.array([object()]), {"a": {1, 2}}):
+        with pytest.raises(TypeError, match="not plain data"):
+            json_codec.dumps(value)
+    with pytest.raises(ValueError, match="not plain data"):
+        json_codec.loads(b'{"@array": ["|O", [1], ""]}')
+
+
+def test_bootstrap_interval_covers_the_mean() -> None:
+    rng = np.random.default_rng(0)
+    hits = 0
+    for trial in range(100):
+        low, high = bootstrap_interval(tuple(rng.normal(3.0, 1.0, 30)), seed=trial)
+        hits += low <= 3.0 <= high
+    assert 85 <= hits <= 100
+    assert bootstrap_interval((2.0, 2.0)) == (2.0, 2.0)
+
+
+# --- Threads ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("variable", "requested", "expected"),
+    [("3", None, 3), ("64", None, 64), ("2,4", None, 2), (" 5 ", None, 5), ("3", 2, 2)],
+)
+def test_threads_follow_the_environment_unless_they_are_asked_for(
+    variable: str, requested: int | None, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", variable)
+    assert choose_threads(requested) == expected
+
+
+@pytest.mark.parametrize("variable", [None, "", "0", "-2", "many"])
+def test_threads_are_the_cores_where_the_environment_gives_no_number(
+    variable: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(3)), raising=False)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", variable)
+    assert choose_threads(None) == 3
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)), raising=False)
+    assert choose_threads(None) == MAX_THREADS
+
+
+def test_a_program_keeps_its_threads(small_config: Callable[..., dict[str, Any]]) -> None:
+    class Looks(Callback):
+        def on_step(self, session: Any) -> None:
+            seen.append(torch.get_num_threads())
+
+        def on_end(self, session: Any) -> None:
+            raise RuntimeError("boom")
+
+    seen: list[int] = []
+    torch.set_num_threads(2)
+    config = small_config(algo="bc", total_timesteps=20, algo_kwargs={"num_threads": 1})
+    with pytest.raises(RuntimeError, match="boom"):
+        train(config, callbacks=[Looks()])
+    assert set(seen) == {1}
+    assert torch.get_num_threads() == 2
+    evaluate_checkpoint(train(config).run_dir, fqe=True, fqe_updates=1)
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.parametrize(
+    ("num_threads", "line"), [(None, "2 threads (OMP_NUM_THREADS),"), (1, "1 threads,")]
+)
+def test_a_run_says_that_the_environment_chose_its_threads(
+    num_threads: int | None,
+    line: str,
+    small_config: Callable[..., dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    said = io.StringIO()
+    config = small_config(total_timesteps=20, algo_kwargs={"num_threads": num_threads})
+    train(config, callbacks=[ProgressCallback(said)])
+    assert line in said.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("load", "num_threads", "times"), [(3.0, None, 1), (2.9, None, 0), (9.0, 2, 0), (9.0, 1, 0)]
+)
+def test_a_run_notices_once_that_it_shares_its_cores(
+    load: float,
+    num_threads: int | None,
+    times: int,
+    small_config: Callable[..., dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two cores: a load of three is one more than they can do at once."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
+    monkeypatch.setattr(progress, "PLAIN_SECONDS", 0.0)
+    said = io.StringIO()
+    config = small_config(total_timesteps=20, algo_kwargs={"num_threads": num_threads})
+    train(config, callbacks=[ProgressCallback(said)])
+    assert said.getvalue().count("with num_threads=1 runs that share") == times
+
+
+def test_a_system_without_load_averages_is_not_crowded(
+    small_config: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+    monkeypatch.delattr(os, "getloadavg", raising=False)
+    said = io.StringIO()
+    config = small_config(total_timesteps=20, algo_kwargs={"num_threads": None})
+    assert train(config, callbacks=[ProgressCallback(said)]).stop_reason == "completed"
+    assert "20/20" in said.getvalue()

@@ -1,0 +1,362 @@
+"""What needs a CUDA device: `make test-gpu`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from rl_training import Callback, evaluate_checkpoint, resume, train
+from rl_training.algorithms.base import draw_noise
+from rl_training.algorithms.cql import CQLAlgorithm, CQLConfig
+from rl_training.algorithms.sac import SACAlgorithm, SACConfig
+from rl_training.data import EpochSampler, ReplayBuffer, TransitionDataset
+from rl_training.data.dataset_writers import write_arrays
+from rl_training.errors import ConfigError
+from rl_training.experiment import memory
+from rl_training.experiment.machine import available_memory
+from rl_training.runtime import fqe
+from rl_training.runtime.checkpointing import open_checkpoint
+from rl_training.runtime.engine import Engine
+from rl_training.runtime.recording import record_random
+from rl_training.runtime.session import Session
+from rl_training.types import Batch, EnvSpec
+from tests.algorithms.test_fqe import GAMMA, LENGTH, LinearPolicy, exact_value, walk
+from tests.comparing import CrashAt, CrashError, assert_same_run
+from tests.runtime.test_engine import (
+    LEARNERS,
+    Cast,
+    assert_close,
+    drift,
+    make_engine,
+    replay,
+    run_scheduled,
+)
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device"),
+]
+
+SPEC = EnvSpec(5, 3, (-1.0,) * 3, (1.0,) * 3)
+
+
+def make_arrays(rows: int) -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    obs = np.stack([np.arange(rows)] * 5, axis=1).astype(np.float32)
+    return {
+        "observations": obs,
+        "actions": rng.uniform(-1, 1, (rows, 3)).astype(np.float32),
+        "rewards": obs[:, 0],
+        "next_observations": obs + 1,
+        "terminals": np.zeros(rows, bool),
+        "timeouts": np.zeros(rows, bool),
+    }
+
+
+def captured(work: Any, generator: torch.Generator | None = None) -> torch.cuda.CUDAGraph:
+    """Record ``work`` in a graph, without running it."""
+    graph = torch.cuda.CUDAGraph()
+    if generator is not None:
+        graph.register_generator_state(generator)
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        work()
+    return graph
+
+
+def test_epochs_can_be_captured() -> None:
+    """Replays of one graph give the rows that eager sampling gives, over several epochs."""
+    dataset = TransitionDataset.from_dict(make_arrays(50), device="cuda")
+    eager, generator = EpochSampler(dataset), torch.Generator("cuda").manual_seed(0)
+    expected = [eager.sample(8, generator).obs.clone() for _ in range(16)]
+    sampler, generator = EpochSampler(dataset), torch.Generator("cuda").manual_seed(0)
+    sampler.prepare(8, generator, updates=4)
+    out = torch.empty(4, 8, 5, device="cuda")
+
+    def block() -> None:
+        for index in range(4):
+            out[index] = sampler.gather(8, generator).obs
+
+    graph = captured(block)
+    found = []
+    for turn in range(4):
+        if turn:
+            sampler.prepare(8, generator, updates=4)
+        graph.replay()
+        found += list(out.clone())
+    assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("kind", ["replay", "dataset"])
+def test_uniform_sampling_can_be_captured(kind: str) -> None:
+    """A captured draw is new at each replay, and sees rows that were added after the capture."""
+    generator = torch.Generator("cuda").manual_seed(0)
+    arrays = make_arrays(100)
+    columns = [arrays[k] for k in ("observations", "actions", "rewards", "next_observations")]
+    flags = [arrays["terminals"], arrays["timeouts"]]
+    out = torch.empty(256, 5, device="cuda")
+    source: Any
+    if kind == "replay":
+        source = ReplayBuffer(100, 5, 3, device="cuda")
+        source.add(*[x[:50] for x in columns], *[x[:50] for x in flags])
+    else:
+        source = TransitionDataset.from_dict(arrays, device="cuda")
+    graph = captured(lambda: out.copy_(source.sample(256, generator).obs), generator)
+    graph.replay()
+    first = out.clone()
+    graph.replay()
+    assert not torch.equal(first, out)
+    if kind == "replay":
+        assert out.max() < 50
+        source.add(*[x[50:] for x in columns], *[x[50:] for x in flags])
+        graph.replay()
+        assert out.max() >= 50
+
+
+def test_update_equals_the_cpu() -> None:
+    config = SACConfig(hidden_sizes=(32, 32), batch_size=64)
+    learners = [SACAlgorithm.build(SPEC, config, seed=0).double().to(d) for d in ("cpu", "cuda")]
+    g = torch.Generator().manual_seed(0)
+    kind = torch.float64
+    for _ in range(20):
+        batch = Batch(
+            torch.randn(64, 5, generator=g, dtype=kind),
+            torch.rand(64, 3, generator=g, dtype=kind) * 2 - 1,
+            torch.randn(64, generator=g, dtype=kind),
+            torch.randn(64, 5, generator=g, dtype=kind),
+            (torch.rand(64, generator=g, dtype=kind) < 0.2).double(),
+        )
+        noise = draw_noise(learners[0].noise(64), g, kind)
+        learners[0].update(batch, noise)
+        learners[1].update(
+            Batch(*(x.cuda() for x in batch)), {k: v.cuda() for k, v in noise.items()}
+        )
+    for name, tensor in learners[0].state_dict().items():
+        other = learners[1].state_dict()[name].cpu()
+        torch.testing.assert_close(other, tensor, rtol=1e-6, atol=1e-7)
+
+
+def test_train_resume_evaluate(tmp_path: Path) -> None:
+    config = {
+        "algo": "sac",
+        "env_id": "Pendulum-v1",
+        "total_timesteps": 120,
+        "output_dir": str(tmp_path),
+        "device": "cuda",
+        "eval_episodes": 1,
+        "checkpoint_interval": 40,
+        "log_interval": 20,
+        "algo_kwargs": {"hidden_sizes": [16], "batch_size": 16, "learning_starts": 30},
+    }
+    result = train(config)
+    further = resume(result.run_dir, ["total_timesteps=160"])
+    assert further.metrics["step"] == 160
+    assert evaluate_checkpoint(further.run_dir, episodes=1)["eval_episodes"] == 1
+    moved = resume(result.run_dir, ["total_timesteps=200", "device=cpu"])
+    assert moved.metrics["step"] == 200
+
+
+@pytest.mark.parametrize("engine", ["eager", "cuda_graph"])
+def test_goals_are_relabeled_on_the_host_and_learned_on_the_device(
+    tmp_path: Path, engine: str
+) -> None:
+    config = {
+        "algo": "her",
+        "env_id": "rl_training/PointGoal-v0",
+        "total_timesteps": 160,
+        "output_dir": str(tmp_path),
+        "device": "cuda",
+        "eval_episodes": 1,
+        "checkpoint_interval": 80,
+        "log_interval": 40,
+        "algo_kwargs": {"hidden_sizes": [16], "batch_size": 16, "learning_starts": 60}
+        | {"engine": engine},
+    }
+    result = train(config)
+    assert (result.metrics["step"], result.metrics["updates"]) == (160, 100)
+    assert resume(result.run_dir, ["total_timesteps=200"]).metrics["step"] == 200
+
+
+@pytest.mark.parametrize("mode", ["compiled", "cuda_graph"])
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_modes_equal_eager(learner: type[SACAlgorithm], mode: str) -> None:
+    """200 updates in float64, in pieces, the learning rate falling between them."""
+    fast = make_engine(learner, mode, device="cuda")
+    assert_close(make_engine(learner, "eager", device="cuda"), fast, 1e-9)
+    assert fast.mode == mode
+
+
+@pytest.mark.parametrize("mode", ["compiled", "cuda_graph"])
+def test_float32_stays_within_the_drift_of_the_last_place(mode: str) -> None:
+    def up(x: torch.Tensor) -> torch.Tensor:
+        return torch.nextafter(x, torch.full_like(x, torch.inf))
+
+    torch.set_float32_matmul_precision("highest")
+    kind: Any = {"dtype": torch.float32, "device": "cuda"}
+    eager, fast = (make_engine(SACAlgorithm, m, **kind) for m in ("eager", mode))
+    moved = make_engine(SACAlgorithm, "eager", change=up, **kind)
+    for engine in (eager, fast, moved):
+        run_scheduled(engine)
+    assert fast.mode == mode
+    assert 0 < drift(eager, fast) <= drift(eager, moved)
+
+
+def gpu_config(folder: Path, engine: str) -> dict[str, Any]:
+    return {
+        "algo": "sac",
+        "env_id": "HalfCheetah-v5",
+        "total_timesteps": 300,
+        "output_dir": str(folder),
+        "device": "cuda",
+        "eval_episodes": 0,
+        "checkpoint_interval": 60,
+        "log_interval": 20,
+        "algo_kwargs": {
+            "hidden_sizes": [32, 32],
+            "batch_size": 32,
+            "learning_starts": 50,
+            "engine": engine,
+            "tensorboard": False,
+        },
+    }
+
+
+@pytest.mark.parametrize("engine", ["eager", "compiled", "cuda_graph"])
+def test_resume_is_exact(tmp_path: Path, engine: str) -> None:
+    """Cut between checkpoints, in mid-episode: the continued run has the bits of the whole one."""
+    whole = train(gpu_config(tmp_path / "whole", engine))
+    for step in (130, 270):
+        config = gpu_config(tmp_path / str(step), engine)
+        with pytest.raises(CrashError):
+            train(config, callbacks=[CrashAt(step)])
+        assert_same_run(whole, resume(next((tmp_path / str(step)).iterdir())))
+
+
+def test_memory_that_ends_while_graphs_are_recorded_is_survived(tmp_path: Path) -> None:
+    """The allocator gets no more than it holds when the first graph is recorded."""
+
+    class Full(Callback):
+        def on_message(self, session: Session, text: str) -> None:
+            if "ready" in text:
+                torch.cuda.empty_cache()
+                held = torch.cuda.memory_reserved()
+                torch.cuda.set_per_process_memory_fraction(
+                    held / torch.cuda.get_device_properties(0).total_memory
+                )
+
+    try:
+        result = train(gpu_config(tmp_path, "cuda_graph"), callbacks=[Full()])
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    assert result.metrics["step"] == 300
+    assert open_checkpoint(result.checkpoint_path).manifest["engine"] == "compiled"
+
+
+def test_a_replay_that_does_not_fit_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the estimate, or, where another process takes the memory meanwhile, by the allocator."""
+    config = gpu_config(tmp_path, "eager")
+    config["algo_kwargs"]["buffer_capacity"] = 10**9
+    free = available_memory(torch.device("cuda"))
+    assert 0 < free <= torch.cuda.get_device_properties(0).total_memory
+    small = {"cuda": 2**30, "cpu": 2**60}
+    monkeypatch.setattr(memory, "available_memory", lambda device: small[device.type])
+    with pytest.raises(ConfigError, match=r"the replay would need at least .* cuda has 1\.0 GiB"):
+        train(config)
+    monkeypatch.setattr(memory, "available_memory", lambda _device: 2**60)
+    torch.cuda.set_per_process_memory_fraction(0.05)
+    try:
+        with pytest.raises(ConfigError, match="buffer_capacity = 1000000000: the replay does not"):
+            train(config)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    assert not (tmp_path / "runs").exists() or not [*(tmp_path / "runs").iterdir()]
+
+
+@pytest.mark.parametrize("sampling", ["replacement", "epochs"])
+def test_recorded_data_in_pieces_gives_the_updates_of_whole_blocks(sampling: str) -> None:
+    """Calls that end inside a block, saved and restored there, draw what replayed blocks draw."""
+    config = SACConfig(hidden_sizes=(16, 16), batch_size=16, learning_rate=1e-3)
+    ends = []
+    for calls in ([120], [7, 13, 45, 1, 54], [20, 33, 67]):
+        dataset = TransitionDataset.from_dict(make_arrays(450), device="cuda")
+        dataset.rows /= 450.0
+        sampler = EpochSampler(dataset) if sampling == "epochs" else dataset
+        learner = SACAlgorithm.build(SPEC, config, seed=3).cuda()
+        engine = Engine(learner, sampler, seed=1, device="cuda", mode="cuda_graph")
+        for count in calls:
+            engine.run(count)
+            engine.load_state_dict(engine.state_dict())
+        assert engine.mode == "cuda_graph"
+        ends.append((learner.state_dict(), engine.generator.get_state()))
+    for state, generator in ends[1:]:
+        assert torch.equal(generator, ends[0][1])
+        for name, tensor in ends[0][0].items():
+            torch.testing.assert_close(state[name], tensor, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["eager", "compiled", "cuda_graph"])
+def test_fitted_q_evaluation_finds_a_known_value(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The value that `test_fqe.py` asks for on the host, by the updates of every mode."""
+    engines: list[Engine] = []
+
+    def make(*args: Any, **kwargs: Any) -> Engine:
+        engines.append(Engine(*args, **kwargs | {"mode": mode}))
+        return engines[0]
+
+    monkeypatch.setattr(fqe, "Engine", make)
+    policy = LinearPolicy(EnvSpec(LENGTH, 1, (-1.0,), (1.0,))).to("cuda")
+    sizes: Any = {"hidden_sizes": (32, 32), "batch_size": 64, "learning_rate": 2e-3}
+    config = fqe.FQEConfig(gamma=GAMMA, tau=0.05, **sizes)
+    result = fqe.fitted_q_evaluation(policy, walk(60), config=config, updates=1_500, seed=1)
+    assert engines[0].mode == mode
+    assert {value.device.type for value in engines[0].algorithm.state_dict().values()} == {"cuda"}
+    assert result["fqe_value"] == pytest.approx(exact_value(), abs=0.03)
+    assert result["fqe_critic_spread"] < 0.05
+    assert result["fqe_loss"] < 1e-3
+
+
+@pytest.mark.parametrize("algo", ["bc", "cql", "dqn"])
+def test_a_checkpoint_is_evaluated_by_fqe(
+    algo: str, small_config: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    """On the GPU as on the host: the same data, and estimates near each other."""
+    config = small_config(algo=algo, total_timesteps=40)
+    dataset = None
+    if algo == "dqn":  # discrete actions; an online run is told its dataset
+        dataset = str(tmp_path / "cartpole.npz")
+        write_arrays(record_random("CartPole-v1", {}, 300, 0), Path(dataset))
+    else:
+        config["algo_kwargs"]["normalize_states"] = True
+    run = train(config).run_dir
+    host, gpu = (
+        evaluate_checkpoint(run, fqe=True, fqe_updates=40, dataset=dataset, device=device)
+        for device in ("cpu", "cuda")
+    )
+    for key in ("fqe_return_mean_data", "fqe_episodes", "fqe_updates"):
+        assert gpu[key] == pytest.approx(host[key])
+    assert gpu["fqe_value"] == pytest.approx(host["fqe_value"], rel=0.1)
+    assert np.isfinite(gpu["fqe_loss"])
+
+
+@pytest.mark.parametrize("mode", ["compiled", "cuda_graph"])
+def test_many_rows_of_a_stack_learn_as_few_do(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    """CQL at its own sizes, whose gradients are summed in pieces, beside one product a layer."""
+
+    def learned(mode: Any, many_rows: int) -> Any:
+        monkeypatch.setattr("rl_training.models.mlp_kernel.MANY_ROWS", many_rows)
+        algorithm = CQLAlgorithm.build(SPEC, CQLConfig(hidden_sizes=(32, 32))).double().to("cuda")
+        source = Cast(replay("cuda"), torch.float64)
+        Engine(algorithm, source, seed=0, device="cuda", mode=mode).run(20)
+        return algorithm.model.critic.flat.detach()
+
+    plain = learned("eager", 1_000_000)
+    torch.testing.assert_close(learned(mode, 4_096), plain, rtol=1e-9, atol=1e-9)
