@@ -13,13 +13,14 @@ import torch
 from rl_training import Callback, evaluate_checkpoint, resume, train
 from rl_training.algorithms.base import draw_noise
 from rl_training.algorithms.cql import CQLAlgorithm, CQLConfig
+from rl_training.algorithms.fqe import FQEConfig
 from rl_training.algorithms.sac import SACAlgorithm, SACConfig
 from rl_training.data import EpochSampler, ReplayBuffer, TransitionDataset
 from rl_training.data.dataset_writers import write_arrays
 from rl_training.errors import ConfigError
 from rl_training.experiment import memory
 from rl_training.experiment.machine import available_memory
-from rl_training.runtime import fqe
+from rl_training.runtime import off_policy_evaluation
 from rl_training.runtime.checkpointing import open_checkpoint
 from rl_training.runtime.engine import Engine
 from rl_training.runtime.recording import record_random
@@ -312,11 +313,13 @@ def test_fitted_q_evaluation_finds_a_known_value(
         engines.append(Engine(*args, **kwargs | {"mode": mode}))
         return engines[0]
 
-    monkeypatch.setattr(fqe, "Engine", make)
+    monkeypatch.setattr(off_policy_evaluation, "Engine", make)
     policy = LinearPolicy(EnvSpec(LENGTH, 1, (-1.0,), (1.0,))).to("cuda")
     sizes: Any = {"hidden_sizes": (32, 32), "batch_size": 64, "learning_rate": 2e-3}
-    config = fqe.FQEConfig(gamma=GAMMA, tau=0.05, **sizes)
-    result = fqe.fitted_q_evaluation(policy, walk(60), config=config, updates=1_500, seed=1)
+    config = FQEConfig(gamma=GAMMA, tau=0.05, **sizes)
+    result = off_policy_evaluation.fitted_q_evaluation(
+        policy, walk(60), config=config, updates=1_500, seed=1
+    )
     assert engines[0].mode == mode
     assert {value.device.type for value in engines[0].algorithm.state_dict().values()} == {"cuda"}
     assert result["fqe_value"] == pytest.approx(exact_value(), abs=0.03)
