@@ -83,6 +83,7 @@ def make_engine(
     dtype: torch.dtype = torch.float64,
     device: str = "cpu",
     change: Callable[[torch.Tensor], torch.Tensor] | None = None,
+    **options: Any,
 ) -> Engine:
     config = SACConfig(hidden_sizes=(16, 16), batch_size=32, learning_rate=1e-3)
     algorithm = learner.build(SPEC, config, seed=3).to(dtype).to(device)
@@ -90,7 +91,8 @@ def make_engine(
         for parameter in algorithm.parameters():
             parameter.data.copy_(change(parameter.data))
         algorithm.model.target.copy_(algorithm.model.critic.flat.detach())
-    return Engine(algorithm, Cast(replay(device), dtype), seed=1, device=device, mode=mode)
+    source = Cast(replay(device), dtype)
+    return Engine(algorithm, source, seed=1, device=device, mode=mode, **options)
 
 
 def run_scheduled(running: Engine) -> dict[str, float]:
@@ -233,9 +235,8 @@ def test_graphs_that_do_not_fit_are_done_without(monkeypatch: pytest.MonkeyPatch
         return work
 
     monkeypatch.setattr(engine, "capture", capture)
-    graphs = make_engine(DelayedSAC, "cuda_graph")
     said: list[str] = []
-    graphs.warn = said.append
+    graphs = make_engine(DelayedSAC, "cuda_graph", warn=said.append)
     assert_close(make_engine(DelayedSAC, "eager"), graphs, 1e-9)
     assert said == [
         "the cuda_graph engine cannot be used, because there is not enough GPU memory for its "

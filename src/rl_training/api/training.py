@@ -247,9 +247,9 @@ def _run_new(
             callbacks=[_RunInfo(), *callbacks],
             start_step=start.step,
             saved_engine=start.engine,
+            on_warning=on_warning,
         )
         with closing(session):
-            session.engine.warn = on_warning
             start.prepare(session)
             session.begin()
             run_dir = name_run(folder, config)
@@ -275,9 +275,9 @@ def _run_on(
                 callbacks=[_RunInfo(), *callbacks],
                 start_step=checkpoint.step if checkpoint else 0,
                 saved_engine=checkpoint.manifest.get("engine") if checkpoint else None,
+                on_warning=on_warning,
             )
             stack.enter_context(closing(session))
-            session.engine.warn = on_warning
             if checkpoint is None:
                 _tell_notes(task, session, on_warning)
             else:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -56,6 +57,7 @@ def build_session(
     callbacks: Sequence[Callback] = (),
     start_step: int = 0,
     saved_engine: str | None = None,
+    on_warning: Callable[[str], None] = warnings.warn,
 ) -> Session:
     """Put a run's parts together; environments, where there are any, begin their first episodes.
 
@@ -72,10 +74,21 @@ def build_session(
     sources = build_sources(task, algorithm, device, mode)
     evaluator = build_evaluator(config)
     evaluates = sources.validation is not None or evaluator is not None
-    seed = derive_seed(config.seed, Stream.SAMPLING)
+
+    def say(text: str) -> None:  # to the callbacks of the session, which is built around the engine
+        session.say(text)
+
     session = Session(
         algorithm=algorithm,
-        engine=Engine(algorithm, sources.sampler, seed=seed, device=device, mode=mode),
+        engine=Engine(
+            algorithm,
+            sources.sampler,
+            seed=derive_seed(config.seed, Stream.SAMPLING),
+            device=device,
+            mode=mode,
+            say=say,
+            warn=on_warning,
+        ),
         policy=Policy(algorithm, task.spec, device),
         checkpoints=CheckpointWriter(run_dir, keep=parts.controls.keep_checkpoints),
         logger=logger,
@@ -99,7 +112,6 @@ def build_session(
         validation=sources.validation,
         callbacks=[*build_control_callbacks(parts.controls), *callbacks],
     )
-    session.engine.say = session.say
     return session
 
 

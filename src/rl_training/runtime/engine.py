@@ -58,6 +58,8 @@ class Engine:
         seed: int,
         device: torch.device | str = "cpu",
         mode: EngineMode = "eager",
+        say: Callable[[str], None] = lambda _: None,
+        warn: Callable[[str], None] = warnings.warn,
     ) -> None:
         self.algorithm = algorithm
         self.sampler = sampler
@@ -65,8 +67,7 @@ class Engine:
         self.updates = 0
         self.mode = mode
         self.preparation_seconds = 0.0
-        self.say: Callable[[str], None] = lambda _: None
-        self.warn: Callable[[str], None] = lambda text: warnings.warn(text, stacklevel=2)
+        self._say, self._warn = say, warn
         self._batch_size = algorithm.config.batch_size
         self._noise_spec = algorithm.noise(self._batch_size)
         self._dtype = algorithm.obs_shift.dtype
@@ -165,7 +166,7 @@ class Engine:
     def _prepare(self, batch: Batch, noise: Noise) -> None:
         """Trace and compile every form of the update, tried on copies; or fall back."""
         began = time.perf_counter()
-        self.say(f"preparing the {self.mode} engine (about half a minute; less when cached) ...")
+        self._say(f"preparing the {self.mode} engine (about half a minute; less when cached) ...")
         try:
             steps, tracer = self._compile(batch, noise)
         except NotGraphSafe as error:
@@ -183,14 +184,16 @@ class Engine:
             self._steps = steps
         self.preparation_seconds = time.perf_counter() - began
         if self._steps:
-            self.say(f"{self.mode} engine ready after {self.preparation_seconds:.1f} s")
+            self._say(f"{self.mode} engine ready after {self.preparation_seconds:.1f} s")
 
     def _compile(self, batch: Batch, noise: Noise) -> tuple[dict[int, CompiledStep], UpdateTracer]:
         tracer = UpdateTracer(self.algorithm, batch, noise)
         return {form: tracer.compile(form, batch, noise) for form in tracer.metric_keys}, tracer
 
     def _fall_back(self, reason: str, mode: EngineMode = "eager") -> None:
-        self.warn(f"the {self.mode} engine cannot be used, {reason}: this run uses {mode} updates.")
+        self._warn(
+            f"the {self.mode} engine cannot be used, {reason}: this run uses {mode} updates."
+        )
         self.mode = mode
 
     # --- Metrics and state ----------------------------------------------------------
