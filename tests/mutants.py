@@ -1616,7 +1616,7 @@ MUTANTS = [
     Mutant(
         "a signal hides that its step stopped early",
         "runtime/trainer_state.py",
-        "if not self.should_stop or signalled:",
+        "if not self.should_stop or signaled:",
         "if not self.should_stop:",
         "tests/runtime/test_exact_resume.py -k stops_early",
     ),
@@ -1658,7 +1658,7 @@ MUTANTS = [
     Mutant(
         "the advice after a reached target is to be patient",
         "api/resuming.py",
-        '"target_value" if REACHED in reason else "patience"',
+        '"target_value" if stop.kind is StopKind.TARGET_REACHED else "patience"',
         '"patience"',
         "tests/runtime/test_control_config.py -k advice",
     ),

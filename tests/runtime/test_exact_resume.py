@@ -126,12 +126,11 @@ def test_resume_with_a_wrapped_replay_and_schedules(small_config: Config) -> Non
 
 def test_a_stop_between_checkpoints_leaves_no_trace(small_config: Config) -> None:
     """A signal saves at a step of its own; the end is the same as without it."""
-    from rl_training.runtime.trainer_state import SIGNAL
 
     class StopAt(Callback):
         def on_step(self, session: Session) -> None:
             if session.state.step == 71:
-                session.state.request_stop(SIGNAL + "SIGINT")
+                session.state.request_stop("signal: SIGINT")
 
     config = small_config()
     stopped = train(config, callbacks=[StopAt()])

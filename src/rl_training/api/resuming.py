@@ -27,9 +27,8 @@ from rl_training.experiment.config import (
 from rl_training.experiment.machine import choose_device, choose_threads
 from rl_training.experiment.run_directory import read_run_info
 from rl_training.experiment.task import Task, check_config
-from rl_training.runtime.callbacks import REACHED
 from rl_training.runtime.checkpointing import Checkpoint
-from rl_training.runtime.trainer_state import COMPLETED, EARLY_STOPPING
+from rl_training.runtime.stop_reason import COMPLETED, StopKind
 
 RESUMABLE_KEYS = frozenset(
     {"total_timesteps", "output_dir", "tags", "eval_episodes", "checkpoint_interval"}
@@ -124,18 +123,20 @@ def _check_same(begun: TrainConfig, config: TrainConfig) -> None:
 def _check_left(checkpoint: Checkpoint, config: TrainConfig, run_dir: Path | None) -> None:
     over = why_over(checkpoint, config)
     ended = run_dir is None or read_run_info(run_dir).get("state") in ENDED_STATES
-    if over and (ended or not _stop_reason(checkpoint).startswith((COMPLETED, EARLY_STOPPING))):
+    stop = checkpoint.stop_reason()
+    at_its_end = stop is not None and (stop == COMPLETED or stop.is_early_stopping)
+    if over and (ended or not at_its_end):
         raise ConfigError(over)
 
 
 def why_over(checkpoint: Checkpoint, config: TrainConfig) -> str | None:
     """Why there are no steps left to train, and the way out; None where there are."""
-    reason, old = _stop_reason(checkpoint), checkpoint_config(checkpoint)
+    stop, old = checkpoint.stop_reason(), checkpoint_config(checkpoint)
     stopping = [c.algo_kwargs.get("early_stopping") for c in (old, config)]
-    if reason.startswith(EARLY_STOPPING) and stopping[0] == stopping[1]:
-        key = "target_value" if REACHED in reason else "patience"
+    if stop is not None and stop.is_early_stopping and stopping[0] == stopping[1]:
+        key = "target_value" if stop.kind is StopKind.TARGET_REACHED else "patience"
         return (
-            f"This run stopped early at step {checkpoint.step} ({reason}): to go on, change "
+            f"This run stopped early at step {checkpoint.step} ({stop}): to go on, change "
             f"early_stopping (early_stopping.{key}=N) or switch it off (early_stopping=null)."
         )
     if checkpoint.step >= config.last_step:
@@ -144,10 +145,6 @@ def why_over(checkpoint: Checkpoint, config: TrainConfig) -> str | None:
             f"larger than {checkpoint.step - config.online_from}."
         )
     return None
-
-
-def _stop_reason(checkpoint: Checkpoint) -> str:
-    return str(checkpoint.state()["trainer"].get("stop_reason") or "")
 
 
 def _warn_of_differences(

@@ -50,7 +50,7 @@ from rl_training.runtime.checkpointing import Checkpoint, list_steps, open_check
 from rl_training.runtime.logging import cut_metrics
 from rl_training.runtime.quarantine import finish_swaps
 from rl_training.runtime.session import Session
-from rl_training.runtime.trainer_state import COMPLETED, SIGNAL
+from rl_training.runtime.stop_reason import COMPLETED, StopReason
 from rl_training.runtime.training_loop import TrainResult, run_session, updates_due
 
 ConfigLike = TrainConfig | Mapping[str, Any] | str | Path
@@ -302,7 +302,7 @@ def _train(session: Session, config: TrainConfig, on_warning: Callable[[str], No
         update = f"batch_size = {session.algorithm.config.batch_size}: an update"
         with explaining_memory(update, session.policy.device, TrainingError):
             result = run_session(session)
-        info.write(session, state=_state_name(result.stop_reason), stop_reason=result.stop_reason)
+        info.write(session, state=_state_name(result.stop), stop_reason=result.stop_reason)
         return result
 
 
@@ -347,10 +347,10 @@ def _tell_notes(task: Task, session: Session, on_warning: Callable[[str], None])
                 session.say(f"{source}: {note}.")
 
 
-def _state_name(reason: str) -> str:
-    if reason == COMPLETED:
+def _state_name(stop: StopReason) -> str:
+    if stop == COMPLETED:
         return "completed"
-    return "interrupted" if reason.startswith(SIGNAL) else "stopped"
+    return "interrupted" if stop.is_signal else "stopped"
 
 
 @contextmanager

@@ -44,7 +44,6 @@ def estimate_text(result: dict[str, Any]) -> str:
 def training_lines(result: TrainResult, imports: Sequence[str]) -> Iterator[str]:
     """How a training ended, and what to do next."""
     from rl_training.experiment.run_directory import folder_of, read_config_file
-    from rl_training.runtime.trainer_state import EARLY_STOPPING
 
     metrics, run_dir = result.metrics, shlex.quote(str(result.run_dir))
     config = read_config_file(result.run_dir)
@@ -69,7 +68,7 @@ def training_lines(result: TrainResult, imports: Sequence[str]) -> Iterator[str]
     elif "eval_loss" in metrics:
         yield f"Held-out loss: {metrics['eval_loss']:.6g}{best_text(metrics, 'best_loss')}"
     more = f"total_timesteps={2 * metrics.get('env_steps', metrics['step'])}"
-    if result.stop_reason.startswith(EARLY_STOPPING):
+    if result.stop.is_early_stopping:
         more = "early_stopping=null"
     yield f"Run folder: {result.run_dir}"
     yield "Next:"

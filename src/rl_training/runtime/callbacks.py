@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from rl_training.boundary.values import real_number, whole_number
 from rl_training.config_model import ConfigModel
 from rl_training.errors import ConfigError, TrainingError, nearest
+from rl_training.runtime.stop_reason import StopKind, StopReason
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
 EvaluationMetric = Literal[
     "eval_return_mean", "eval_return_std", "eval_length_mean", "eval_success_rate", "eval_loss"
 ]
-
-REACHED = " reached "
-"""Stands in the reason of an early stop at `target_value`, and in no other."""
 
 
 class Callback:
@@ -126,13 +124,11 @@ class EarlyStoppingCallback(Callback):
             return
         target, waited = config.target_value, self.evaluations_without_improvement
         if target is not None and sign * (value - target) >= 0:
-            session.state.request_stop(
-                f"early_stopping: {config.metric} {value:.6g}{REACHED}{target:.6g}"
-            )
+            detail = f"{config.metric} {value:.6g} reached {target:.6g}"
+            session.state.request_stop(StopReason(StopKind.TARGET_REACHED, detail))
         elif config.patience and waited >= config.patience:
-            session.state.request_stop(
-                f"early_stopping: {config.metric} did not improve for {waited} evaluations"
-            )
+            detail = f"{config.metric} did not improve for {waited} evaluations"
+            session.state.request_stop(StopReason(StopKind.NO_IMPROVEMENT, detail))
 
     def state_dict(self) -> dict[str, Any]:
         """The best value, how long it has stood, and what it is a value of."""

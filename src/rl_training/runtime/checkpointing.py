@@ -35,6 +35,7 @@ from rl_training.boundary.writing import (
 )
 from rl_training.errors import CheckpointError
 from rl_training.runtime.quarantine import MAX_MANIFEST, rows_named, rows_set_aside, set_aside, swap
+from rl_training.runtime.stop_reason import StopReason
 from rl_training.types import SegmentedStorage
 
 FORMAT = 1
@@ -110,6 +111,11 @@ class Checkpoint:
         if type(updates) is not int or updates < 0:
             raise CheckpointError(f"{self.path / STATE} does not tell the updates made")
         return updates
+
+    def stop_reason(self) -> StopReason | None:
+        """Why the run stopped here, if it did."""
+        reason = self.state()["trainer"].get("stop_reason")
+        return StopReason.parse(reason) if isinstance(reason, str) else None
 
     def restore_storage(self, storage: SegmentedStorage, state: dict[str, Any]) -> None:
         """Put counters and rows back into a replay buffer."""

@@ -27,7 +27,8 @@ from rl_training.runtime.engine import Engine
 from rl_training.runtime.evaluation import Evaluator, Policy, Validation
 from rl_training.runtime.logging import MetricsLogger
 from rl_training.runtime.schedules import Schedule
-from rl_training.runtime.trainer_state import COMPLETED, SIGNAL, TrainerState
+from rl_training.runtime.stop_reason import COMPLETED
+from rl_training.runtime.trainer_state import TrainerState
 from rl_training.types import SegmentedStorage
 
 STATE_PARTS = frozenset({"trainer", "engine", "callbacks", "metrics_rows", "storage", "collector"})
@@ -136,11 +137,13 @@ class Session:
             callback.on_step(self)
         if state.step >= settings.total_timesteps:
             state.complete()
-        ends = state.should_stop and not str(state.stop_reason).startswith(SIGNAL)
-        if ends or _crossed(before, state.step, settings.log_interval):
+        interrupted = state.stop is not None and state.stop.is_signal
+        if (state.should_stop and not interrupted) or _crossed(
+            before, state.step, settings.log_interval
+        ):
             self.log()
         improved = False
-        finished = state.stop_reason == COMPLETED and settings.evaluates
+        finished = state.stop == COMPLETED and settings.evaluates
         if finished or _crossed(before, state.step, settings.eval_interval):
             improved = self._evaluate_or_save()
         due = _crossed(before, state.step, settings.checkpoint_interval)

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from rl_training.runtime.trainer_state import SIGNAL, TrainerState
+from rl_training.runtime.stop_reason import StopKind, StopReason
+from rl_training.runtime.trainer_state import TrainerState
 
 
 @contextmanager
@@ -24,7 +25,7 @@ def stop_on_signals(state: TrainerState) -> Iterator[None]:
             signal.signal(number, handler)
 
     def handle(number: int, _frame: FrameType | None) -> None:
-        state.request_stop(SIGNAL + signal.Signals(number).name)
+        state.request_stop(StopReason(StopKind.SIGNAL, signal.Signals(number).name))
         restore()
 
     for number in previous:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter
 
 from rl_training.boundary.values import refuse_unknown
+from rl_training.runtime.stop_reason import COMPLETED, StopReason
 
-COMPLETED = "completed"
-SIGNAL = "signal: "
-EARLY_STOPPING = "early_stopping: "
 LATER_FIELDS = frozenset(
     {"pretraining_updates", "env_steps", "online_updates", "offline_rows", "online_rows"}
     | {"return_before", "return_lowest", "evaluation_owed"}
@@ -28,7 +26,7 @@ class TrainerState:
     """Environment steps online, gradient updates offline; of both, first updates, then steps."""
     updates: int = 0
     should_stop: bool = False
-    stop_reason: str | None = None
+    stop: StopReason | None = None
     best_return: float | None = None
     best_loss: float | None = None
     """The least held-out loss, where there is no environment to play in."""
@@ -46,6 +44,11 @@ class TrainerState:
     # Of fine-tuning: the evaluation before the first step, and the lowest one after it.
     return_before: float | None = None
     return_lowest: float | None = None
+
+    @property
+    def stop_reason(self) -> str | None:
+        """The reason as text, as the checkpoint and the result have it."""
+        return None if self.stop is None else str(self.stop)
 
     def count_updates(self, updates: int, rows: tuple[int, int], *, pretraining: bool) -> None:
         """Count updates whose batches have ``rows`` of the dataset and of the replay."""
@@ -66,25 +69,23 @@ class TrainerState:
             "return_after": self.evaluation["eval_return_mean"],
         }
 
-    def request_stop(self, reason: str) -> None:
-        """Ask the loop to end after the present step; the first reason stands.
+    def request_stop(self, reason: str | StopReason) -> None:
+        """Ask the loop to end after the current step; the first reason is kept.
 
-        A signal gives way to a reason of the run's own: a resume would go on past it.
+        Another reason replaces a signal, since a resume would otherwise continue past it.
         """
-        signalled = str(self.stop_reason).startswith(SIGNAL) and not reason.startswith(SIGNAL)
-        if not self.should_stop or signalled:
-            self.should_stop = True
-            self.stop_reason = reason
+        stop = StopReason.parse(reason) if isinstance(reason, str) else reason
+        signaled = self.stop is not None and self.stop.is_signal and not stop.is_signal
+        if not self.should_stop or signaled:
+            self.should_stop, self.stop = True, stop
 
     def complete(self) -> None:
-        """The budget is spent; that outranks a signal that came in the last step."""
-        self.should_stop = True
-        self.stop_reason = COMPLETED
+        """Stop because the budget is spent, whatever was requested in the last step."""
+        self.should_stop, self.stop = True, COMPLETED
 
     def clear_stop(self) -> None:
-        """Forget an earlier stop, to go on."""
-        self.should_stop = False
-        self.stop_reason = None
+        """Forget an earlier stop, to continue the run."""
+        self.should_stop, self.stop = False, None
 
     def note_best(self, metrics: Mapping[str, float]) -> bool:
         """Keep the best return, or the least loss where no episode was played; tell a new one."""
@@ -104,15 +105,22 @@ class TrainerState:
         self.best_return = self.best_loss = self.best_step = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return asdict(self)
+        """Plain data, with the stop reason as text."""
+        state = asdict(self)
+        del state["stop"]
+        return state | {"stop_reason": self.stop_reason}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore in place."""
         kinds = get_type_hints(TrainerState)
+        del kinds["stop"]
+        kinds["stop_reason"] = str | None
         refuse_unknown(state, kinds, "the trainer's state")
-        for item in fields(self):
-            if item.name not in state and item.name in LATER_FIELDS:
-                continue
-            adapter = TypeAdapter(kinds[item.name], config=ConfigDict(allow_inf_nan=False))
-            setattr(self, item.name, adapter.validate_python(state[item.name], strict=True))
+        loaded: dict[str, Any] = {}
+        for name, kind in kinds.items():
+            if name in state or name not in LATER_FIELDS:
+                adapter = TypeAdapter(kind, config=ConfigDict(allow_inf_nan=False))
+                loaded[name] = adapter.validate_python(state[name], strict=True)
+        reason = loaded.pop("stop_reason")
+        self.stop = None if reason is None else StopReason.parse(reason)
+        vars(self).update(loaded)

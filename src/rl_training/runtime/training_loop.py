@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from rl_training.runtime.checkpointing import read_pointer
 from rl_training.runtime.engine import BLOCK
 from rl_training.runtime.session import Session
 from rl_training.runtime.signals import stop_on_signals
-from rl_training.runtime.trainer_state import SIGNAL
+from rl_training.runtime.stop_reason import StopKind, StopReason
 
 
 @dataclass(frozen=True)
@@ -21,21 +21,29 @@ class TrainResult:
     run_dir: Path
     checkpoint_path: Path
     best_checkpoint_path: Path | None
-    stop_reason: str
+    stop: StopReason
     metrics: dict[str, Any]
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; paths as text."""
+        best = self.best_checkpoint_path
         return {
-            key: str(value) if isinstance(value, Path) else value
-            for key, value in asdict(self).items()
+            "run_dir": str(self.run_dir),
+            "checkpoint_path": str(self.checkpoint_path),
+            "best_checkpoint_path": None if best is None else str(best),
+            "stop_reason": self.stop_reason,
+            "metrics": self.metrics,
         }
+
+    @property
+    def stop_reason(self) -> str:
+        """Why the training ended, as text."""
+        return str(self.stop)
 
     @property
     def interrupted_by(self) -> str | None:
         """The signal's name, if one ended the training."""
-        is_signal = self.stop_reason.startswith(SIGNAL)
-        return self.stop_reason.removeprefix(SIGNAL) if is_signal else None
+        return self.stop.detail if self.stop.is_signal else None
 
 
 def run_session(session: Session) -> TrainResult:
@@ -48,7 +56,7 @@ def run_session(session: Session) -> TrainResult:
         run_dir=session.checkpoints.run_dir,
         checkpoint_path=session.checkpoint_path,
         best_checkpoint_path=read_pointer(session.checkpoints.run_dir, "best"),
-        stop_reason=state.stop_reason or "",
+        stop=state.stop or StopReason(StopKind.REQUESTED),
         metrics={
             **session.last_log,
             "step": state.step,
