@@ -19,6 +19,9 @@ ActionArray = npt.NDArray[np.floating[Any]] | npt.NDArray[np.integer[Any]]
 """Actions as an environment takes them: floats of a Box, integers of a Discrete space."""
 Metrics = dict[str, "Tensor"]
 Noise = Mapping[str, "Tensor"]
+Mode = Literal["online", "offline", "offline_to_online"]
+"""Where a run's data comes from."""
+ActionKind = Literal["continuous", "discrete"]
 
 
 class NoiseField(NamedTuple):

@@ -22,7 +22,7 @@ from rl_training.algorithms.base import ActorCritic, critic_loss, polyak_update
 from rl_training.algorithms.config import AlgorithmConfig, BatchSize, Widths
 from rl_training.algorithms.ddpg import clipped_target
 from rl_training.models import MLPREDQModel, MLPSACModel
-from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseField, NoiseSpec
+from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise, NoiseField, NoiseSpec
 
 Weighting = Literal["clip", "softmax"]
 
@@ -128,6 +128,10 @@ class AWACAlgorithm(ActorCritic):
     """Advantage-Weighted Actor-Critic."""
 
     name: ClassVar[str] = "awac"
+    title: ClassVar[str] = "Advantage-Weighted Actor-Critic"
+    paper: ClassVar[str] = "arXiv 2006.09359"
+    mode: ClassVar[Mode] = "offline"
+    summary: ClassVar[str] = "Twin critics, and imitation weighted by the advantage."
     config_class: ClassVar[type[AlgorithmConfig]] = AWACConfig
     config: AWACConfig
     model: MLPREDQModel

@@ -14,7 +14,16 @@ from rl_training.algorithms.config import AlgorithmConfig
 from rl_training.errors import ConfigError
 from rl_training.models import ActorCriticModel
 from rl_training.models.tracing import is_tracing
-from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseField, NoiseSpec
+from rl_training.types import (
+    ActionKind,
+    Batch,
+    EnvSpec,
+    Metrics,
+    Mode,
+    Noise,
+    NoiseField,
+    NoiseSpec,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -151,8 +160,21 @@ class Algorithm(nn.Module, ABC):
     of named tensors, and `load_state_dict` restores it in place.
     """
 
+    # The declaration. Registry, exports, managed classes and documentation are derived from it.
     name: ClassVar[str]
+    """The value of `algo:` in a config; in the package also the name of the learner's file."""
+    title: ClassVar[str] = ""
+    """The full name. The package's own learners without one are internal."""
+    paper: ClassVar[str] = ""
+    mode: ClassVar[Mode] = "online"
+    actions: ClassVar[ActionKind] = "continuous"
+    """The kind of action space; only learners for discrete actions declare it."""
+    summary: ClassVar[str] = ""
+    """One sentence; by default the docstring's first line."""
     config_class: ClassVar[type[AlgorithmConfig]]
+    exports: ClassVar[tuple[str, ...]] = ()
+    """Functions of the learner's file to export from `rl_training` besides `<name>_loss`."""
+
     period: int = 1
     """Updates after which the pattern of stages repeats (a policy delay); see `update`."""
     scheduled: ClassVar[tuple[str, ...]] = ()

@@ -14,7 +14,7 @@ from torch import Tensor
 from rl_training.algorithms.base import Algorithm
 from rl_training.algorithms.config import AlgorithmConfig
 from rl_training.models import DeterministicActor, SquashedGaussianActor
-from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseField, NoiseSpec
+from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise, NoiseField, NoiseSpec
 
 Imitator = DeterministicActor | SquashedGaussianActor
 
@@ -55,6 +55,10 @@ class BCAlgorithm(Algorithm):
     """Behavior cloning."""
 
     name: ClassVar[str] = "bc"
+    title: ClassVar[str] = "Behavior Cloning"
+    paper: ClassVar[str] = "Pomerleau, 1988"
+    mode: ClassVar[Mode] = "offline"
+    summary: ClassVar[str] = "Supervised learning of the recorded actions."
     config_class: ClassVar[type[AlgorithmConfig]] = BCConfig
     config: BCConfig
 

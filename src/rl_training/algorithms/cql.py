@@ -15,11 +15,11 @@ from torch import Tensor, nn
 
 from rl_training.algorithms import sac
 from rl_training.algorithms.base import critic_loss, critic_metrics
-from rl_training.algorithms.config import EnsembleSize, LearningRate
+from rl_training.algorithms.config import AlgorithmConfig, EnsembleSize, LearningRate
 from rl_training.algorithms.sac import SACAlgorithm, SoftConfig
 from rl_training.models import MLPREDQModel
 from rl_training.models.actors import ActionSample
-from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseField, NoiseSpec
+from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise, NoiseField, NoiseSpec
 
 MULTIPLIER_MAX = 1e6
 
@@ -152,7 +152,11 @@ class CQLAlgorithm(SACAlgorithm):
     """Conservative Q-Learning."""
 
     name: ClassVar[str] = "cql"
-    config_class = CQLConfig
+    title: ClassVar[str] = "Conservative Q-Learning"
+    paper: ClassVar[str] = "arXiv 2006.04779"
+    mode: ClassVar[Mode] = "offline"
+    summary: ClassVar[str] = "SAC whose critics are pushed down on actions outside the dataset."
+    config_class: ClassVar[type[AlgorithmConfig]] = CQLConfig
     loss_parts: ClassVar[frozenset[str]] = frozenset({"loss/bellman"})
     config: CQLConfig
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from rl_training.algorithms.base import ActorCritic, critic_loss, polyak_update, td_target
 from rl_training.algorithms.config import AlgorithmConfig, OffPolicyConfig, ValueConfig
 from rl_training.models import ActorCriticModel, MLPTD3Model
-from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseSpec
+from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise, NoiseSpec
 
 
 class DeterministicConfig(ValueConfig):
@@ -72,6 +72,10 @@ class DDPGAlgorithm(ActorCritic):
     """Deep Deterministic Policy Gradient."""
 
     name: ClassVar[str] = "ddpg"
+    title: ClassVar[str] = "Deep Deterministic Policy Gradient"
+    paper: ClassVar[str] = "arXiv 1509.02971"
+    mode: ClassVar[Mode] = "online"
+    summary: ClassVar[str] = "Deterministic actor-critic with Gaussian exploration."
     config_class: ClassVar[type[AlgorithmConfig]] = DDPGConfig
     config: DeterministicConfig
     model: MLPTD3Model

@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from rl_training.algorithms.base import Algorithm, polyak_update, td_target
 from rl_training.algorithms.config import (
+    AlgorithmConfig,
     BatchSize,
     Capacity,
     LearningRate,
@@ -23,7 +24,16 @@ from rl_training.algorithms.config import (
 )
 from rl_training.errors import ConfigError
 from rl_training.models import QNetwork
-from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseField, NoiseSpec
+from rl_training.types import (
+    ActionKind,
+    Batch,
+    EnvSpec,
+    Metrics,
+    Mode,
+    Noise,
+    NoiseField,
+    NoiseSpec,
+)
 
 
 class DQNConfig(OffPolicyConfig):
@@ -114,7 +124,12 @@ class DQNAlgorithm(Algorithm):
     """Deep Q-Network."""
 
     name: ClassVar[str] = "dqn"
-    config_class = DQNConfig
+    title: ClassVar[str] = "Deep Q-Network"
+    paper: ClassVar[str] = "arXiv 1312.5602"
+    mode: ClassVar[Mode] = "online"
+    actions: ClassVar[ActionKind] = "discrete"
+    summary: ClassVar[str] = "Q-learning with a target network; Double DQN as an option."
+    config_class: ClassVar[type[AlgorithmConfig]] = DQNConfig
     config: DQNConfig
     epsilon: Tensor
 

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from rl_training.algorithms import sac
 from rl_training.algorithms.base import critic_loss, critic_metrics
-from rl_training.algorithms.config import EnsembleSize
+from rl_training.algorithms.config import AlgorithmConfig, EnsembleSize
 from rl_training.algorithms.sac import SACAlgorithm, SoftConfig
 from rl_training.models import MLPREDQModel
-from rl_training.types import Batch, Metrics, Noise
+from rl_training.types import Batch, Metrics, Mode, Noise
 
 NORM_EPS = 1e-10
 LAST_LAYER_BOUND = 3e-3
@@ -87,7 +87,12 @@ class EDACAlgorithm(SACAlgorithm):
     """Ensemble-Diversified Actor-Critic."""
 
     name: ClassVar[str] = "edac"
-    config_class = EDACConfig
+    title: ClassVar[str] = "Ensemble-Diversified Actor-Critic"
+    paper: ClassVar[str] = "arXiv 2110.01548"
+    mode: ClassVar[Mode] = "offline"
+    summary: ClassVar[str] = "SAC with the minimum over many critics that are kept diverse."
+    exports: ClassVar[tuple[str, ...]] = ("critic_diversity_loss",)
+    config_class: ClassVar[type[AlgorithmConfig]] = EDACConfig
     loss_parts: ClassVar[frozenset[str]] = frozenset({"loss/diversity"})
     config: EDACConfig
 

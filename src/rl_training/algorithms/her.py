@@ -1,17 +1,18 @@
-"""Hindsight Experience Replay (arXiv 1707.01495): its keys beside those of the learner it feeds.
+"""Hindsight Experience Replay (arXiv 1707.01495): its options and its declaration.
 
-HER is no learner: it changes the batches of one. `data/hindsight.py` makes them.
+HER is not a learner; it relabels another learner's batches (`data/hindsight.py`).
 """
 
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 from pydantic import Field, create_model
 
 from rl_training.algorithms.config import AlgorithmConfig
 from rl_training.config_model import ConfigModel
+from rl_training.types import ActionKind, Mode
 
 
 class HindsightConfig(ConfigModel):
@@ -30,6 +31,19 @@ class HindsightConfig(ConfigModel):
         le=1,
         description="Share of transitions that get another goal; 0 for none.",
     )
+
+
+class HER:
+    """The declaration of HER, like that of a learner class."""
+
+    name: ClassVar[str] = "her"
+    title: ClassVar[str] = "Hindsight Experience Replay"
+    paper: ClassVar[str] = "arXiv 1707.01495"
+    mode: ClassVar[Mode] = "online"
+    actions: ClassVar[ActionKind] = "continuous"
+    goals: ClassVar[bool] = True
+    summary: ClassVar[str] = "Relabels goals with achieved ones, for any online learner."
+    config_class: ClassVar[type[ConfigModel]] = HindsightConfig
 
 
 @cache

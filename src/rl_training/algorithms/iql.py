@@ -26,7 +26,7 @@ from rl_training.algorithms.base import (
 )
 from rl_training.algorithms.config import AlgorithmConfig
 from rl_training.models import MLPIQLModel
-from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseSpec
+from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise, NoiseSpec
 
 
 class IQLConfig(AdvantageConfig):
@@ -109,6 +109,10 @@ class IQLAlgorithm(PolicyLearner):
     """Implicit Q-Learning."""
 
     name: ClassVar[str] = "iql"
+    title: ClassVar[str] = "Implicit Q-Learning"
+    paper: ClassVar[str] = "arXiv 2110.06169"
+    mode: ClassVar[Mode] = "offline"
+    summary: ClassVar[str] = "Expectile values and advantage-weighted imitation of the data."
     config_class: ClassVar[type[AlgorithmConfig]] = IQLConfig
     scheduled: ClassVar[tuple[str, ...]] = ("actor",)  # the paper's cosine is the actor's alone
     config: IQLConfig

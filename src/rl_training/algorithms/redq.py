@@ -13,10 +13,10 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from rl_training.algorithms.base import critic_loss
-from rl_training.algorithms.config import EnsembleSize
+from rl_training.algorithms.config import AlgorithmConfig, EnsembleSize
 from rl_training.algorithms.sac import SACAlgorithm, SACConfig, policy_losses, soft_target
 from rl_training.models import MLPREDQModel
-from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseField, NoiseSpec
+from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise, NoiseField, NoiseSpec
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -107,7 +107,11 @@ class REDQAlgorithm(SACAlgorithm):
     """Randomized Ensembled Double Q-learning."""
 
     name: ClassVar[str] = "redq"
-    config_class = REDQConfig
+    title: ClassVar[str] = "Randomized Ensembled Double Q-learning"
+    paper: ClassVar[str] = "arXiv 2101.05982"
+    mode: ClassVar[Mode] = "online"
+    summary: ClassVar[str] = "SAC with many critics, random target subsets, many updates per step."
+    config_class: ClassVar[type[AlgorithmConfig]] = REDQConfig
     config: REDQConfig
 
     def __init__(self, spec: EnvSpec, config: REDQConfig, generator: torch.Generator) -> None:

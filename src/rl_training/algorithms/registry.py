@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from rl_training.boundary.text import shown
 from rl_training.errors import ConfigError, nearest
+from rl_training.types import ActionKind, Mode
 
 if TYPE_CHECKING:
     from rl_training.algorithms.base import Algorithm
     from rl_training.algorithms.config import AlgorithmConfig
-
-Mode = Literal["online", "offline", "offline_to_online"]
 
 
 def is_finetuned(kwargs: Mapping[str, Any] | None) -> bool:
@@ -30,7 +29,7 @@ class AlgorithmEntry:
     title: str
     class_name: str
     mode: Mode
-    actions: Literal["continuous", "discrete"]
+    actions: ActionKind
     summary: str
     goals: bool = False
     """Whether it is for goal environments alone, or for flat observations alone."""
@@ -234,7 +233,7 @@ def register_algorithm(
     learner: type[Algorithm],
     *,
     mode: Mode = "online",
-    actions: Literal["continuous", "discrete"] = "continuous",
+    actions: ActionKind = "continuous",
 ) -> None:
     """Make a learner of one's own known in this process, by its `name` (docs/own_algorithm.md).
 

@@ -12,10 +12,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from rl_training.algorithms.config import MixingConfig
+from rl_training.algorithms.config import AlgorithmConfig, MixingConfig
 from rl_training.algorithms.redq import REDQAlgorithm, REDQConfig, redq_loss
 from rl_training.models import MLPREDQModel
-from rl_training.types import Batch, EnvSpec, Metrics, Noise
+from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise
 
 
 class RLPDConfig(REDQConfig, MixingConfig):
@@ -56,7 +56,11 @@ class RLPDAlgorithm(REDQAlgorithm):
     """RL with Prior Data."""
 
     name: ClassVar[str] = "rlpd"
-    config_class = RLPDConfig
+    title: ClassVar[str] = "RL with Prior Data"
+    paper: ClassVar[str] = "arXiv 2302.02948"
+    mode: ClassVar[Mode] = "offline_to_online"
+    summary: ClassVar[str] = "REDQ with LayerNorm critics on batches of recorded and new data."
+    config_class: ClassVar[type[AlgorithmConfig]] = RLPDConfig
     config: RLPDConfig
 
     def __init__(self, spec: EnvSpec, config: RLPDConfig, generator: torch.Generator) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from rl_training.algorithms.base import ActorCritic, critic_loss, polyak_update, td_target
 from rl_training.algorithms.config import AlgorithmConfig, OffPolicyConfig, ValueConfig
 from rl_training.models import MLPREDQModel, MLPSACModel
-from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseField, NoiseSpec
+from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise, NoiseField, NoiseSpec
 
 
 class SoftConfig(ValueConfig):
@@ -126,6 +126,10 @@ class SACAlgorithm(ActorCritic):
     """Soft Actor-Critic."""
 
     name: ClassVar[str] = "sac"
+    title: ClassVar[str] = "Soft Actor-Critic"
+    paper: ClassVar[str] = "arXiv 1812.05905"
+    mode: ClassVar[Mode] = "online"
+    summary: ClassVar[str] = "Entropy-regularized actor-critic with a learned temperature."
     config_class: ClassVar[type[AlgorithmConfig]] = SACConfig
     config: SoftConfig
     model: MLPREDQModel

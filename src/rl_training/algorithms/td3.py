@@ -20,7 +20,7 @@ from rl_training.algorithms.ddpg import (
     losses_at,
 )
 from rl_training.models import MLPTD3Model
-from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseField, NoiseSpec
+from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise, NoiseField, NoiseSpec
 
 
 class SmoothedConfig(DeterministicConfig):
@@ -88,6 +88,10 @@ class TD3Algorithm(DDPGAlgorithm):
     """Twin Delayed DDPG."""
 
     name: ClassVar[str] = "td3"
+    title: ClassVar[str] = "Twin Delayed DDPG"
+    paper: ClassVar[str] = "arXiv 1802.09477"
+    mode: ClassVar[Mode] = "online"
+    summary: ClassVar[str] = "Twin critics, smoothed targets and a delayed deterministic policy."
     config_class: ClassVar[type[AlgorithmConfig]] = TD3Config
     config: SmoothedConfig
     num_critics: ClassVar[int] = 2

@@ -15,7 +15,7 @@ from rl_training.algorithms.bc import squared_error
 from rl_training.algorithms.config import AlgorithmConfig
 from rl_training.algorithms.td3 import SmoothedConfig, TD3Algorithm, td3_target
 from rl_training.models import MLPTD3Model
-from rl_training.types import Batch, Metrics, Noise
+from rl_training.types import Batch, Metrics, Mode, Noise
 
 
 class TD3BCConfig(SmoothedConfig):
@@ -83,6 +83,10 @@ class TD3BCAlgorithm(TD3Algorithm):
     """TD3 with behavior cloning."""
 
     name: ClassVar[str] = "td3_bc"
+    title: ClassVar[str] = "TD3 with Behavior Cloning"
+    paper: ClassVar[str] = "arXiv 2106.06860"
+    mode: ClassVar[Mode] = "offline"
+    summary: ClassVar[str] = "TD3 whose actor also imitates the dataset."
     config_class: ClassVar[type[AlgorithmConfig]] = TD3BCConfig
     loss_parts: ClassVar[frozenset[str]] = frozenset({"loss/imitation"})
     config: TD3BCConfig

@@ -13,13 +13,13 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from rl_training.algorithms.base import td_target
-from rl_training.algorithms.config import EnsembleSize, Width, Widths
+from rl_training.algorithms.config import AlgorithmConfig, EnsembleSize, Width, Widths
 from rl_training.algorithms.redq import mean_actor_loss
 from rl_training.algorithms.sac import SACAlgorithm, SACConfig, policy_losses
 from rl_training.models import MLPREDQModel
 from rl_training.models.quantile_kernel import QuantileHuberFunction, midpoints
 from rl_training.models.tracing import is_tracing
-from rl_training.types import Batch, Metrics, Noise
+from rl_training.types import Batch, Metrics, Mode, Noise
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -126,7 +126,11 @@ class TQCAlgorithm(SACAlgorithm):
     """Truncated Quantile Critics."""
 
     name: ClassVar[str] = "tqc"
-    config_class = TQCConfig
+    title: ClassVar[str] = "Truncated Quantile Critics"
+    paper: ClassVar[str] = "arXiv 2005.04269"
+    mode: ClassVar[Mode] = "online"
+    summary: ClassVar[str] = "SAC with distributional critics whose largest quantiles are dropped."
+    config_class: ClassVar[type[AlgorithmConfig]] = TQCConfig
     config: TQCConfig
 
     def build_model(self, generator: torch.Generator) -> MLPREDQModel:

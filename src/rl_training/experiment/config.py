@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from rl_training.algorithms.config import AlgorithmConfig, MixingConfig
-from rl_training.algorithms.registry import REGISTRY, Mode, get_algorithm
+from rl_training.algorithms.registry import REGISTRY, get_algorithm
 from rl_training.boundary import json_codec
 from rl_training.boundary.reading import read_text
 from rl_training.boundary.text import shorten, shown
@@ -25,6 +25,7 @@ from rl_training.envs.resolving import name_env, name_kwargs
 from rl_training.errors import ConfigError, nearest
 from rl_training.experiment.plain_values import listed, plain, storable
 from rl_training.runtime.control_config import ControlsConfig
+from rl_training.types import Mode
 
 if TYPE_CHECKING:
     from typing_extensions import Self
