@@ -15,7 +15,8 @@ import numpy as np
 from benchmarks.describe import describe
 from rl_training.algorithms.sac import SACAlgorithm
 from rl_training.data import ReplayBuffer
-from rl_training.runtime.checkpointing import CheckpointWriter, open_checkpoint
+from rl_training.runtime.checkpoint_writer import CheckpointWriter
+from rl_training.runtime.checkpointing import open_checkpoint
 from rl_training.types import EnvSpec
 
 SPEC = EnvSpec(17, 6, (-1.0,) * 6, (1.0,) * 6)

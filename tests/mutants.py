@@ -1370,7 +1370,7 @@ MUTANTS = [
     ),
     Mutant(
         "a pointer stays on a best checkpoint that was set aside",
-        "runtime/checkpointing.py",
+        "runtime/checkpoint_writer.py",
         "if path and path.is_dir()",
         "if path",
         "tests/algorithms/test_conformance.py -k forgotten",
@@ -1594,21 +1594,21 @@ MUTANTS = [
     ),
     Mutant(
         "a checkpoint set aside loses its replay rows",
-        "runtime/checkpointing.py",
-        "used = self._rows_aside.union(",
+        "runtime/checkpoint_writer.py",
+        "used = self._rows_set_aside.union(",
         "used = set().union(",
         "tests/faults/test_damage.py -k set_aside",
     ),
     Mutant(
         "a second fallback replaces what the first set aside",
-        "runtime/quarantine.py",
+        "runtime/checkpoint_writer.py",
         "while os.path.lexists(aside):",
         "remove(aside)\n    while False:",
         "tests/faults/test_damage.py -k set_aside",
     ),
     Mutant(
         "a kill between the renames of a second save loses the checkpoint",
-        "runtime/quarantine.py",
+        "runtime/checkpoint_writer.py",
         "if not os.path.lexists(path):",
         "if False:",
         "tests/faults/test_odd_runs.py -k second_save",
@@ -1783,7 +1783,7 @@ MUTANTS = [
     ),
     Mutant(
         "a run folder that was removed comes back",
-        "runtime/checkpointing.py",
+        "runtime/checkpoint_writer.py",
         "if self.last_step is None:\n            self._make_folders()",
         "self._folder.mkdir(parents=True, exist_ok=True)\n        self._make_folders()",
         "tests/faults/test_odd_runs.py -k loses_its_folder",

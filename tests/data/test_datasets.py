@@ -29,7 +29,8 @@ from rl_training.experiment.build import build_algorithm, load_policy
 from rl_training.experiment.config import make_config
 from rl_training.experiment.dataset_source import RunData, load_dataset, prepare_sampler
 from rl_training.experiment.task import check_config
-from rl_training.runtime.checkpointing import CheckpointWriter, open_checkpoint
+from rl_training.runtime.checkpoint_writer import CheckpointWriter
+from rl_training.runtime.checkpointing import open_checkpoint
 from rl_training.runtime.engine import Engine
 from rl_training.runtime.recording import record_random
 from rl_training.types import EnvSpec

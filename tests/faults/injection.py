@@ -19,7 +19,7 @@ from unittest import mock
 
 from rl_training.boundary.writing import write_all
 from rl_training.runtime import event_file, logging
-from rl_training.runtime.checkpointing import CheckpointWriter
+from rl_training.runtime.checkpoint_writer import CheckpointWriter
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _GROWING = ("open", "mkdir", "sync", "write")

@@ -28,8 +28,8 @@ from rl_training.experiment.run_directory import (
     remove_abandoned_run_dirs,
 )
 from rl_training.runtime.callbacks import Callback
+from rl_training.runtime.checkpoint_writer import swap
 from rl_training.runtime.checkpointing import list_steps, open_checkpoint
-from rl_training.runtime.quarantine import swap
 from rl_training.runtime.session import Session
 from tests.faults.conftest import Reference
 from tests.faults.envs import POISON, register

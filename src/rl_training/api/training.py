@@ -46,9 +46,9 @@ from rl_training.experiment.run_directory import (
 )
 from rl_training.experiment.task import Task, check_config
 from rl_training.runtime.callbacks import Callback
+from rl_training.runtime.checkpoint_writer import finish_swaps
 from rl_training.runtime.checkpointing import Checkpoint, list_steps, open_checkpoint
 from rl_training.runtime.logging import cut_metrics
-from rl_training.runtime.quarantine import finish_swaps
 from rl_training.runtime.session import Session
 from rl_training.runtime.stop_reason import COMPLETED, StopReason
 from rl_training.runtime.training_loop import TrainResult, run_session, updates_due

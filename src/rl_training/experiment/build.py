@@ -29,12 +29,12 @@ from rl_training.experiment.memory import explaining_memory, plan_learner
 from rl_training.experiment.task import Task, training_envs
 from rl_training.runtime.acting import Explorer, GraphedExplorer
 from rl_training.runtime.callbacks import Callback
+from rl_training.runtime.checkpoint_writer import CheckpointWriter
 from rl_training.runtime.checkpointing import (
     MANIFEST,
     MODEL,
     OPTIMIZER_PREFIX,
     Checkpoint,
-    CheckpointWriter,
     load_tensors,
 )
 from rl_training.runtime.collector import Collector

@@ -8,7 +8,8 @@ from rl_training.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from rl_training.runtime.callbacks import Callback, EarlyStoppingCallback, EarlyStoppingConfig
-    from rl_training.runtime.checkpointing import Checkpoint, CheckpointWriter, open_checkpoint
+    from rl_training.runtime.checkpoint_writer import CheckpointWriter
+    from rl_training.runtime.checkpointing import Checkpoint, open_checkpoint
     from rl_training.runtime.collector import Collector
     from rl_training.runtime.control_config import ControlsConfig, build_control_callbacks
     from rl_training.runtime.engine import Engine
@@ -45,7 +46,7 @@ __getattr__, __dir__ = lazy_exports(
     {
         "Callback": "callbacks",
         "Checkpoint": "checkpointing",
-        "CheckpointWriter": "checkpointing",
+        "CheckpointWriter": "checkpoint_writer",
         "Collector": "collector",
         "ControlsConfig": "control_config",
         "EarlyStoppingCallback": "callbacks",

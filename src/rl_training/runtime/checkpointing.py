@@ -1,40 +1,33 @@
-"""What is in a checkpoint, how it is written so that no instant is unsafe, and how it is trusted.
+"""The checkpoint format, and checkpoints that are verified before they are read.
 
 ``checkpoints/step_000010000/`` holds ``manifest.json``, ``model.safetensors``,
 ``optimizers.safetensors`` and ``state.json``; replay rows are immutable files in ``replay/``, named
 by their content and shared by the run's checkpoints. ``checkpoints/last`` and ``best`` are one-line
-pointers. Everything is written under a temporary name, synced, then renamed. Nothing is pickled.
+pointers. Nothing is pickled. `checkpoint_writer` writes them.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
-import json
 import os
 import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import ConfigDict, Field, NonNegativeInt, TypeAdapter, ValidationError
 from torch import Tensor, nn
+from typing_extensions import TypedDict
 
 from rl_training.boundary import json_codec
 from rl_training.boundary.npy import read_npy
 from rl_training.boundary.reading import open_file, read_bytes, read_json, read_text, sha256_of
-from rl_training.boundary.tensors import read_tensors, tensor_bytes
+from rl_training.boundary.tensors import read_tensors
 from rl_training.boundary.text import shorten, shown
-from rl_training.boundary.writing import (
-    create_file,
-    remove,
-    sync_folder,
-    temporary_name,
-    write_atomically,
-)
+from rl_training.boundary.writing import remove, temporary_name
 from rl_training.errors import CheckpointError
-from rl_training.runtime.quarantine import MAX_MANIFEST, rows_named, rows_set_aside, set_aside, swap
 from rl_training.runtime.stop_reason import StopReason
 from rl_training.types import SegmentedStorage
 
@@ -43,18 +36,36 @@ MANIFEST = "manifest.json"
 MODEL = "model.safetensors"
 OPTIMIZERS = "optimizers.safetensors"
 STATE = "state.json"
-FILES = (MODEL, OPTIMIZERS, STATE)
+FILES = MODEL, OPTIMIZERS, STATE
 OPTIMIZER_PREFIX = "optimizers."
 _STEP_NAME = re.compile(r"step_\d{9,}")
-_SHA = re.compile(r"[0-9a-f]{64}")
 MAX_STATE = 1 << 30
 """The largest ``state.json``: an environment's arrays are in it."""
 _UNREADABLE = (ValueError, TypeError, KeyError, OverflowError, MemoryError, RecursionError)
-"""What decoding a made-up file can raise."""
+"""What decoding a forged file can raise."""
+
+_FileName = Literal["model.safetensors", "optimizers.safetensors", "state.json"]
+_Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class _FileEntry(TypedDict):
+    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
+    sha256: _Sha256
+    bytes: NonNegativeInt
+
+
+class _Manifest(TypedDict):
+    """The fields that every manifest has; names in it cannot lead out of the run's folder."""
+
+    step: NonNegativeInt
+    config: dict[str, Any]
+    env_spec: dict[str, Any]
+    files: Annotated[dict[_FileName, _FileEntry], Field(min_length=3)]
+    replay: list[_Sha256]
 
 
 class FormatError(CheckpointError):
-    """A checkpoint that is whole, but not for this version to read."""
+    """A complete checkpoint in a format that this version does not read."""
 
 
 def step_name(step: int) -> str:
@@ -86,12 +97,10 @@ class Checkpoint:
         return (self.run_dir or self.path) / "replay"
 
     def tensors(self, *names: str) -> dict[str, Tensor]:
-        """The tensors of the named files, in one mapping."""
-        tensors: dict[str, Tensor] = {}
-        for name in names:
-            size = self.manifest["files"][name]["bytes"]
-            tensors |= read_tensors(self.path / name, limit=size)
-        return tensors
+        """The tensors of the named files."""
+        files = self.manifest["files"]
+        parts = (read_tensors(self.path / name, limit=files[name]["bytes"]) for name in names)
+        return {name: tensor for part in parts for name, tensor in part.items()}
 
     def state(self) -> dict[str, Any]:
         """The counters, generators and running episodes of ``state.json``."""
@@ -137,11 +146,11 @@ class Checkpoint:
 
 
 def open_checkpoint(path: Path, *, replay: bool = False) -> Checkpoint:
-    """Verify a checkpoint's files against its manifest, and its replay rows if asked.
+    """Verify a checkpoint's files, and optionally its replay rows, against its manifest.
 
     Raises:
-        CheckpointError: A file is missing, altered or a link; named.
-        FormatError: The checkpoint is of another format.
+        CheckpointError: A file is missing, altered or a link.
+        FormatError: The checkpoint has another format.
     """
     manifest = _read_manifest(path)
     for name in FILES:
@@ -161,13 +170,13 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     if path.is_symlink() or not path.is_dir():
         raise CheckpointError(f"{path} is not a checkpoint folder")
     file = path / MANIFEST
-    manifest = read_json(file, limit=MAX_MANIFEST, error=CheckpointError)
+    manifest = read_json(file, error=CheckpointError)
     try:
         digest = manifest.pop("digest")
         body = json_codec.dumps(manifest)
     except (*_UNREADABLE, AttributeError) as error:
         raise CheckpointError(f"{file} is damaged ({type(error).__name__})") from None
-    # First the digest, which every format has: an altered number is damage, not another format.
+    # The digest comes first, since every format has it: an altered number is damage.
     if digest != hashlib.sha256(body).hexdigest():
         raise CheckpointError(f"{file} was altered: its digest does not match")
     version = manifest.get("format")
@@ -176,39 +185,14 @@ def _read_manifest(path: Path) -> dict[str, Any]:
             f"{file} has checkpoint format {shown(version)}, and this version of "
             f"rl-training reads {FORMAT}: use the version that wrote it"
         )
-    _check_manifest(file, manifest)
+    try:
+        TypeAdapter(_Manifest).validate_python(manifest, strict=True)
+    except ValidationError:
+        problem = "does not have the fields of a checkpoint's manifest"
+        raise CheckpointError(f"{file} {problem}") from None
     if _STEP_NAME.fullmatch(path.name) and path.name != step_name(manifest["step"]):
         raise CheckpointError(f"{file} is of step {manifest['step']}, unlike its folder's name")
     return manifest  # type: ignore[no-any-return]
-
-
-def _check_manifest(file: Path, manifest: dict[str, Any]) -> None:
-    """Check that the names inside cannot lead out of the folder and the fields are what we read."""
-    replay, step = manifest.get("replay"), manifest.get("step")
-    sound = (
-        type(step) is int
-        and step >= 0
-        and isinstance(manifest.get("config"), dict)
-        and isinstance(manifest.get("env_spec"), dict)
-        and isinstance(manifest.get("files"), dict)
-        and set(manifest["files"]) == set(FILES)
-        and all(_is_entry(entry) for entry in manifest["files"].values())
-        and isinstance(replay, list)
-        and all(isinstance(name, str) and _SHA.fullmatch(name) for name in replay)
-    )
-    if not sound:
-        raise CheckpointError(f"{file} does not have the fields of a checkpoint's manifest")
-
-
-def _is_entry(entry: Any) -> bool:
-    return (
-        isinstance(entry, dict)
-        and set(entry) == {"sha256", "bytes"}
-        and isinstance(entry["sha256"], str)
-        and _SHA.fullmatch(entry["sha256"]) is not None
-        and type(entry["bytes"]) is int
-        and entry["bytes"] >= 0
-    )
 
 
 def _verify(file: Path, sha256: str, size: int | None = None) -> None:
@@ -229,14 +213,11 @@ def load_tensors(module: nn.Module, checkpoint: Checkpoint, *files: str) -> None
         if (OPTIMIZERS if name.startswith(OPTIMIZER_PREFIX) else MODEL) in files
     }
     for name in sorted(own.keys() | saved.keys()):
-        if name not in own or name not in saved or not _same_form(own[name], saved[name]):
+        here, there = own.get(name), saved.get(name)
+        if here is None or there is None or (here.shape, here.dtype) != (there.shape, there.dtype):
             misfit = f"does not fit this learner: see tensor {shown(name)}"
             raise CheckpointError(f"{checkpoint.path} {misfit}")
-        own[name].copy_(saved[name])
-
-
-def _same_form(own: Tensor, saved: Tensor) -> bool:
-    return own.shape == saved.shape and own.dtype == saved.dtype
+        here.copy_(there)
 
 
 def _checkpoints(run_dir: Path) -> Path:
@@ -263,179 +244,8 @@ def read_pointer(run_dir: Path, name: str) -> Path | None:
     return file.parent / target if _STEP_NAME.fullmatch(target) else None
 
 
-# --- Writing ------------------------------------------------------------------
-
-
-class CheckpointWriter:
-    """Writes a run's checkpoints; each costs what is new since the last."""
-
-    def __init__(self, run_dir: Path, *, keep: int) -> None:
-        self.run_dir = run_dir
-        """May change: a new run's folder is renamed once it has its first checkpoint."""
-        self.last_step: int | None = None
-        self.bytes_written = 0
-        """Bytes that the latest `save` wrote."""
-        self._keep = keep
-        self._segments: list[str] = []
-        self._references: dict[str, set[str]] = {}
-        """The replay rows of each checkpoint, by its folder's name."""
-        self._rows_aside: set[str] = set()
-        self._best: Path | None = None
-
-    @property
-    def _folder(self) -> Path:
-        return self.run_dir / "checkpoints"
-
-    @property
-    def _replay(self) -> Path:
-        return self.run_dir / "replay"
-
-    def _make_folders(self) -> None:
-        """Make the run's folders, but never the run's own: it may have been removed on purpose."""
-        for folder in (self._folder, self._replay):
-            folder.mkdir(exist_ok=True)
-        sync_folder(self.run_dir)
-
-    def attach(self, checkpoint: Checkpoint, *, best_step: int | None = None) -> bool:
-        """Continue from a checkpoint, of this run or another's; tells whether the best is here.
-
-        What a kill left undone is done: half-written files go, pointers and retention catch up.
-        """
-        if checkpoint.run_dir != self.run_dir:
-            return False
-        self._make_folders()
-        for folder in (self._folder, self._replay):
-            for leftover in folder.glob(".tmp-*"):  # what a kill left half-written
-                remove(leftover)
-        for path in list_steps(self.run_dir):
-            if int(path.name.removeprefix("step_")) > checkpoint.step:  # found damaged
-                set_aside(path)
-        self._rows_aside = rows_set_aside(self._folder)
-        self._segments, self.last_step = list(checkpoint.manifest["replay"]), checkpoint.step
-        best = self._folder / step_name(best_step) if best_step is not None else None
-        known = (best, read_pointer(self.run_dir, "best"))
-        self._best = next((path for path in known if path and path.is_dir()), None)
-        for name, target in (("last", checkpoint.path), ("best", self._best)):
-            if target is None:
-                remove(self._folder / name)  # what it named was found damaged
-            elif read_pointer(self.run_dir, name) != target:
-                self._point(name, target)
-        self._retain()
-        return self._best is not None
-
-    def save(
-        self,
-        *,
-        step: int,
-        tensors: dict[str, Tensor],
-        state: dict[str, Any],
-        storage: SegmentedStorage | None,
-        manifest: dict[str, Any],
-        best: bool = False,
-    ) -> Path:
-        """Write one checkpoint, then move the pointers to it.
-
-        Raises:
-            OSError: A write failed; the earlier checkpoints are untouched.
-        """
-        self.bytes_written = 0
-        if self.last_step is None:
-            self._make_folders()
-        segments = self._save_segments(storage) if storage is not None else []
-        contents = {
-            MODEL: _tensor_bytes(tensors, optimizers=False),
-            OPTIMIZERS: _tensor_bytes(tensors, optimizers=True),
-            STATE: json_codec.dumps(state),
-        }
-        body = manifest | {
-            "format": FORMAT,
-            "step": step,
-            "replay": segments,
-            "files": {
-                name: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
-                for name, data in contents.items()
-            },
-        }
-        body = json.loads(json_codec.dumps(body))  # as it will be read back
-        body["digest"] = hashlib.sha256(json_codec.dumps(body)).hexdigest()
-        path = self._write_folder(step, contents | {MANIFEST: json_codec.dumps(body)})
-        self._point("last", path)
-        if best:
-            self._point("best", path)
-            self._best = path
-        self._segments = segments
-        if storage is not None:
-            storage.dirty.clear()
-        self.last_step = step
-        self._references[path.name] = set(segments)
-        self._retain()
-        return path
-
-    def _save_segments(self, storage: SegmentedStorage) -> list[str]:
-        names = list(self._segments)
-        for index in range(storage.num_segments()):
-            if index < len(names) and index not in storage.dirty:
-                continue
-            buffer = io.BytesIO()
-            np.lib.format.write_array(buffer, storage.segment(index), allow_pickle=False)
-            data = buffer.getvalue()
-            name = hashlib.sha256(data).hexdigest()
-            write_atomically(self._replay / f"{name}.npy", data)
-            self.bytes_written += len(data)
-            names[index:] = [name, *names[index + 1 :]]
-        sync_folder(self._replay)
-        return names
-
-    def _write_folder(self, step: int, contents: dict[str, bytes]) -> Path:
-        path = self._folder / step_name(step)
-        temporary = temporary_name(path)
-        remove(temporary)
-        temporary.mkdir()
-        try:
-            for name, data in contents.items():
-                with create_file(temporary / name) as stream:
-                    stream.write(data)
-                self.bytes_written += len(data)
-            sync_folder(temporary)
-            if path.exists():  # saved twice in one step
-                swap(path, temporary)
-            else:
-                os.rename(temporary, path)
-        except OSError:
-            shutil.rmtree(temporary, ignore_errors=True)
-            raise
-        sync_folder(self._folder)
-        return path
-
-    def _discard(self, path: Path) -> None:
-        """Remove a checkpoint so that no instant shows a part of it."""
-        hidden = self._folder / f".tmp-old-{path.name}"
-        remove(hidden)
-        os.replace(path, hidden)
-        remove(hidden)
-        self._references.pop(path.name, None)
-
-    def _point(self, name: str, target: Path) -> None:
-        write_atomically(self._folder / name, f"{target.name}\n".encode())
-        sync_folder(self._folder)
-
-    def _retain(self) -> None:
-        """Remove checkpoints beyond the newest few and the best, then rows that none refers to."""
-        steps = list_steps(self.run_dir)
-        keep = {*steps[-self._keep :], self._best}
-        for path in steps:
-            if path not in keep:
-                self._discard(path)
-            elif path.name not in self._references:
-                self._references[path.name] = rows_named(path)
-        used = self._rows_aside.union(*self._references.values())
-        for file in self._replay.glob("*.npy"):
-            if file.stem not in used:
-                file.unlink()
-
-
 def copy_checkpoint(checkpoint: Checkpoint, destination: Path) -> Path:
-    """A self-contained copy, its replay rows beside the manifest."""
+    """Make a self-contained copy, with the replay rows beside the manifest."""
     if destination.exists():
         raise CheckpointError(f"{destination} exists already: choose another path")
     destination.parent.mkdir(parents=True, exist_ok=True)
@@ -449,8 +259,3 @@ def copy_checkpoint(checkpoint: Checkpoint, destination: Path) -> Path:
         shutil.copyfile(source, temporary / "replay" / source.name)
     os.rename(temporary, destination)
     return destination
-
-
-def _tensor_bytes(tensors: dict[str, Tensor], *, optimizers: bool) -> bytes:
-    chosen = (n for n in tensors if n.startswith(OPTIMIZER_PREFIX) == optimizers)
-    return tensor_bytes({name: tensors[name] for name in chosen})

@@ -14,12 +14,12 @@ from rl_training.boundary.writing import write_failed
 from rl_training.data import MixedSampler
 from rl_training.errors import EnvError, TrainingError
 from rl_training.runtime.callbacks import Callback
+from rl_training.runtime.checkpoint_writer import CheckpointWriter
 from rl_training.runtime.checkpointing import (
     MODEL,
     OPTIMIZERS,
     STATE,
     Checkpoint,
-    CheckpointWriter,
     load_tensors,
 )
 from rl_training.runtime.collector import Collector

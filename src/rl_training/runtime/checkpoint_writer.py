@@ -1,0 +1,255 @@
+"""Write a run's checkpoints so that a kill at any instant leaves a usable one.
+
+Everything is written under a temporary name, synced, then renamed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from rl_training.boundary import json_codec
+from rl_training.boundary.reading import read_json
+from rl_training.boundary.tensors import tensor_bytes
+from rl_training.boundary.writing import (
+    TEMPORARY,
+    create_file,
+    remove,
+    sync_folder,
+    temporary_name,
+    write_atomically,
+)
+from rl_training.errors import CheckpointError
+from rl_training.runtime.checkpointing import (
+    FORMAT,
+    MANIFEST,
+    MODEL,
+    OPTIMIZER_PREFIX,
+    OPTIMIZERS,
+    STATE,
+    Checkpoint,
+    list_steps,
+    read_pointer,
+    step_name,
+)
+from rl_training.types import SegmentedStorage
+
+DAMAGED = "damaged-"
+_SWAPPED = f"{TEMPORARY}swap-"
+
+
+class CheckpointWriter:
+    """Writes a run's checkpoints; each costs only what is new since the last one."""
+
+    def __init__(self, run_dir: Path, *, keep: int) -> None:
+        self.run_dir = run_dir
+        """May change: a new run's folder is renamed once it has its first checkpoint."""
+        self.last_step: int | None = None
+        self.bytes_written = 0
+        """Bytes that the latest `save` wrote."""
+        self._keep = keep
+        self._segments: list[str] = []
+        self._references: dict[str, set[str]] = {}
+        """The replay rows of each checkpoint, by its folder's name."""
+        self._rows_set_aside: set[str] = set()
+        self._best: Path | None = None
+
+    @property
+    def _folder(self) -> Path:
+        return self.run_dir / "checkpoints"
+
+    @property
+    def _replay(self) -> Path:
+        return self.run_dir / "replay"
+
+    def _make_folders(self) -> None:
+        """Make the run's folders, but never the run's own: it may have been removed on purpose."""
+        for folder in (self._folder, self._replay):
+            folder.mkdir(exist_ok=True)
+        sync_folder(self.run_dir)
+
+    def attach(self, checkpoint: Checkpoint, *, best_step: int | None = None) -> bool:
+        """Continue from a checkpoint of this run or another; returns whether the best is here.
+
+        Finishes what a kill interrupted: removes half-written files, updates pointers, and applies
+        retention.
+        """
+        if checkpoint.run_dir != self.run_dir:
+            return False
+        self._make_folders()
+        for folder in (self._folder, self._replay):
+            for leftover in folder.glob(f"{TEMPORARY}*"):
+                remove(leftover)
+        for path in list_steps(self.run_dir):
+            if int(path.name.removeprefix("step_")) > checkpoint.step:  # found damaged
+                _set_aside(path)
+        damaged = self._folder.glob(f"{DAMAGED}*")
+        self._rows_set_aside = set[str]().union(*map(_rows_named, damaged))
+        self._segments, self.last_step = list(checkpoint.manifest["replay"]), checkpoint.step
+        best = self._folder / step_name(best_step) if best_step is not None else None
+        known = (best, read_pointer(self.run_dir, "best"))
+        self._best = next((path for path in known if path and path.is_dir()), None)
+        for name, target in (("last", checkpoint.path), ("best", self._best)):
+            if target is None:
+                remove(self._folder / name)  # what it named was found damaged
+            elif read_pointer(self.run_dir, name) != target:
+                self._point(name, target)
+        self._retain()
+        return self._best is not None
+
+    def save(
+        self,
+        *,
+        step: int,
+        tensors: dict[str, Tensor],
+        state: dict[str, Any],
+        storage: SegmentedStorage | None,
+        manifest: dict[str, Any],
+        best: bool = False,
+    ) -> Path:
+        """Write one checkpoint, then move the pointers to it.
+
+        Raises:
+            OSError: A write failed; the earlier checkpoints are untouched.
+        """
+        self.bytes_written = 0
+        if self.last_step is None:
+            self._make_folders()
+        segments = self._save_segments(storage) if storage is not None else []
+        optimizers = {n: tensors[n] for n in tensors if n.startswith(OPTIMIZER_PREFIX)}
+        model = {n: tensors[n] for n in tensors if n not in optimizers}
+        contents = {
+            MODEL: tensor_bytes(model),
+            OPTIMIZERS: tensor_bytes(optimizers),
+            STATE: json_codec.dumps(state),
+        }
+        body = manifest | {
+            "format": FORMAT,
+            "step": step,
+            "replay": segments,
+            "files": {
+                name: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+                for name, data in contents.items()
+            },
+        }
+        body = json.loads(json_codec.dumps(body))  # as it will be read back
+        body["digest"] = hashlib.sha256(json_codec.dumps(body)).hexdigest()
+        path = self._write_folder(step, contents | {MANIFEST: json_codec.dumps(body)})
+        self._point("last", path)
+        if best:
+            self._point("best", path)
+            self._best = path
+        self._segments = segments
+        if storage is not None:
+            storage.dirty.clear()
+        self.last_step = step
+        self._references[path.name] = set(segments)
+        self._retain()
+        return path
+
+    def _save_segments(self, storage: SegmentedStorage) -> list[str]:
+        names = list(self._segments)
+        for index in range(storage.num_segments()):
+            if index < len(names) and index not in storage.dirty:
+                continue
+            buffer = io.BytesIO()
+            np.lib.format.write_array(buffer, storage.segment(index), allow_pickle=False)
+            data = buffer.getvalue()
+            name = hashlib.sha256(data).hexdigest()
+            write_atomically(self._replay / f"{name}.npy", data)
+            self.bytes_written += len(data)
+            names[index : index + 1] = [name]
+        sync_folder(self._replay)
+        return names
+
+    def _write_folder(self, step: int, contents: dict[str, bytes]) -> Path:
+        path = self._folder / step_name(step)
+        temporary = temporary_name(path)
+        remove(temporary)
+        temporary.mkdir()
+        try:
+            for name, data in contents.items():
+                with create_file(temporary / name) as stream:
+                    stream.write(data)
+                self.bytes_written += len(data)
+            sync_folder(temporary)
+            if path.exists():  # saved twice in one step
+                swap(path, temporary)
+            else:
+                os.rename(temporary, path)
+        except OSError:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+        sync_folder(self._folder)
+        return path
+
+    def _point(self, name: str, target: Path) -> None:
+        write_atomically(self._folder / name, f"{target.name}\n".encode())
+        sync_folder(self._folder)
+
+    def _retain(self) -> None:
+        """Remove checkpoints beyond the newest few and the best, then rows that none refers to."""
+        steps = list_steps(self.run_dir)
+        keep = {*steps[-self._keep :], self._best}
+        for path in steps:
+            if path not in keep:
+                hidden = self._folder / f"{TEMPORARY}old-{path.name}"  # never visible in parts
+                remove(hidden)
+                os.replace(path, hidden)
+                remove(hidden)
+                self._references.pop(path.name, None)
+            elif path.name not in self._references:
+                self._references[path.name] = _rows_named(path)
+        used = self._rows_set_aside.union(*self._references.values())
+        for file in self._replay.glob("*.npy"):
+            if file.stem not in used:
+                file.unlink()
+
+
+def _set_aside(path: Path) -> None:
+    """Rename a damaged checkpoint; those set aside earlier are kept."""
+    aside, number = path.with_name(f"{DAMAGED}{path.name}"), 1
+    while os.path.lexists(aside):
+        number += 1
+        aside = path.with_name(f"{DAMAGED}{path.name}-{number}")
+    os.replace(path, aside)
+
+
+def _rows_named(path: Path) -> set[str]:
+    """The replay rows that a checkpoint names, as far as its manifest can be read.
+
+    A checkpoint that is damaged or has another format keeps its rows for manual recovery.
+    """
+    try:
+        manifest = read_json(path / MANIFEST, error=CheckpointError)
+        return {name for name in manifest["replay"] if isinstance(name, str)}
+    except (CheckpointError, TypeError, KeyError):
+        return set()
+
+
+def swap(path: Path, new: Path) -> None:
+    """Replace the folder ``path`` by ``new``; `finish_swaps` undoes a swap that a kill cut off."""
+    old = path.with_name(f"{_SWAPPED}{path.name}")
+    remove(old)
+    os.replace(path, old)
+    os.rename(new, path)
+    sync_folder(path.parent)
+    remove(old)
+
+
+def finish_swaps(folder: Path) -> None:
+    """Rename a checkpoint back where a kill came before the new one had its name."""
+    for old in folder.glob(f"{_SWAPPED}*"):
+        path = folder / old.name.removeprefix(_SWAPPED)
+        if old.is_symlink() or not old.is_dir():  # nothing that a swap leaves
+            remove(old)
+        elif not os.path.lexists(path):
+            os.replace(old, path)
