@@ -35,7 +35,6 @@ from rl_training.data.dataset_writers import (
 )
 from rl_training.envs import ActionScaler, make_env
 from rl_training.experiment.build import checkpoint_config, load_policy
-from rl_training.experiment.config import split
 from rl_training.experiment.run_directory import locate
 from rl_training.runtime.checkpointing import Checkpoint, open_checkpoint
 from rl_training.runtime.evaluation import Policy
@@ -79,7 +78,7 @@ def medium(checkpoint: Checkpoint, steps: int, seed: int) -> Arrays:
     """Transitions of the checkpoint's policy."""
     config = checkpoint_config(checkpoint)
     assert config.env_id is not None, "a run of this recipe has an environment"
-    env = make_env(config.env_id, split(config).env.make_kwargs)
+    env = make_env(config.env_id, config.parts.env.make_kwargs)
     try:
         return record(env, sampled_policy(load_policy(checkpoint), seed), steps=steps, seed=seed)
     finally:

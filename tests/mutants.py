@@ -1259,8 +1259,8 @@ MUTANTS = [
     Mutant(
         "transformed rewards in fitted Q evaluation",
         "api/offline_evaluation.py",
-        "load_dataset(untransformed(config)",
-        "load_dataset((config)",
+        "raw_rewards=True",
+        "raw_rewards=False",
         "tests/algorithms/test_fqe.py",
     ),
     Mutant(
@@ -1742,7 +1742,7 @@ MUTANTS = [
     Mutant(
         "a checkpoint starts a download",
         "experiment/config.py",
-        'if not config.algo_kwargs.get("dataset_download"):',
+        "if not config.parts.data.dataset_download:",
         "if True:",
         f"{RESOLVING} -k download",
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum, auto
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 from unicodedata import category
@@ -23,6 +24,43 @@ LARGEST_INT = 2**128
 
 # A constant of its own: were it written inside the class, mypy's plugin would refuse lists too.
 _EXACT = ConfigDict(strict=True)
+
+
+class Trait(Enum):
+    """What holds for a config key besides its type: ``Annotated[int, Trait.MAY_CHANGE]``.
+
+    A key without traits stays as it is for the whole run, decides its result, and is inherited by
+    fine-tuning.
+    """
+
+    MAY_CHANGE = auto()
+    """A resume may change it."""
+    LABEL = auto()
+    """It does not decide the result, and is not in the fingerprint."""
+    FRESH = auto()
+    """Fine-tuning starts from the default: the source's value belongs to its training."""
+    DATASET = auto()
+    """It says which recorded data is used."""
+    REWARD = auto()
+    """It is part of the arithmetic on recorded and new rewards."""
+    NETWORK_SIZE = auto()
+    """The memory of the networks grows with it."""
+    UPDATE_SIZE = auto()
+    """The memory of an update grows with it."""
+
+
+def keys_with(trait: Trait, *models: type[BaseModel]) -> list[str]:
+    """The keys of config classes that have a trait, also where a subclass declares them again."""
+    return [
+        name
+        for model in models
+        for name in model.model_fields
+        if any(
+            trait in base.model_fields[name].metadata
+            for base in model.__mro__
+            if issubclass(base, BaseModel) and name in base.model_fields
+        )
+    ]
 
 
 class ConfigModel(BaseModel):

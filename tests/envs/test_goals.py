@@ -36,7 +36,7 @@ from rl_training.envs import (
     name_env,
     restore_env,
 )
-from rl_training.experiment.config import make_config, split
+from rl_training.experiment.config import make_config
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.evaluation import EvaluationResult, Evaluator, Policy
 from rl_training.runtime.session import Session
@@ -357,9 +357,8 @@ def test_wrong_keys_get_one_sentence(kwargs: dict[str, Any], sentence: str) -> N
 
 
 def test_keys_are_the_bases_and_hers() -> None:
-    settings = split(
-        make_config(BASE | {"algo_kwargs": {"alpha": 0.2, "her_ratio": 0.3}})
-    ).algorithm
+    config = make_config(BASE | {"algo_kwargs": {"alpha": 0.2, "her_ratio": 0.3}})
+    settings = config.parts.algorithm
     assert isinstance(settings, SACConfig)
     assert settings.model_dump().items() >= {"alpha": 0.2, "her_ratio": 0.3}.items()
     assert REGISTRY["her"].learner_class({"base_algo": "sac"}) is SACAlgorithm

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +16,20 @@ from pydantic import BaseModel
 from rl_training import build_control_callbacks
 from rl_training.algorithms.registry import REGISTRY, get_algorithm, register_algorithm
 from rl_training.algorithms.sac import SACAlgorithm, SACConfig
-from rl_training.api import options
+from rl_training.api import options, train
+from rl_training.api.finetuning import DATASET_KEYS, FRESH_KEYS, REWARD_KEYS
+from rl_training.api.resuming import RESUMABLE_KEYS
+from rl_training.config_model import Trait, keys_with
 from rl_training.envs.factory import EnvConfig
 from rl_training.errors import ConfigError
 from rl_training.experiment.config import (
+    ConfigParts,
     TrainConfig,
     apply_override,
     config_names,
     kwargs_models,
     make_config,
     read_config,
-    split,
 )
 from rl_training.runtime.callbacks import EarlyStoppingCallback
 
@@ -66,8 +71,76 @@ def test_managed_class_knows_every_key(entry: Any) -> None:
 
 
 def test_kwargs_are_split_by_name() -> None:
-    parts = split(make_config(BASE | {"algo_kwargs": {"batch_size": 7, "eval_interval": 9}}))
+    parts = make_config(BASE | {"algo_kwargs": {"batch_size": 7, "eval_interval": 9}}).parts
     assert (parts.algorithm.batch_size, parts.controls.eval_interval) == (7, 9)
+
+
+def test_a_training_parses_each_config_once(
+    small_config: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As given and with its defaults written out; earlier versions parsed 26 times."""
+    parsed: list[TrainConfig] = []
+
+    def counted(config: TrainConfig) -> ConfigParts:
+        parsed.append(config)
+        return parse(config)
+
+    parse = ConfigParts.of
+    monkeypatch.setattr(ConfigParts, "of", counted)
+    train(small_config(total_timesteps=40))
+    assert len(parsed) == 2
+    assert len({id(config) for config in parsed}) == 2
+
+
+def test_a_copy_with_other_kwargs_has_other_parts() -> None:
+    config = make_config(BASE | {"algo_kwargs": {"batch_size": 7}})
+    copied = config.model_copy(update={"algo_kwargs": {"batch_size": 8}})
+    assert (config.parts.algorithm.batch_size, copied.parts.algorithm.batch_size) == (7, 8)
+    assert config.fingerprint() != copied.fingerprint()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"algo": "her"}, {"algo": "iql", "algo_kwargs": {"finetuned_step": 5}}],
+    ids=["plain", "hindsight", "finetuning"],
+)
+def test_a_pickled_config_is_the_same(changes: dict[str, Any]) -> None:
+    config = make_config(BASE | changes)
+    loaded = pickle.loads(pickle.dumps(config))
+    assert loaded == config
+    assert loaded.parts == config.parts
+    assert loaded.to_dict() == config.to_dict()
+
+
+def test_traits_of_keys() -> None:
+    """What a resume may change, what fine-tuning starts anew, and what data and rewards are."""
+    assert {
+        *("total_timesteps", "output_dir", "tags", "eval_episodes", "checkpoint_interval"),
+        *("num_epochs", "dataset_path", "dataset_download", "log_interval", "device"),
+        *("eval_interval", "early_stopping", "keep_checkpoints", "tensorboard", "num_threads"),
+        *("schedule_horizon", "engine", "matmul_precision"),
+    } == RESUMABLE_KEYS
+    assert set(FRESH_KEYS) == {
+        *("num_epochs", "validation_fraction", "action_low", "action_high"),
+        *("learning_rate_warmup", "schedule_horizon", "early_stopping"),
+        *("learning_starts", "random_play", "offline_batch_ratio", "offline_pretrain_updates"),
+    }
+    assert set(DATASET_KEYS) == {
+        *("dataset_kind", "dataset_path", "dataset_id"),
+        *("dataset_download", "dataset_size", "dataset_seed"),
+    }
+    rewards = {"reward_scale", "reward_shift", "reward_clip_min", "reward_clip_max"}
+    assert set(REWARD_KEYS) == rewards
+    assert set(keys_with(Trait.LABEL, TrainConfig)) == {"output_dir", "tags"}
+
+
+@pytest.mark.parametrize("entry", REGISTRY.values(), ids=lambda entry: entry.name)
+def test_traits_of_sizes(entry: Any) -> None:
+    model = entry.config_class()
+    networks = {"hidden_sizes", "critic_hidden_sizes", "num_critics", "num_quantiles"}
+    updates = {"batch_size", "num_sampled_actions"}
+    assert set(keys_with(Trait.NETWORK_SIZE, model)) == networks & set(model.model_fields)
+    assert set(keys_with(Trait.UPDATE_SIZE, model)) == updates & set(model.model_fields)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +275,7 @@ def test_overrides_find_their_place() -> None:
     ):
         apply_override(data, text)
     config = make_config(data)
-    parts = split(config)
+    parts = config.parts
     assert (config.seed, config.total_timesteps, config.tags) == (3, 10_000, ("a", "b"))
     assert parts.algorithm.learning_rate == 1e-3
     assert parts.algorithm.hidden_sizes == (64, 64)

@@ -18,7 +18,7 @@ from rl_training.algorithms.sac import SACAlgorithm
 from rl_training.errors import CheckpointError, ConfigError, TrainingError
 from rl_training.experiment import machine, memory
 from rl_training.experiment.build import build_algorithm, build_replay
-from rl_training.experiment.config import TrainConfig, config_names, make_config, split
+from rl_training.experiment.config import TrainConfig, config_names, make_config
 from rl_training.experiment.memory import check_memory, explaining_memory, learner_bytes
 from rl_training.experiment.task import check_config
 from rl_training.runtime.checkpointing import list_steps
@@ -59,7 +59,7 @@ WIDE = [65_536] * 3
         ("awac", {"critic_hidden_sizes": WIDE}, r"critic_hidden_sizes = \[65536, 65536, 65536\]"),
         ("redq", {"num_critics": 65_536}, "num_critics = 65536: the learner would need at least"),
         ("edac", {"num_critics": 65_536}, "num_critics = 65536: the learner would need at least"),
-        ("tqc", {"num_quantiles": 65_536, "num_critics": 99}, "num_quantiles = 65536: the learner"),
+        ("tqc", {"num_quantiles": 65_536, "num_critics": 99}, "num_quantiles = 65536.*the learner"),
         ("sac", {"batch_size": 2**24}, "batch_size = 16777216: an update would need at least 64.9"),
         ("cql", {"num_sampled_actions": 65_536, "batch_size": 2**16}, "num_sampled_actions = 6553"),
         ("sac", {"buffer_capacity": 10**9}, "buffer_capacity = 1000000000: the replay would need "),
@@ -128,7 +128,7 @@ def test_the_estimate_of_a_learner_is_exact(algo: str) -> None:
     spec = DISCRETE if algo == "dqn" else BOX
     config = make_config(run_of(Path(), algo, hidden_sizes=[8, 16]))
     real = build_algorithm(config, spec, CPU)
-    settings = split(config).algorithm
+    settings = config.parts.algorithm
     with torch.device("meta"):
         planned = REGISTRY[algo].learner_class().build(spec, settings)
     assert learner_bytes(planned) == learner_bytes(real) > 0

@@ -6,13 +6,14 @@ from typing import Annotated
 
 from pydantic import Field
 
-from rl_training.config_model import ConfigModel
+from rl_training.config_model import ConfigModel, Trait
 
 # Upper bounds are far above any use: typos are caught before memory is allocated.
-Width = Annotated[int, Field(gt=0, le=65_536)]
-Widths = Annotated[tuple[Width, ...], Field(min_length=1, max_length=64)]
-EnsembleSize = Annotated[int, Field(gt=0, le=65_536)]
-BatchSize = Annotated[int, Field(gt=0, le=2**24)]
+Width = Annotated[int, Field(gt=0, le=65_536), Trait.NETWORK_SIZE]
+Widths = Annotated[tuple[Width, ...], Field(min_length=1, max_length=64), Trait.NETWORK_SIZE]
+EnsembleSize = Annotated[int, Field(gt=0, le=65_536), Trait.NETWORK_SIZE]
+BatchSize = Annotated[int, Field(gt=0, le=2**24), Trait.UPDATE_SIZE]
+SampleCount = Annotated[int, Field(gt=0, le=65_536), Trait.UPDATE_SIZE]
 Capacity = Annotated[int, Field(gt=0, le=10**9)]
 LearningRate = Annotated[float, Field(gt=0, le=10)]
 
@@ -42,7 +43,7 @@ class CollectionConfig(AlgorithmConfig):
     buffer_capacity: Capacity = Field(
         default=1_000_000, description="Transitions the replay keeps."
     )
-    learning_starts: int = Field(
+    learning_starts: Annotated[int, Trait.FRESH] = Field(
         default=5_000,
         ge=0,
         description="Environment steps of uniform random play before the first update.",
@@ -58,15 +59,15 @@ class CollectionConfig(AlgorithmConfig):
 class MixingConfig(CollectionConfig):
     """What every learner has that collects beside a dataset; bases before this one keep theirs."""
 
-    offline_batch_ratio: float = Field(
+    offline_batch_ratio: Annotated[float, Trait.FRESH] = Field(
         default=0.5, ge=0, le=1, description="Share of the dataset's rows in every batch."
     )
-    offline_pretrain_updates: int = Field(
+    offline_pretrain_updates: Annotated[int, Trait.FRESH] = Field(
         default=0,
         ge=0,
         description="Updates on the dataset alone before the first environment step.",
     )
-    random_play: bool = Field(
+    random_play: Annotated[bool, Trait.FRESH] = Field(
         default=True, description="Play at random until `learning_starts`; else the policy plays."
     )
 

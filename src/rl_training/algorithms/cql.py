@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from rl_training.algorithms import sac
 from rl_training.algorithms.base import critic_loss, critic_metrics
-from rl_training.algorithms.config import AlgorithmConfig, EnsembleSize, LearningRate
+from rl_training.algorithms.config import AlgorithmConfig, LearningRate, SampleCount
 from rl_training.algorithms.sac import SACAlgorithm, SoftConfig
 from rl_training.models import MLPREDQModel
 from rl_training.models.actors import ActionSample
@@ -33,7 +33,7 @@ class CQLConfig(SoftConfig):
     conservative_weight: float = Field(
         default=5.0, ge=0, description="Weight of the conservative term beside the squared error."
     )
-    num_sampled_actions: EnsembleSize = Field(
+    num_sampled_actions: SampleCount = Field(
         default=10, description="Actions of each of the three kinds in the log-sum-exp, K."
     )
     conservative_temperature: float = Field(

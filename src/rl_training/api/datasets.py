@@ -43,7 +43,7 @@ from rl_training.experiment.build import (
     load_policy,
     saved_spec,
 )
-from rl_training.experiment.config import TrainConfig, plain_env_kwargs, split
+from rl_training.experiment.config import TrainConfig, plain_env_kwargs
 from rl_training.experiment.machine import available_memory
 from rl_training.experiment.memory import FLOAT
 from rl_training.experiment.run_directory import locate
@@ -141,7 +141,7 @@ def _expect_env(env_id: str, kwargs: dict[str, Any], given: Mapping[str, Any]) -
 def _expect_record(source: str, given: Mapping[str, Any]) -> Expectation:
     if Path(source).is_dir():
         env_id, run = _env_of_run(source)
-        return _expect_env(env_id, split(run).env.make_kwargs | dict(given), given)
+        return _expect_env(env_id, run.parts.env.make_kwargs | dict(given), given)
     config = config_for(source)
     if config.dataset_kind != "minari":
         raise ConfigError(f"{source} does not say what it is of: give --env-id.")
@@ -213,7 +213,7 @@ def collect_data(
     _check_rows_fit(steps, policy.spec)
     given = plain_env_kwargs(env_kwargs)
     name_kwargs(config.env_id, given)
-    env = make_env(config.env_id, split(config).env.make_kwargs | given)
+    env = make_env(config.env_id, config.parts.env.make_kwargs | given)
     try:
         choose = noisy_policy(policy, noise, seed)
         arrays = record(env, choose, steps=steps, seed=seed, progress=progress)
@@ -245,7 +245,7 @@ def convert_data(
     given, own = plain_env_kwargs(env_kwargs), dict[str, Any]()
     if env_id is None and Path(source).is_dir():
         env_id, run = _env_of_run(source)
-        own = split(run).env.make_kwargs
+        own = run.parts.env.make_kwargs
     if env_id is None:
         return write_minari(arrays, minari_id, None)
     name_kwargs(env_id, given)

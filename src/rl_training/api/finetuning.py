@@ -13,6 +13,7 @@ from rl_training.algorithms.finetuning_config import FinetuningConfig
 from rl_training.algorithms.registry import get_algorithm
 from rl_training.api.arguments import as_path, check_callbacks
 from rl_training.api.training import begin, warn
+from rl_training.config_model import Trait, keys_with
 from rl_training.data import DataConfig
 from rl_training.data.dataset_loaders import config_for
 from rl_training.envs import name_env
@@ -26,7 +27,7 @@ from rl_training.experiment.build import (
     saved_spec,
 )
 from rl_training.experiment.config import TrainConfig, apply_overrides, make_config, name_overrides
-from rl_training.experiment.dataset_source import REWARD_KEYS, load_run_data
+from rl_training.experiment.dataset_source import load_run_data
 from rl_training.experiment.run_directory import folder_of, locate
 from rl_training.experiment.task import Task, check_config
 from rl_training.runtime.callbacks import Callback
@@ -37,6 +38,7 @@ from rl_training.runtime.checkpointing import (
     load_tensors,
     open_checkpoint,
 )
+from rl_training.runtime.control_config import ControlsConfig
 from rl_training.runtime.training_loop import TrainResult
 
 DEFAULT_STEPS = 25_000
@@ -48,16 +50,9 @@ PART = 5
 With half of every batch from a replay of one episode or two, a policy that had come to rest falls.
 """
 
-DATASET_KEYS = (
-    *("dataset_kind", "dataset_path", "dataset_id"),
-    *("dataset_download", "dataset_size", "dataset_seed"),
-)
-FRESH_KEYS = (
-    *("num_epochs", "validation_fraction", "action_low", "action_high"),
-    *("learning_rate_warmup", "schedule_horizon", "early_stopping"),
-    *("learning_starts", "random_play", "offline_batch_ratio", "offline_pretrain_updates"),
-)
-"""Keys whose value belongs to the training that is over: they begin with their defaults."""
+DATASET_KEYS = keys_with(Trait.DATASET, DataConfig)
+REWARD_KEYS = keys_with(Trait.REWARD, DataConfig)
+FRESH_KEYS = keys_with(Trait.FRESH, FinetuningConfig, ControlsConfig, DataConfig)
 
 
 def finetune(

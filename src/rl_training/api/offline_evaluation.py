@@ -15,8 +15,8 @@ from rl_training.data.dataset_loaders import config_for
 from rl_training.envs import time_limit
 from rl_training.errors import ConfigError
 from rl_training.experiment.build import check_same_data, checkpoint_config
-from rl_training.experiment.config import TrainConfig, split
-from rl_training.experiment.dataset_source import load_dataset, load_run_data, untransformed
+from rl_training.experiment.config import TrainConfig
+from rl_training.experiment.dataset_source import load_dataset, load_run_data
 from rl_training.experiment.machine import choose_threads, keep_freed_memory, restoring_threads
 from rl_training.experiment.task import Task
 from rl_training.runtime.checkpointing import Checkpoint
@@ -40,7 +40,7 @@ def estimate(
 ) -> dict[str, Any]:
     """The policy's value at the first observations of the data's episodes, and how sure it is."""
     config = checkpoint_config(checkpoint)
-    parts = split(config)
+    parts = config.parts
     if dataset is None:
         data, source = _own_data(checkpoint, policy), parts.data.source
     else:
@@ -70,17 +70,17 @@ def estimate(
 def _own_data(checkpoint: Checkpoint, policy: Policy) -> TransitionDataset:
     """What the run was trained on, with rewards as they were recorded."""
     config = checkpoint_config(checkpoint)
-    if split(config).data.dataset_kind is None:
+    if config.parts.data.dataset_kind is None:
         raise ConfigError(
             f"{checkpoint.path} was trained online and has no dataset: give one with --dataset "
             "(dataset=PATH)."
         )
     task = Task(config, policy.spec, load_run_data(config, policy.spec))
     check_same_data(checkpoint, task, advice="give that or other data with --dataset (dataset=)")
-    return load_dataset(untransformed(config), policy.spec)
+    return load_dataset(config, policy.spec, raw_rewards=True)
 
 
 def _other_data(source: str, config: TrainConfig, policy: Policy) -> TransitionDataset:
-    env_id, kwargs = config.env_id, split(config).env.make_kwargs
+    env_id, kwargs = config.env_id, config.parts.env.make_kwargs
     limit = None if env_id is None else time_limit(env_id, kwargs)
     return load_transition_dataset(config_for(source), spec=policy.spec, time_limit=limit)

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rl_training.algorithms.registry import is_finetuned
 from rl_training.boundary.text import shown
+from rl_training.config_model import Trait, keys_with
+from rl_training.data.config import DataConfig
 from rl_training.errors import CheckpointError, ConfigError
 from rl_training.experiment.build import (
     check_same_data,
@@ -22,28 +23,15 @@ from rl_training.experiment.config import (
     check_overrides,
     make_config,
     name_overrides,
-    split,
 )
 from rl_training.experiment.machine import choose_device, choose_threads
 from rl_training.experiment.run_directory import read_run_info
 from rl_training.experiment.task import Task, check_config
 from rl_training.runtime.checkpointing import Checkpoint
+from rl_training.runtime.control_config import ControlsConfig
 from rl_training.runtime.stop_reason import COMPLETED, StopKind
 
-RESUMABLE_KEYS = frozenset(
-    {"total_timesteps", "output_dir", "tags", "eval_episodes", "checkpoint_interval"}
-    | {
-        "num_epochs",
-        "dataset_path",
-        "dataset_download",
-        "log_interval",
-        "device",
-        "eval_interval",
-        "early_stopping",
-        "keep_checkpoints",
-    }
-    | {"tensorboard", "num_threads", "schedule_horizon", "engine", "matmul_precision"}
-)
+RESUMABLE_KEYS = frozenset(keys_with(Trait.MAY_CHANGE, TrainConfig, ControlsConfig, DataConfig))
 """What a resume may change; all else would contradict the checkpoint."""
 
 ENDED_STATES = ("completed", "stopped")
@@ -87,7 +75,7 @@ def check_resume(
     if config.total_timesteps is not None:  # or the data must be read first, to count epochs
         _check_left(checkpoint, config, run_dir)
     _warn_of_differences(checkpoint, config, on_warning)
-    horizons = [c.algo_kwargs.get("schedule_horizon") for c in (old, config)]
+    horizons = [c.parts.controls.schedule_horizon for c in (old, config)]
     task = check_config(config, begins=horizons[0] != horizons[1])
     _check_left(checkpoint, task.config, run_dir)
     check_same_env(checkpoint, task.spec)
@@ -102,7 +90,7 @@ def _check_first_state(config: TrainConfig, run_dir: Path | None) -> None:
     Newer ones have a checkpoint from the instant that they have a name.
     """
     again = None
-    if is_finetuned(config.algo_kwargs):
+    if config.finetunes:
         again = "fine-tune again"
     elif run_dir is not None and "branched_from_step" in read_run_info(run_dir):
         again = "resume the checkpoint that it came from again"
@@ -132,7 +120,7 @@ def _check_left(checkpoint: Checkpoint, config: TrainConfig, run_dir: Path | Non
 def why_over(checkpoint: Checkpoint, config: TrainConfig) -> str | None:
     """Why there are no steps left to train, and the way out; None where there are."""
     stop, old = checkpoint.stop_reason(), checkpoint_config(checkpoint)
-    stopping = [c.algo_kwargs.get("early_stopping") for c in (old, config)]
+    stopping = [c.parts.controls.early_stopping for c in (old, config)]
     if stop is not None and stop.is_early_stopping and stopping[0] == stopping[1]:
         key = "target_value" if stop.kind is StopKind.TARGET_REACHED else "patience"
         return (
@@ -152,7 +140,7 @@ def _warn_of_differences(
 ) -> None:
     """Say what keeps the continuation from being exact."""
     manifest = checkpoint.manifest
-    threads = choose_threads(split(config).controls.num_threads)
+    threads = choose_threads(config.parts.controls.num_threads)
     if threads != manifest.get("num_threads"):
         on_warning(
             f"the checkpoint was written with {manifest.get('num_threads')} threads, this run uses "
@@ -164,7 +152,7 @@ def _warn_of_differences(
             f"the checkpoint is from {manifest.get('device')}, this run uses {device}: it goes on, "
             "but not bit for bit."
         )
-    engine, wanted = manifest.get("engine", "eager"), split(config).controls.engine
+    engine, wanted = manifest.get("engine", "eager"), config.parts.controls.engine
     if wanted not in ("auto", engine):
         on_warning(
             f"the checkpoint is of {engine} updates, this run makes {wanted} ones: it goes on, but "

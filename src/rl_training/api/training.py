@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from rl_training.algorithms.config import CollectionConfig
-from rl_training.algorithms.registry import is_finetuned
 from rl_training.api.arguments import as_path, check_callbacks
 from rl_training.api.resuming import changed_config, check_resume, why_over
 from rl_training.boundary.terminal import tell
@@ -26,7 +25,6 @@ from rl_training.experiment.build import (
 from rl_training.experiment.config import (
     TrainConfig,
     make_config,
-    split,
 )
 from rl_training.experiment.machine import restoring_threads
 from rl_training.experiment.memory import explaining_memory
@@ -66,7 +64,7 @@ def train(config: ConfigLike, *, callbacks: Sequence[Callback] = ()) -> TrainRes
     callbacks = check_callbacks(callbacks)
     checked = as_config(config)
     name_env(checked.env_id, checked.env_kwargs)
-    if is_finetuned(checked.algo_kwargs):
+    if checked.finetunes:
         raise ConfigError(
             "finetuned_step is for a run that goes on from a checkpoint: use rl-training finetune."
         )
@@ -81,7 +79,7 @@ def begin(
     on_warning: Callable[[str], None] = warn,
 ) -> TrainResult:
     """Make a run folder and train in it, with new weights or with those of ``source``."""
-    settings, steps = split(task.config).algorithm, task.config.budget
+    settings, steps = task.config.parts.algorithm, task.config.budget
     if isinstance(settings, CollectionConfig) and updates_due(steps, 0, settings) == 0:
         on_warning(
             f"learning_starts = {settings.learning_starts}: {steps} steps end before the first "

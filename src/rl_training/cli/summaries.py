@@ -120,7 +120,6 @@ class RepeatedNames:
 def repeated_names(config: TrainConfig, imports: Sequence[str]) -> RepeatedNames:
     """The words of the next command that name a run's environment."""
     from rl_training.envs.resolving import import_to_name, is_compatibility_env, kwargs_to_name
-    from rl_training.experiment.config import split
 
     env_id, modules = config.env_id, list(imports)
     named, kwargs = [], []
@@ -128,7 +127,7 @@ def repeated_names(config: TrainConfig, imports: Sequence[str]) -> RepeatedNames
         needed = import_to_name(env_id)
         modules += [needed] if needed is not None and needed not in modules else []
         named += [env_id] if is_compatibility_env(env_id) else []
-        refused = kwargs_to_name(split(config).env.make_kwargs)
+        refused = kwargs_to_name(config.parts.env.make_kwargs)
         kwargs += [f"{key}={_yaml_text(value)}" for key, value in refused.items()]
     return RepeatedNames(
         imports="".join(f"--import {shlex.quote(module)} " for module in modules),

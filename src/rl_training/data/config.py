@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from rl_training.boundary.minari_format import check_minari_id
-from rl_training.config_model import ConfigModel
+from rl_training.config_model import ConfigModel, Trait
 from rl_training.errors import ConfigError
 from rl_training.rewards import RewardTransformConfig
 
@@ -21,26 +21,34 @@ DatasetKind = Literal["random", "npz", "pt", "hdf5", "minari"]
 class DataConfig(ConfigModel):
     """A dataset and its transforms; the reward keys hold for environments too."""
 
-    dataset_kind: DatasetKind | None = Field(
+    dataset_kind: Annotated[DatasetKind | None, Trait.DATASET] = Field(
         default=None, description="Where recorded data comes from; null for none."
     )
-    dataset_path: str | None = Field(
+    dataset_path: Annotated[str | None, Trait.DATASET, Trait.MAY_CHANGE] = Field(
         default=None, description="The file of an npz, pt or hdf5 dataset."
     )
-    dataset_id: str | None = Field(default=None, description="The id of a Minari dataset.")
-    dataset_download: bool = Field(
+    dataset_id: Annotated[str | None, Trait.DATASET] = Field(
+        default=None, description="The id of a Minari dataset."
+    )
+    dataset_download: Annotated[bool, Trait.DATASET, Trait.MAY_CHANGE] = Field(
         default=False, description="Let Minari download a missing dataset."
     )
-    dataset_size: int = Field(
+    dataset_size: Annotated[int, Trait.DATASET] = Field(
         default=10_000, gt=0, le=10**9, description="Transitions of a random dataset."
     )
-    dataset_seed: int = Field(default=0, ge=0, description="Seed of a random dataset.")
-    reward_scale: float = Field(default=1.0, description="Factor on every reward.")
-    reward_shift: float = Field(default=0.0, description="Added to every reward after scaling.")
-    reward_clip_min: float | None = Field(
+    dataset_seed: Annotated[int, Trait.DATASET] = Field(
+        default=0, ge=0, description="Seed of a random dataset."
+    )
+    reward_scale: Annotated[float, Trait.REWARD] = Field(
+        default=1.0, description="Factor on every reward."
+    )
+    reward_shift: Annotated[float, Trait.REWARD] = Field(
+        default=0.0, description="Added to every reward after scaling."
+    )
+    reward_clip_min: Annotated[float | None, Trait.REWARD] = Field(
         default=None, description="Least reward, after scale and shift."
     )
-    reward_clip_max: float | None = Field(
+    reward_clip_max: Annotated[float | None, Trait.REWARD] = Field(
         default=None, description="Greatest reward, after scale and shift."
     )
     return_scaling: bool = Field(
@@ -53,19 +61,19 @@ class DataConfig(ConfigModel):
         default="replacement",
         description="Draw dataset rows independently, or every row once an epoch.",
     )
-    num_epochs: int | None = Field(
+    num_epochs: Annotated[int | None, Trait.MAY_CHANGE, Trait.FRESH] = Field(
         default=None, gt=0, description="The budget as passes over the training rows."
     )
-    validation_fraction: float | None = Field(
+    validation_fraction: Annotated[float | None, Trait.FRESH] = Field(
         default=None,
         ge=0,
         lt=1,
         description="Share of the rows held out, in whole episodes; null: 0.05 if env_id is null.",
     )
-    action_low: float | tuple[float, ...] | None = Field(
+    action_low: Annotated[float | tuple[float, ...] | None, Trait.FRESH] = Field(
         default=None, description="Least actions of the data, where no environment tells."
     )
-    action_high: float | tuple[float, ...] | None = Field(
+    action_high: Annotated[float | tuple[float, ...] | None, Trait.FRESH] = Field(
         default=None, description="Greatest actions of the data, where no environment tells."
     )
 

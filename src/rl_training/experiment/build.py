@@ -17,12 +17,12 @@ import torch
 from rl_training.algorithms.base import Algorithm
 from rl_training.algorithms.config import CollectionConfig, MixingConfig
 from rl_training.algorithms.her import HindsightConfig
-from rl_training.algorithms.registry import get_algorithm, is_finetuned
+from rl_training.algorithms.registry import get_algorithm
 from rl_training.boundary.text import shown
 from rl_training.data import HindsightReplay, ReplayBuffer, TransitionDataset
 from rl_training.envs import make_training_envs, read_goal_task
 from rl_training.errors import CheckpointError, ConfigError
-from rl_training.experiment.config import TrainConfig, saved_config, split
+from rl_training.experiment.config import TrainConfig, saved_config
 from rl_training.experiment.dataset_source import mix, prepare_sampler
 from rl_training.experiment.machine import choose_device, choose_threads, keep_freed_memory
 from rl_training.experiment.memory import explaining_memory, plan_learner
@@ -64,7 +64,7 @@ def build_session(
     A continued run keeps the engine of its checkpoint, ``saved_engine``, unless another is asked
     for: a longer budget must not change the last bits.
     """
-    config, parts = task.config, split(task.config)
+    config, parts = task.config, task.config.parts
     device = choose_device(config.device)
     torch.set_num_threads(choose_threads(parts.controls.num_threads))
     keep_freed_memory()
@@ -103,7 +103,7 @@ def build_session(
             eager_checks=device.type == "cpu",
             first_step=getattr(parts.algorithm, "first_step", 0),
             online_from=config.online_from if sources.collector else config.last_step,
-            compares=is_finetuned(config.algo_kwargs) and evaluator is not None,
+            compares=config.finetunes and evaluator is not None,
         ),
         manifest=describe_run(task, device),
         collector=sources.collector,
@@ -157,7 +157,7 @@ def build_evaluator(config: TrainConfig) -> Evaluator | None:
     if config.env_id is None or config.eval_episodes == 0:
         return None
     seed = derive_seed(config.seed, Stream.EVALUATION)
-    return Evaluator(config.env_id, split(config).env.make_kwargs, seed=seed)
+    return Evaluator(config.env_id, config.parts.env.make_kwargs, seed=seed)
 
 
 def build_collector(
@@ -187,7 +187,7 @@ def build_collector(
 
 def engine_mode(config: TrainConfig, device: torch.device, saved: str | None) -> EngineMode:
     """How this run updates; products on a GPU are set to the precision that goes with it."""
-    parts = split(config)
+    parts = config.parts
     wanted = parts.controls.engine
     if device.type == "cuda":
         torch.set_float32_matmul_precision(parts.controls.matmul_precision)
@@ -204,7 +204,7 @@ def engine_mode(config: TrainConfig, device: torch.device, saved: str | None) ->
 
 def build_replay(config: TrainConfig, spec: EnvSpec, device: torch.device) -> ReplayBuffer:
     """The replay of online experience, with hindsight where the config asks for it."""
-    settings = split(config).algorithm
+    settings = config.parts.algorithm
     assert isinstance(settings, CollectionConfig)
     sizes = settings.buffer_capacity, spec.obs_dim, spec.action_width
     with explaining_memory(f"buffer_capacity = {settings.buffer_capacity}: the replay", device):
@@ -224,11 +224,11 @@ def build_replay(config: TrainConfig, spec: EnvSpec, device: torch.device) -> Re
 
 def build_algorithm(config: TrainConfig, spec: EnvSpec, device: torch.device) -> Algorithm:
     """The learner with its first weights."""
-    learner, settings = get_algorithm(config.algo).learner_class(config.algo_kwargs), split(config)
+    learner, settings = config.learner_class, config.parts.algorithm
     seed = derive_seed(config.seed, Stream.NETWORKS)
-    sizes = f"hidden_sizes = {shown([*settings.algorithm.hidden_sizes])}"
+    sizes = f"hidden_sizes = {shown([*settings.hidden_sizes])}"
     with explaining_memory(f"{sizes}: the learner", device):
-        return learner.build(spec, settings.algorithm, seed=seed).to(device)
+        return learner.build(spec, settings, seed=seed).to(device)
 
 
 def describe_run(task: Task, device: torch.device) -> dict[str, Any]:

@@ -6,19 +6,21 @@ import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from rl_training.algorithms.config import AlgorithmConfig, MixingConfig
+from rl_training.algorithms.finetuning_config import FinetuningConfig
 from rl_training.algorithms.registry import REGISTRY, get_algorithm
 from rl_training.boundary import json_codec
 from rl_training.boundary.reading import read_text
 from rl_training.boundary.text import shorten, shown
 from rl_training.boundary.yaml_codec import parse_yaml
-from rl_training.config_model import ConfigModel, Model, sentence, validated
+from rl_training.config_model import ConfigModel, Model, Trait, keys_with, sentence, validated
 from rl_training.data.config import DataConfig
 from rl_training.envs.factory import EnvConfig
 from rl_training.envs.resolving import name_env, name_kwargs
@@ -30,6 +32,8 @@ from rl_training.types import Mode
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from rl_training.algorithms.base import Algorithm
+
 
 class TrainConfig(ConfigModel):
     """A whole run. `algo_kwargs` holds the algorithm's keys and the controls."""
@@ -40,25 +44,35 @@ class TrainConfig(ConfigModel):
         description="A registered Gymnasium environment; null for recorded data alone.",
     )
     seed: int = Field(default=0, ge=0, description="All random streams derive from it.")
-    total_timesteps: int | None = Field(
+    total_timesteps: Annotated[int | None, Trait.MAY_CHANGE] = Field(
         default=None,
         gt=0,
         le=2**53,
         description="Environment steps, or gradient updates where there are none.",
     )
-    output_dir: str = Field(default="runs", min_length=1, description="Where run folders are made.")
-    device: str = Field(default="auto", description="auto, cpu, cuda or cuda:N.")
+    output_dir: Annotated[str, Trait.MAY_CHANGE, Trait.LABEL] = Field(
+        default="runs", min_length=1, description="Where run folders are made."
+    )
+    device: Annotated[str, Trait.MAY_CHANGE] = Field(
+        default="auto", description="auto, cpu, cuda or cuda:N."
+    )
     num_envs: int = Field(
         default=1, gt=0, le=65_536, description="Training environments stepped together."
     )
-    eval_episodes: int = Field(default=10, ge=0, description="Episodes of each evaluation.")
-    checkpoint_interval: int = Field(
+    eval_episodes: Annotated[int, Trait.MAY_CHANGE] = Field(
+        default=10, ge=0, description="Episodes of each evaluation."
+    )
+    checkpoint_interval: Annotated[int, Trait.MAY_CHANGE] = Field(
         default=10_000,
         ge=0,
         description="Steps between checkpoints; the start, a new best and the end have one too.",
     )
-    log_interval: int = Field(default=1_000, gt=0, description="Steps between lines of metrics.")
-    tags: tuple[str, ...] = Field(default=(), description="Words that stay with the run.")
+    log_interval: Annotated[int, Trait.MAY_CHANGE] = Field(
+        default=1_000, gt=0, description="Steps between lines of metrics."
+    )
+    tags: Annotated[tuple[str, ...], Trait.MAY_CHANGE, Trait.LABEL] = Field(
+        default=(), description="Words that stay with the run."
+    )
     algo_kwargs: dict[str, Any] = Field(
         default_factory=dict, description="The algorithm's hyper-parameters and the controls."
     )
@@ -88,7 +102,7 @@ class TrainConfig(ConfigModel):
 
     @model_validator(mode="after")
     def _parts_are_valid(self) -> Self:
-        parts = split(self)
+        parts = self.parts
         if self.env_id is None and self.mode != "offline":
             raise ConfigError("The key 'env_id' is missing.")
         if self.total_timesteps is None and parts.data.num_epochs is None:
@@ -99,15 +113,42 @@ class TrainConfig(ConfigModel):
             raise ConfigError("early_stopping needs evaluations: set eval_episodes above 0.")
         return self
 
+    @cached_property
+    def parts(self) -> ConfigParts:
+        """The typed parts of `algo_kwargs` and `env_kwargs`, parsed once."""
+        return ConfigParts.of(self)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with other values, which has parts of its own."""
+        copied = super().model_copy(update=update, deep=deep)
+        vars(copied).pop("parts", None)
+        return copied
+
+    def __getstate__(self) -> dict[Any, Any]:
+        state = super().__getstate__()
+        # Fine-tuning and HER make config classes on the fly, which pickle cannot find by name.
+        state["__dict__"] = {k: v for k, v in state["__dict__"].items() if k != "parts"}
+        return state
+
+    @property
+    def learner_class(self) -> type[Algorithm]:
+        """The class of the run's learner."""
+        return get_algorithm(self.algo).learner_class(self.algo_kwargs)
+
+    @property
+    def finetunes(self) -> bool:
+        """Whether the run goes on from another one's checkpoint."""
+        return isinstance(self.parts.algorithm, FinetuningConfig)
+
     @property
     def mode(self) -> Mode:
         """Where the run's data comes from."""
-        return get_algorithm(self.algo).run_mode(self.algo_kwargs)
+        return "offline_to_online" if self.finetunes else get_algorithm(self.algo).mode
 
     @property
     def online_from(self) -> int:
         """The step at which a run from offline to online begins to collect; else 0."""
-        settings = split(self).algorithm
+        settings = self.parts.algorithm
         return settings.online_from if isinstance(settings, MixingConfig) else 0
 
     @property
@@ -130,7 +171,7 @@ class TrainConfig(ConfigModel):
 
     def resolved(self) -> TrainConfig:
         """The same config with every default written out."""
-        parts = split(self)
+        parts = self.parts
         kwargs: dict[str, Any] = {}
         for part in (parts.algorithm, parts.controls, parts.data):
             kwargs |= part.model_dump()
@@ -144,42 +185,40 @@ class TrainConfig(ConfigModel):
         return listed(self.model_dump())  # type: ignore[no-any-return]
 
     def fingerprint(self) -> str:
-        """A short hash of everything that decides the result, `output_dir` and `tags` left out."""
-        data = {k: v for k, v in self.to_dict().items() if k not in ("output_dir", "tags")}
+        """A short hash of everything that decides the result."""
+        labels = keys_with(Trait.LABEL, TrainConfig)
+        data = {k: v for k, v in self.to_dict().items() if k not in labels}
         return hashlib.sha256(json_codec.dumps(data)).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class ConfigParts:
-    """A config's typed parts."""
+    """A config's typed parts: `algo_kwargs` divided by field name, and `env_kwargs`."""
 
     algorithm: AlgorithmConfig
     controls: ControlsConfig
     data: DataConfig
     env: EnvConfig
 
+    @classmethod
+    def of(cls, config: TrainConfig) -> ConfigParts:
+        """Parse a config; an unknown key fails with the nearest valid one."""
+        kwargs = config.algo_kwargs
+        models = kwargs_models(config.algo, kwargs)
+        known = [name for model in models for name in model.model_fields]
+        for key in kwargs:
+            if key in TrainConfig.model_fields:
+                raise ConfigError(f"{shown(key)} is a top-level key: move it out of algo_kwargs.")
+            if key not in known:
+                names = [*TrainConfig.model_fields, *known]
+                raise ConfigError(f"Unknown key {shown(key)} in algo_kwargs{nearest(key, names)}")
 
-def split(config: TrainConfig) -> ConfigParts:
-    """Divide `algo_kwargs` by field name; an unknown key fails with the nearest valid one."""
-    models = kwargs_models(config.algo, config.algo_kwargs)
-    known = [name for model in models for name in model.model_fields]
-    for key in config.algo_kwargs:
-        if key in TrainConfig.model_fields:
-            raise ConfigError(f"{shown(key)} is a top-level key: move it out of algo_kwargs.")
-        if key not in known:
-            names = [*TrainConfig.model_fields, *known]
-            raise ConfigError(f"Unknown key {shown(key)} in algo_kwargs{nearest(key, names)}")
+        def part(model: type[Model]) -> Model:
+            return validated(model, {k: v for k, v in kwargs.items() if k in model.model_fields})
 
-    def part(model: type[Model]) -> Model:
-        chosen = {k: v for k, v in config.algo_kwargs.items() if k in model.model_fields}
-        return validated(model, chosen)
-
-    return ConfigParts(
-        algorithm=part(models[0]),
-        controls=part(ControlsConfig),
-        data=part(DataConfig),
-        env=validated(EnvConfig, config.env_kwargs),
-    )
+        algorithm, controls, data = models
+        env = validated(EnvConfig, config.env_kwargs)
+        return cls(part(algorithm), part(controls), part(data), env)
 
 
 def kwargs_models(
@@ -203,7 +242,7 @@ def saved_config(data: Mapping[str, Any]) -> TrainConfig:
     `dataset_download` is off: a file starts no download. A resume may switch it on again.
     """
     config = make_config(data)
-    if not config.algo_kwargs.get("dataset_download"):
+    if not config.parts.data.dataset_download:
         return config
     return config.model_copy(
         update={"algo_kwargs": config.algo_kwargs | {"dataset_download": False}}

@@ -18,7 +18,7 @@ from rl_training.data import (
 )
 from rl_training.envs import time_limit
 from rl_training.errors import ConfigError
-from rl_training.experiment.config import TrainConfig, split
+from rl_training.experiment.config import TrainConfig
 from rl_training.rewards import RewardTransformConfig
 from rl_training.runtime.recording import record_random
 from rl_training.runtime.seeding import Stream, derive_seed
@@ -26,9 +26,6 @@ from rl_training.types import EnvSpec, Sampler
 
 STD_FLOOR = 1e-3
 """Added to the deviation of an observation's entry, which may be constant."""
-
-REWARD_KEYS = ("reward_scale", "reward_shift", "reward_clip_min", "reward_clip_max")
-"""The keys of one arithmetic for recorded and new rewards."""
 
 HELD_OUT_WITHOUT_ENV = 0.05
 """Share of the rows that is held out where nothing else could tell how good a policy is."""
@@ -55,7 +52,7 @@ def reward_transform(config: TrainConfig) -> RewardTransformConfig:
     `env_kwargs.wrappers.reward` and the `reward_*` keys say the same thing; both may be given where
     they agree.
     """
-    parts = split(config)
+    parts = config.parts
     wrapped, keyed = parts.env.wrappers.reward, parts.data.rewards()
     if not wrapped.is_identity and not keyed.is_identity and wrapped != keyed:
         raise ConfigError(
@@ -65,13 +62,18 @@ def reward_transform(config: TrainConfig) -> RewardTransformConfig:
     return keyed if wrapped.is_identity else wrapped
 
 
-def load_dataset(config: TrainConfig, spec: EnvSpec | None) -> TransitionDataset:
+def load_dataset(
+    config: TrainConfig, spec: EnvSpec | None, *, raw_rewards: bool = False
+) -> TransitionDataset:
     """The dataset that `algo_kwargs` names, checked and with its rewards transformed."""
-    parts, env_id = split(config), config.env_id
+    parts, env_id = config.parts, config.env_id
+    rewards = RewardTransformConfig() if raw_rewards else reward_transform(config)
+    update: dict[str, Any] = {f"reward_{k}": v for k, v in rewards.model_dump().items()}
+    if raw_rewards:
+        update["return_scaling"] = False
+    settings = parts.data.model_copy(update=update)
     if env_id is None:
-        return load_transition_dataset(parts.data)
-    rewards = reward_transform(config).model_dump()
-    settings = parts.data.model_copy(update={f"reward_{k}": v for k, v in rewards.items()})
+        return load_transition_dataset(settings)
 
     def collect(size: int, seed: int) -> dict[str, Any]:
         return record_random(env_id, parts.env.make_kwargs, size, seed)
@@ -84,17 +86,9 @@ def load_dataset(config: TrainConfig, spec: EnvSpec | None) -> TransitionDataset
     )
 
 
-def untransformed(config: TrainConfig) -> TrainConfig:
-    """The same config with rewards as they were recorded."""
-    keys = {*REWARD_KEYS, "return_scaling"}
-    kept = {key: value for key, value in config.algo_kwargs.items() if key not in keys}
-    env_kwargs = {key: value for key, value in config.env_kwargs.items() if key != "wrappers"}
-    return config.model_copy(update={"algo_kwargs": kept, "env_kwargs": env_kwargs})
-
-
 def load_run_data(config: TrainConfig, spec: EnvSpec | None) -> RunData:
     """The dataset in the host's memory, divided into what is learned from and what is held out."""
-    settings = split(config).data
+    settings = config.parts.data
     dataset = load_dataset(config, spec)
     record = {
         "source": settings.source,
@@ -120,7 +114,7 @@ def prepare_sampler(
     observations. Where the run also collects, training rows stay raw: they are normalized together
     with the replay's when they are drawn (`mix`).
     """
-    settings, parts = split(config).data, [data.train]
+    settings, parts = config.parts.data, [data.train]
     if data.held_out is not None:
         parts.append(data.held_out)
     if settings.normalize_states:
@@ -136,7 +130,7 @@ def prepare_sampler(
 
 def mix(config: TrainConfig, offline: Sampler, replay: Sampler, algorithm: Algorithm) -> Sampler:
     """Batches of both sources, normalized alike by the learner's own mean and deviation."""
-    parts = split(config)
+    parts = config.parts
     assert isinstance(parts.algorithm, MixingConfig)
     if parts.data.normalize_states:
         tensors = algorithm.obs_shift, algorithm.obs_scale

@@ -18,10 +18,12 @@ from rl_training.algorithms.config import AlgorithmConfig, CollectionConfig
 from rl_training.algorithms.her import HindsightConfig
 from rl_training.algorithms.registry import OwnEntry, get_algorithm
 from rl_training.boundary.text import shown
+from rl_training.config_model import Trait, keys_with
 from rl_training.data.rows import RowLayout
 from rl_training.errors import ConfigError, RLTrainingError
-from rl_training.experiment.config import TrainConfig, split
+from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.machine import available_memory
+from rl_training.experiment.plain_values import listed
 from rl_training.models import MLP
 from rl_training.types import EnvSpec
 
@@ -33,9 +35,6 @@ WORKER = 4 << 20
 
 HINDSIGHT_ROW = 16
 """Bytes of a row's place in its episode."""
-
-_NETWORK_KEYS = ("hidden_sizes", "critic_hidden_sizes", "num_critics", "num_quantiles")
-_BATCH_KEYS = ("batch_size", "num_sampled_actions")
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class Need:
 
 def check_memory(config: TrainConfig, spec: EnvSpec, device: torch.device, rows: int = 0) -> None:
     """Refuse a run that needs more memory than there is; ``rows`` are those of its dataset."""
-    parts = split(config)
+    parts = config.parts
     settings, row = parts.algorithm, RowLayout(spec.obs_dim, spec.action_width).width * FLOAT
     source = parts.data.source
     if parts.data.dataset_kind == "random":
@@ -85,8 +84,8 @@ def _compare(needs: list[Need], place: str, device: torch.device) -> None:
 
 def _learner_needs(config: TrainConfig, spec: EnvSpec, row: int) -> list[Need]:
     """Networks with what trains them, and one update; ``row`` is the size of a transition."""
-    settings = split(config).algorithm
-    size, keys = settings.batch_size, _values(settings, _BATCH_KEYS)
+    settings = config.parts.algorithm
+    size, keys = settings.batch_size, _values(settings, Trait.UPDATE_SIZE)
     least = (spec.obs_dim + spec.action_dim) * 4 * FLOAT  # a weight, its gradient, two moments
     if least > available_memory(torch.device("cpu")):  # too much even for the sizes of tensors
         return [Need(f"env_id = {shown(config.env_id)}", "a layer for its spaces", least)]
@@ -95,17 +94,16 @@ def _learner_needs(config: TrainConfig, spec: EnvSpec, row: int) -> list[Need]:
         return [Need(keys, "a batch", size * row)]
     noise = sum(math.prod(field.shape) for field in learner.noise(size).values()) * FLOAT
     update = size * row + noise + _backward_bytes(learner, size)
-    networks = Need(_values(settings, _NETWORK_KEYS), "the learner", learner_bytes(learner))
+    networks = Need(_values(settings, Trait.NETWORK_SIZE), "the learner", learner_bytes(learner))
     return [networks, Need(keys, "an update", update)]
 
 
 def plan_learner(config: TrainConfig, spec: EnvSpec) -> Algorithm | None:
     """A run's learner as shapes without memory; None of one that a user has registered."""
-    entry = get_algorithm(config.algo)
-    if isinstance(entry, OwnEntry):  # its constructor may need values
+    if isinstance(get_algorithm(config.algo), OwnEntry):  # its constructor may need values
         return None
     with torch.device("meta"):
-        return entry.learner_class(config.algo_kwargs).build(spec, split(config).algorithm)
+        return config.learner_class.build(spec, config.parts.algorithm)
 
 
 def learner_bytes(learner: Algorithm) -> int:
@@ -133,11 +131,9 @@ def _replay_need(settings: CollectionConfig, spec: EnvSpec) -> Need:
     return Need(f"buffer_capacity = {capacity}", "the replay", size)
 
 
-def _values(settings: AlgorithmConfig, keys: tuple[str, ...]) -> str:
-    """Those of the keys that a config has, with their values."""
-    values = settings.model_dump()
-    found = ((key, values[key]) for key in keys if key in values)
-    pairs = ((key, list(value) if isinstance(value, tuple) else value) for key, value in found)
+def _values(settings: AlgorithmConfig, trait: Trait) -> str:
+    """A config's keys with a trait, and their values."""
+    pairs = ((key, listed(getattr(settings, key))) for key in keys_with(trait, type(settings)))
     return ", ".join(f"{key} = {shown(value)}" for key, value in pairs)
 
 

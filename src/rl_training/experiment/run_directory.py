@@ -18,7 +18,6 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from rl_training.algorithms.registry import is_finetuned
 from rl_training.boundary.reading import MAX_TEXT, read_json, read_text
 from rl_training.boundary.text import shown
 from rl_training.boundary.writing import TEMPORARY, sync_folder, write_atomically
@@ -93,7 +92,7 @@ def name_run(folder: Path, config: TrainConfig) -> Path:
 
 def _name(config: TrainConfig) -> str:
     environment = re.sub(r"[^A-Za-z0-9.-]+", "-", config.env_id or "data")
-    suffix = "_finetuned" if is_finetuned(config.algo_kwargs) else ""
+    suffix = "_finetuned" if config.finetunes else ""
     return f"{config.algo}_{environment}_seed{config.seed}{suffix}"
 
 

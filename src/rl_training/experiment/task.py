@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from rl_training.algorithms.config import MixingConfig
 from rl_training.algorithms.finetuning_config import FinetuningConfig
-from rl_training.algorithms.registry import HindsightEntry, get_algorithm, is_finetuned
+from rl_training.algorithms.registry import HindsightEntry, get_algorithm
 from rl_training.data import DataConfig
 from rl_training.envs import EnvConfig, WrappersConfig, examine_env, read_goal_task
 from rl_training.errors import ConfigError
-from rl_training.experiment.config import TrainConfig, split
+from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.dataset_source import RunData, load_run_data, reward_transform
 from rl_training.experiment.machine import choose_device
 from rl_training.experiment.memory import check_memory
@@ -36,7 +36,7 @@ def check_config(config: TrainConfig, *, begins: bool = True) -> Task:
     version began goes on as it is.
     """
     device = choose_device(config.device)
-    parts = split(config)
+    parts = config.parts
     if parts.controls.engine == "cuda_graph" and device.type != "cuda":
         raise ConfigError("engine = cuda_graph needs a CUDA device: use engine=auto or compiled.")
     _check_sources(config)
@@ -73,11 +73,11 @@ def check_config(config: TrainConfig, *, begins: bool = True) -> Task:
 
 def _check_sources(config: TrainConfig) -> None:
     """Whether the run has the data that its algorithm learns from, and nothing without use."""
-    parts, algo, mode = split(config), config.algo, config.mode
+    parts, algo, mode = config.parts, config.algo, config.mode
     data = parts.data
     if mode == "online":
         _check_online(data, algo)
-    if mode != "online" and data.dataset_kind is None and not is_finetuned(config.algo_kwargs):
+    if mode != "online" and data.dataset_kind is None and not config.finetunes:
         raise ConfigError(
             f"{algo} learns from recorded data: give dataset_kind and dataset_path "
             "(docs/datasets.md)."
@@ -137,7 +137,7 @@ def _check_mixing(data: DataConfig, settings: MixingConfig) -> None:
 
 def _check_rows(config: TrainConfig, data: RunData | None) -> None:
     """Whether a dataset that is read in order or mixed into batches has the rows of one."""
-    parts = split(config)
+    parts = config.parts
     settings, in_order = parts.algorithm, parts.data.sampling == "epochs"
     if data is None or not (in_order or isinstance(settings, MixingConfig)):
         return
@@ -153,14 +153,14 @@ def _check_spec(config: TrainConfig, spec: EnvSpec) -> None:
     entry = get_algorithm(config.algo)
     if entry.goals != (spec.goal_dim > 0):
         raise ConfigError(_wrong_observations(config, spec))
-    entry.learner_class(config.algo_kwargs).check_spec(spec)
+    config.learner_class.check_spec(spec)
     if entry.goals and config.env_id is not None:
-        read_goal_task(config.env_id, split(config).env)
+        read_goal_task(config.env_id, config.parts.env)
 
 
 def _check_stopping(config: TrainConfig, data: RunData | None) -> None:
     """Whether the metric that early stopping watches will be there."""
-    stopping = split(config).controls.early_stopping
+    stopping = config.parts.controls.early_stopping
     held_out = data is not None and data.held_out is not None
     if stopping is None:
         return
@@ -178,7 +178,7 @@ def _check_stopping(config: TrainConfig, data: RunData | None) -> None:
 
 def _check_schedule(config: TrainConfig) -> None:
     """Whether the warm-up ends before the schedule does."""
-    schedule = split(config).controls.schedule(config.last_step)
+    schedule = config.parts.controls.schedule(config.last_step)
     if schedule.warmup > schedule.horizon:
         raise ConfigError(
             f"learning_rate_warmup = {schedule.warmup}: should be at most the schedule's horizon, "
@@ -188,7 +188,7 @@ def _check_schedule(config: TrainConfig) -> None:
 
 def _with_budget(config: TrainConfig, data: RunData | None) -> TrainConfig:
     """The config with `num_epochs` turned into updates: every training row that often, or more."""
-    parts = split(config)
+    parts = config.parts
     epochs, given = parts.data.num_epochs, config.total_timesteps
     if epochs is None or data is None:
         return config
@@ -219,4 +219,4 @@ def _wrong_observations(config: TrainConfig, spec: EnvSpec) -> str:
 def training_envs(config: TrainConfig) -> EnvConfig:
     """The training environments' settings, with the rewards that the learner shall see."""
     wrappers = WrappersConfig(reward=reward_transform(config))
-    return split(config).env.model_copy(update={"wrappers": wrappers})
+    return config.parts.env.model_copy(update={"wrappers": wrappers})

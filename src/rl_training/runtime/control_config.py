@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 from pydantic import Field, model_validator
 
-from rl_training.config_model import ConfigModel, validated
+from rl_training.config_model import ConfigModel, Trait
 from rl_training.runtime.callbacks import Callback, EarlyStoppingCallback, EarlyStoppingConfig
 from rl_training.runtime.engine_choice import EngineChoice
 from rl_training.runtime.schedules import Schedule, ScheduleKind
@@ -16,56 +15,48 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class RunConfig(Protocol):
-    """A whole run's config, as far as it is asked for here."""
-
-    @property
-    def algo_kwargs(self) -> Mapping[str, Any]:
-        """The settings of learner and run."""
-
-
 class ControlsConfig(ConfigModel):
     """The `algo_kwargs` that steer a run and mean the same for every algorithm."""
 
-    eval_interval: int = Field(
+    eval_interval: Annotated[int, Trait.MAY_CHANGE] = Field(
         default=5_000,
         ge=0,
         description="Steps between evaluations; 0 for the one at the end alone.",
     )
-    early_stopping: EarlyStoppingConfig | None = Field(
+    early_stopping: Annotated[EarlyStoppingConfig | None, Trait.MAY_CHANGE, Trait.FRESH] = Field(
         default=None, description="When to stop before the budget is spent; null for never."
     )
     learning_rate_schedule: ScheduleKind = Field(
         default="constant", description="How the learning rate goes: constant, linear or cosine."
     )
-    learning_rate_warmup: int = Field(
+    learning_rate_warmup: Annotated[int, Trait.FRESH] = Field(
         default=0, ge=0, description="Steps of linear warm-up from 0."
     )
     learning_rate_final: float = Field(
         default=0.0, ge=0, le=1, description="Fraction of the learning rate at the schedule's end."
     )
-    schedule_horizon: int | None = Field(
+    schedule_horizon: Annotated[int | None, Trait.MAY_CHANGE, Trait.FRESH] = Field(
         default=None,
         gt=0,
         description="Step at which the schedule ends; the first budget by default.",
     )
-    keep_checkpoints: int = Field(
+    keep_checkpoints: Annotated[int, Trait.MAY_CHANGE] = Field(
         default=3, ge=2, description="Newest checkpoints to keep, beside the best."
     )
-    tensorboard: bool = Field(
+    tensorboard: Annotated[bool, Trait.MAY_CHANGE] = Field(
         default=True, description="Write TensorBoard files beside metrics.jsonl."
     )
-    num_threads: int | None = Field(
+    num_threads: Annotated[int | None, Trait.MAY_CHANGE] = Field(
         default=None,
         gt=0,
         le=1024,
         description="Threads for products on the CPU; null: OMP_NUM_THREADS, or by the machine.",
     )
-    engine: EngineChoice = Field(
+    engine: Annotated[EngineChoice, Trait.MAY_CHANGE] = Field(
         default="auto",
         description="How updates run: eager, compiled, cuda_graph, or auto by the run.",
     )
-    matmul_precision: Literal["highest", "high"] = Field(
+    matmul_precision: Annotated[Literal["highest", "high"], Trait.MAY_CHANGE] = Field(
         default="high", description="Float32 products on a GPU: highest, or high for TF32."
     )
 
@@ -85,11 +76,16 @@ class ControlsConfig(ConfigModel):
         )
 
 
+class RunConfig(Protocol):
+    """A whole run's config, as far as its callbacks follow from it."""
+
+    @property
+    def parts(self) -> Any:
+        """Its typed parts, with the `controls` among them."""
+
+
 def build_control_callbacks(config: ControlsConfig | RunConfig) -> list[Callback]:
     """The callbacks that a run's config, or its part that steers the run, asks for."""
-    if not isinstance(config, ControlsConfig):
-        known, kwargs = ControlsConfig.model_fields, config.algo_kwargs
-        config = validated(ControlsConfig, {key: kwargs[key] for key in kwargs if key in known})
-    if config.early_stopping is None:
-        return []
-    return [EarlyStoppingCallback(config.early_stopping)]
+    controls = config if isinstance(config, ControlsConfig) else config.parts.controls
+    stopping = controls.early_stopping
+    return [] if stopping is None else [EarlyStoppingCallback(stopping)]
