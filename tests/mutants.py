@@ -61,7 +61,7 @@ FQE = "algorithms/fqe.py"
 RECORDING = "runtime/recording.py"
 REPLAY = "tests/data/test_datasets.py -k replay"
 PT = "boundary/pt.py"
-NPZ = "boundary/npz.py"
+NPZ = "boundary/npy.py"
 ODD_DATA = "tests/data/test_odd_datasets.py"
 KNOWN_VALUE = "tests/algorithms/test_fqe.py::test_a_known_value_is_found"
 
@@ -1049,15 +1049,15 @@ MUTANTS = [
     Mutant(
         "blocks of pretraining follow the intervals",
         MIXING,
-        "return self.pretraining\n\n    @property\n    def has_place",
-        "return False\n\n    @property\n    def has_place",
+        "return self.pretraining\n\n    has_place",
+        "return False\n\n    has_place",
         PHASES,
     ),
     Mutant(
         "the dataset's place is not saved once batches are mixed",
         MIXING,
-        '"""The dataset\'s place, the phase and the counts."""\n        return True',
-        '"""The dataset\'s place, the phase and the counts."""\n        return self.pretraining',
+        "has_place = True  # the dataset's place, the phase and the counts",
+        "has_place = property(lambda self: self.pretraining)",
         PHASES,
     ),
     Mutant(
@@ -1679,14 +1679,14 @@ MUTANTS = [
     Mutant(
         "memory is taken for what a header claims",
         NPZ,
-        "if header.bytes != room:",
+        "if present != self.bytes:",
         "if False:",
         f"{ODD_DATA} -k made_up",
     ),
     Mutant(
         "the last of two arrays of one name wins",
         NPZ,
-        "if times > 1:",
+        "if name in members:",
         "if False:",
         f"{ODD_DATA} -k twice",
     ),

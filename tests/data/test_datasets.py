@@ -661,7 +661,7 @@ def test_time_limits_stored_as_terminals_are_noticed(tmp_path: Path) -> None:
     write_arrays(data, tmp_path / "d.npz")
     _, problems = validate_data(str(tmp_path / "d.npz"), "Pendulum-v1")
     assert any("time limits seem to be stored as terminals" in text for text in problems)
-    with pytest.raises(ConfigError, match=r"of 3 and actions of 1 values, Mount.* another env"):
+    with pytest.raises(ConfigError, match=r"of 3 and actions of 1 values, but Mount.* another env"):
         validate_data(str(tmp_path / "d.npz"), "MountainCarContinuous-v0")
 
 

@@ -168,11 +168,14 @@ def write_npz(path: Path, *members: tuple[str, bytes]) -> None:
         ),
         (header("'''abc"), "damaged or not an npz"),
         (header("{'descr': '<f4', 'fortran_order': False, 5: 6}"), "damaged or not an npz"),
-        (described("(1000000000000000, 2)"), "'observations' has shape .* but 0 bytes"),
-        (described("(1000000000000000, 2)", fortran=True), "'observations' has shape .* 0 bytes"),
-        (described("(8, 99999999999999999999999)"), "'observations' has shape .* 0 bytes"),
-        (described("(-8, 2)"), "'observations': its header declares the shape"),
-        (npy(np.zeros((8, 2)))[:-1], "'observations' has shape .* but 127 bytes"),
+        (described("(1000000000000000, 2)"), "'observations' is .* the shape .* but 0 bytes"),
+        (
+            described("(1000000000000000, 2)", fortran=True),
+            "'observations' is .* the shape .* 0 bytes",
+        ),
+        (described("(8, 99999999999999999999999)"), "'observations' is .* the shape .* 0 bytes"),
+        (described("(-8, 2)"), "'observations' is .*: its header declares the shape"),
+        (npy(np.zeros((8, 2)))[:-1], "'observations' is .* the shape .* but 127 bytes"),
     ],
 )
 def test_made_up_headers_are_one_sentence(tmp_path: Path, content: bytes, sentence: str) -> None:
@@ -200,7 +203,7 @@ def test_archives_that_cannot_be_opened_are_one_sentence(
             raw[start + place] = byte
             start = raw.find(mark, start + 4)
     (tmp_path / "d.npz").write_bytes(raw)
-    with pytest.raises(ConfigError, match=rf"damaged or not an npz file: .*{sentence}"):
+    with pytest.raises(ConfigError, match=rf"damaged or not an npz array: .*{sentence}"):
         read_raw(str(tmp_path / "d.npz"))
 
 

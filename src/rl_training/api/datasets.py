@@ -22,7 +22,6 @@ from rl_training.data.dataset_writers import (
 from rl_training.data.inspection import (
     DatasetReport,
     Expectation,
-    find_other_sizes,
     find_problems,
     inspect_dataset,
 )
@@ -122,9 +121,9 @@ def validate_data(
     given = plain_env_kwargs(env_kwargs)
     dataset = read_raw(source)
     expected = _expect_env(env_id, given, given) if env_id else _expect_record(source, given)
-    other = find_other_sizes(dataset, expected)
-    if env_id and other is not None:
-        raise ConfigError(f"{source} does not fit {env_id}: {other}")
+    mismatch = dataset.layout.mismatch(expected.spec, "the data", expected.name)
+    if env_id and mismatch is not None:
+        raise ConfigError(f"{source} does not fit {env_id}: {mismatch}")
     return inspect_dataset(dataset), find_problems(dataset, expected)
 
 

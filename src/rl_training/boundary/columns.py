@@ -1,17 +1,18 @@
-"""Columns of recorded data: what every reader of a dataset file hands on."""
+"""Columns of recorded data: what every reader of a dataset file returns."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from rl_training.boundary.text import printable, shorten
+from rl_training.boundary.text import first_line
 from rl_training.errors import ConfigError
 
 CHUNK_ROWS = 65_536
@@ -19,48 +20,41 @@ NUMBERS = "biuf"
 """NumPy's kinds of plain numbers."""
 _ALWAYS_ALLOWED = 64 << 20
 _MAX_EXPANSION = 200
-"""How many bytes of values a byte of a file may stand for, beyond 64 MiB."""
+"""The most bytes of values per byte of a file, beyond 64 MiB."""
 
-
-class Column(Protocol):
-    """One column of a dataset, readable in order."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Rows first."""
-        ...
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The stored type."""
-        ...
-
-    def chunks(self) -> Iterator[np.ndarray[Any, Any]]:
-        """The rows in order, in pieces that are small beside the whole."""
-        ...
+Chunks = Iterator[np.ndarray[Any, Any]]
 
 
 @dataclass(frozen=True)
-class ArrayColumn:
-    """A column in memory, memory-mapped, or an HDF5 dataset: anything that slices."""
+class Column:
+    """One column of a dataset; its rows are read in order, in pieces of a bounded size."""
 
-    array: Any
+    shape: tuple[int, ...]
+    """Rows first."""
+    dtype: np.dtype[Any]
+    read: Callable[[], Chunks]
+    source: str = "the data"
+    kind: str = "an array"
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Rows first."""
-        return tuple(self.array.shape)
+    @classmethod
+    def of(cls, array: Any, source: str = "the data", kind: str = "an array") -> Column:
+        """A column of anything that slices: an array, a memory map, an HDF5 dataset."""
+        return cls(tuple(array.shape), np.dtype(array.dtype), partial(slices, array), source, kind)
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The stored type."""
-        dtype: np.dtype[Any] = np.dtype(self.array.dtype)
-        return dtype
+    def chunks(self) -> Chunks:
+        """Read the rows.
 
-    def chunks(self) -> Iterator[np.ndarray[Any, Any]]:
-        """Slices of the array."""
-        for start in range(0, self.shape[0], CHUNK_ROWS):
-            yield np.asarray(self.array[start : start + CHUNK_ROWS])
+        Raises:
+            ConfigError: They could not be read.
+        """
+        with refusing_damage(self.source, self.kind):
+            yield from self.read()
+
+
+def slices(array: Any) -> Chunks:
+    """Slices of at most `CHUNK_ROWS` rows."""
+    for start in range(0, array.shape[0], CHUNK_ROWS):
+        yield np.asarray(array[start : start + CHUNK_ROWS])
 
 
 @contextmanager
@@ -74,15 +68,10 @@ def refusing_damage(source: str, kind: str) -> Iterator[None]:
         raise ConfigError(f"{source} is damaged or not {kind}: {first_line(error)}") from None
 
 
-def first_line(error: BaseException) -> str:
-    """What an exception says in its first line, or its name where it says nothing."""
-    text = next(iter(str(error).strip().splitlines()), type(error).__name__)
-    return shorten(printable(text), 200)
-
-
-def check_expansion(path: Path, columns: Mapping[str, Column], file_bytes: int) -> None:
-    """Refuse a small file that stands for far more values than its bytes can hold."""
-    claimed = sum(math.prod(c.shape) * c.dtype.itemsize for c in columns.values())
+def check_expansion(path: Path, columns: Iterable[Column]) -> None:
+    """Refuse a small file that claims far more values than its bytes can hold."""
+    file_bytes = path.stat().st_size
+    claimed = sum(math.prod(column.shape) * column.dtype.itemsize for column in columns)
     if claimed > max(_ALWAYS_ALLOWED, _MAX_EXPANSION * file_bytes):
         raise ConfigError(
             f"{path} has {file_bytes:,} bytes but claims {claimed:,} bytes of values; at most "

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from rl_training.boundary.columns import ArrayColumn, Column, check_expansion, refusing_damage
+from rl_training.boundary.columns import Column, check_expansion, refusing_damage
 from rl_training.boundary.reading import open_file
 from rl_training.boundary.text import shown
 from rl_training.errors import ConfigError
 
 INSTALL = "pip install 'rl-training[offline]'"
-_KIND = "an HDF5 file"
+HDF5 = "an HDF5 file"
 _FILTERS = {1, 2, 3, 4, 5, 6, 32000}
 """Deflate, shuffle, Fletcher32, szip, n-bit, scale-offset; and LZF, which h5py brings."""
 
@@ -33,7 +30,7 @@ def open_hdf5(path: Path, *, follow_links: bool = True) -> Iterator[Any]:
     except ImportError:
         raise ConfigError(f"Reading {path} needs h5py: {INSTALL}") from None
     open_file(path, follow_links=follow_links).close()  # a regular file, or an error
-    with refusing_damage(str(path), _KIND):
+    with refusing_damage(str(path), HDF5):
         file = h5py.File(path, "r")
     with file:
         yield file
@@ -45,13 +42,13 @@ def open_hdf5_columns(path: Path) -> Iterator[dict[str, Column]]:
     with open_hdf5(path) as file:
         import h5py
 
-        with refusing_damage(str(path), _KIND):
-            columns: dict[str, Column] = {
-                name: HDF5Column(found, str(path))
+        with refusing_damage(str(path), HDF5):
+            columns = {
+                name: Column.of(found, str(path), HDF5)
                 for name, found in members(file, str(path))
                 if isinstance(found, h5py.Dataset) and found.shape is not None
             }
-            check_expansion(path, columns, path.stat().st_size)
+            check_expansion(path, columns.values())
         yield columns
 
 
@@ -81,21 +78,3 @@ def _check_dataset(dataset: Any, place: str) -> None:
         code = plist.get_filter(index)[0]
         if code not in _FILTERS:
             raise ConfigError(f"{place} uses HDF5 filter {code}: store it with gzip or without.")
-
-
-@dataclass(frozen=True)
-class HDF5Column(ArrayColumn):
-    """A column of an open file."""
-
-    source: str
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The stored type."""
-        with refusing_damage(self.source, _KIND):
-            return super().dtype
-
-    def chunks(self) -> Iterator[np.ndarray[Any, Any]]:
-        """Slices of the dataset."""
-        with refusing_damage(self.source, _KIND):
-            yield from super().chunks()

@@ -16,19 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
-from rl_training.boundary.columns import (
-    NUMBERS,
-    ArrayColumn,
-    Column,
-    check_expansion,
-    first_line,
-    refusing_damage,
-)
-from rl_training.boundary.hdf5 import INSTALL, HDF5Column, members, open_hdf5
-from rl_training.boundary.reading import MAX_TEXT, parse_json, read_bytes
-from rl_training.boundary.text import shorten, shown
+from rl_training.boundary.columns import NUMBERS, Column, check_expansion, refusing_damage
+from rl_training.boundary.hdf5 import HDF5, INSTALL, members, open_hdf5
+from rl_training.boundary.reading import MAX_TEXT, read_json
+from rl_training.boundary.text import first_line, shorten, shown
 from rl_training.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -37,7 +30,6 @@ if TYPE_CHECKING:
 _PART = r"[A-Za-z0-9_]+(?:[.-]+[A-Za-z0-9_]+)*"
 _ID = re.compile(rf"(?:{_PART}/)*{_PART}-v\d{{1,9}}")
 _COLUMNS = ("observations", "actions", "rewards", "terminations", "truncations")
-_KIND = "a Minari dataset"
 _MAX_EPISODES = 10_000_000
 
 
@@ -57,10 +49,8 @@ def minari_folder(dataset_id: str) -> Path:
     return Path(root).expanduser() / check_minari_id(dataset_id)
 
 
-class _Metadata(BaseModel):
+class _Metadata(BaseModel, strict=True):
     """What is read of ``metadata.json``; other keys, among them ``env_spec``, are not used."""
-
-    model_config = ConfigDict(strict=True, extra="ignore")
 
     data_format: str = "hdf5"
     total_episodes: int = Field(ge=0, le=_MAX_EPISODES)
@@ -86,21 +76,21 @@ class MinariDataset:
     def columns(self) -> dict[str, Column]:
         """All episodes one after the other, under the names that Minari uses."""
         file_path = self.folder / "data" / "main_data.hdf5"
-        with open_hdf5(file_path, follow_links=False) as file:
-            with refusing_damage(self.source, _KIND):
-                found = dict(members(file, self.source))
-                episodes = [_episode(found, index, self.source) for index in range(self.episodes)]
-                _check_size(episodes, file_path)
+        with (
+            open_hdf5(file_path, follow_links=False) as file,
+            refusing_damage(self.source, "a Minari dataset"),
+        ):
+            found = dict(members(file, self.source))
+            episodes = [_episode(found, index, self.source) for index in range(self.episodes)]
+            check_expansion(file_path, [part for episode in episodes for part in episode.values()])
             if not episodes:
                 raise ConfigError(f"{self.source} holds no episodes.")
-            with refusing_damage(self.source, _KIND):
-                arrays = [
-                    _read_episode(episode, index, self.source)
-                    for index, episode in enumerate(episodes)
-                ]
-        with refusing_damage(self.source, _KIND):
+            arrays = [
+                _read_episode(episode, f"{self.source}: episode {index}")
+                for index, episode in enumerate(episodes)
+            ]
             return {
-                key: ArrayColumn(np.concatenate([episode[key] for episode in arrays]))
+                key: Column.of(np.concatenate([episode[key] for episode in arrays]))
                 for key in arrays[0]
             }
 
@@ -116,9 +106,8 @@ def open_minari(dataset_id: str, *, download: bool = False) -> MinariDataset:
             )
         download_minari(dataset_id)
     file = folder / "data" / "metadata.json"
-    data = parse_json(read_bytes(file, limit=MAX_TEXT), str(file))
     try:
-        metadata = _Metadata.model_validate(data)
+        metadata = _Metadata.model_validate(read_json(file, limit=MAX_TEXT))
     except ValidationError as error:
         problem = error.errors()[0]
         place = ".".join(map(str, problem["loc"])) or "it"
@@ -155,9 +144,7 @@ def download_minari(dataset_id: str) -> None:
 # --- Spaces ---------------------------------------------------------------------------
 
 
-class _Box(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
-
+class _Box(BaseModel, strict=True, extra="forbid"):
     type: str
     dtype: str = Field(pattern=r"^(float|int|uint)(8|16|32|64)$")
     shape: list[int] = Field(max_length=8)
@@ -165,9 +152,7 @@ class _Box(BaseModel):
     high: Any
 
 
-class _Discrete(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
-
+class _Discrete(BaseModel, strict=True, extra="forbid"):
     type: str
     dtype: str = "int64"
     start: int = Field(default=0, ge=-(2**53), le=2**53)
@@ -188,10 +173,10 @@ def _space(text: str | None, place: str) -> gym.Space[Any] | None:
             shape, dtype = tuple(box.shape), np.dtype(box.dtype)
             if min(shape, default=1) < 0 or math.prod(shape) > MAX_TEXT:
                 raise ValueError(f"the shape {shape} is impossible")
-            low, high = (np.asarray(bound, dtype=np.float64) for bound in (box.low, box.high))
-            if low.shape not in ((), shape) or high.shape not in ((), shape):
-                raise ValueError("the bounds do not have the space's shape")
-            low, high = (np.broadcast_to(bound, shape).astype(dtype) for bound in (low, high))
+            low, high = (
+                np.broadcast_to(np.asarray(bound, dtype=np.float64), shape).astype(dtype)
+                for bound in (box.low, box.high)
+            )
             return spaces.Box(low, high, dtype=dtype.type)
         if kind == "Discrete":
             choice = _Discrete.model_validate(data)
@@ -218,26 +203,13 @@ def _episode(found: dict[str, Any], index: int, source: str) -> dict[str, Column
             raise ConfigError(f"{source} is damaged: episode {index} has no {name}.")
         if not isinstance(parts[name], h5py.Dataset) or parts[name].dtype.kind not in NUMBERS:
             raise ConfigError(
-                f"{source} has {name} that are not one array of numbers, but flat arrays are "
-                "needed."
+                f"{source} has {name} that are not one array of numbers: store flat arrays."
             )
-        columns[name] = HDF5Column(parts[name], source)
+        columns[name] = Column.of(parts[name], source, HDF5)
     return columns
 
 
-def _check_size(episodes: list[dict[str, Column]], file: Path) -> None:
-    everything = {
-        f"{index}/{name}": column
-        for index, episode in enumerate(episodes)
-        for name, column in episode.items()
-    }
-    check_expansion(file, everything, file.stat().st_size)
-
-
-def _read_episode(
-    columns: dict[str, Column], index: int, source: str
-) -> dict[str, np.ndarray[Any, Any]]:
-    place = f"{source}: episode {index}"
+def _read_episode(columns: dict[str, Column], place: str) -> dict[str, np.ndarray[Any, Any]]:
     if not all(column.shape for column in columns.values()):
         raise ConfigError(f"{place} holds a single value in place of a column.")
     rows = columns["rewards"].shape[0]

@@ -1,18 +1,29 @@
-"""The npy format: one array, checked against the bytes that are there."""
+"""NumPy's formats: npy files and npz archives, checked against the bytes that are present."""
 
 from __future__ import annotations
 
 import io
 import math
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from tokenize import TokenError
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from rl_training.boundary.columns import first_line
+from rl_training.boundary.columns import (
+    CHUNK_ROWS,
+    Chunks,
+    Column,
+    check_expansion,
+    refusing_damage,
+    slices,
+)
 from rl_training.boundary.reading import Error, open_file
-from rl_training.boundary.text import shown
+from rl_training.boundary.text import error_text, first_line, shown
+from rl_training.boundary.zip_archive import open_archive
 from rl_training.errors import ConfigError
 
 _MAX_HEADER = 1 << 16
@@ -31,6 +42,19 @@ class Header(NamedTuple):
         """Bytes of values that have to follow it."""
         return math.prod(self.shape) * self.dtype.itemsize
 
+    def check_size(self, present: int) -> None:
+        """Raise a ValueError where another number of bytes follows."""
+        if present != self.bytes:
+            raise ValueError(
+                f"its header declares the shape {shown(self.shape)}, but {present:,} bytes of "
+                "values follow"
+            )
+
+    def array(self, values: Any) -> np.ndarray[Any, Any]:
+        """The array of these values: a flat one, or their bytes."""
+        flat = np.frombuffer(values, self.dtype) if isinstance(values, bytes) else values
+        return flat.reshape(self.shape, order="F" if self.fortran_order else "C")
+
 
 def read_header(stream: Any) -> Header:
     """Read the header at the start of a stream; never more than 64 KiB of it.
@@ -48,19 +72,12 @@ def read_header(stream: Any) -> Header:
     length = int.from_bytes(size, "little")
     if length > _MAX_HEADER:
         raise ValueError(f"its header claims {length:,} bytes")
-    whole = io.BytesIO(size + stream.read(length))
-    read = np.lib.format
+    numpy = np.lib.format
+    parse = numpy.read_array_header_1_0 if version == (1, 0) else numpy.read_array_header_2_0
     try:
-        found = (
-            read.read_array_header_1_0(whole)
-            if version == (1, 0)
-            else read.read_array_header_2_0(whole)
-        )
-    except (EOFError, MemoryError, RecursionError, SyntaxError, TokenError) as error:
-        raise ValueError(f"its header is broken: {type(error).__name__}: {error}") from None
-    except (TypeError, OverflowError, KeyError) as error:
-        raise ValueError(f"its header is broken: {error}") from None
-    header = Header(*found)
+        header = Header(*parse(io.BytesIO(size + stream.read(length))))
+    except Exception as error:  # of the tokenizer, the parser, the type or the file
+        raise ValueError(f"its header is broken: {error_text(error)}") from None
     if header.dtype.hasobject:
         raise ValueError("it holds Python objects, which are never loaded")
     if header.dtype.subdtype is not None or header.dtype.itemsize == 0:
@@ -76,14 +93,55 @@ def read_npy(path: Path, *, follow_links: bool = False, error: Error = ConfigErr
         try:
             header = read_header(stream)
             start = stream.tell()
-            present = stream.seek(0, io.SEEK_END) - start
-            if present != header.bytes:
-                raise ValueError(
-                    f"its header declares the shape {shown(header.shape)}, but {present:,} bytes "
-                    "of values follow"
-                )
+            header.check_size(stream.seek(0, io.SEEK_END) - start)
             stream.seek(start)
             values = np.fromfile(stream, dtype=header.dtype, count=math.prod(header.shape))
         except (ValueError, OSError, MemoryError, OverflowError) as failure:
             raise error(f"{path} is not a plain .npy file: {first_line(failure)}") from None
-    return values.reshape(header.shape, order="F" if header.fortran_order else "C")
+    return header.array(values)
+
+
+@contextmanager
+def open_npz(path: Path) -> Iterator[dict[str, Column]]:
+    """The arrays of an npz file, open for as long as the block lasts."""
+    with open_archive(path, "an npz file") as (archive, _):
+        members: dict[str, zipfile.ZipInfo] = {}
+        for info in archive.infolist():
+            name = info.filename.removesuffix(".npy")
+            if name in members:
+                raise ConfigError(f"{path} has {shown(name)} twice: keep one.")
+            members[name] = info
+        columns = {
+            name: _column(archive, info, f"{path}: {shown(name)}") for name, info in members.items()
+        }
+        check_expansion(path, columns.values())
+        yield columns
+
+
+def _column(archive: zipfile.ZipFile, info: zipfile.ZipInfo, source: str) -> Column:
+    """One array, once its header is known to fit what the archive holds."""
+    kind = "an npz array"
+    with refusing_damage(source, kind), archive.open(info.filename) as stream:
+        header = read_header(stream)
+        header.check_size(info.file_size - stream.tell())
+    read = partial(_read_member, archive, info, header)
+    return Column(header.shape, header.dtype, read, source, kind)
+
+
+def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, header: Header) -> Chunks:
+    """The rows of an array in an archive, in pieces; never whole in memory where that is avoidable.
+
+    Raises:
+        ValueError: The member is shorter than its header declares.
+    """
+    with archive.open(info.filename) as stream:
+        read_header(stream)
+        rows, *row_shape = header.shape
+        by_column = header.fortran_order and len(header.shape) > 1
+        step = rows if by_column else CHUNK_ROWS  # rows that are scattered are read at once
+        for start in range(0, rows, step):
+            piece = header._replace(shape=(min(step, rows - start), *row_shape))
+            data = stream.read(piece.bytes)
+            if len(data) != piece.bytes:
+                raise ValueError("it is cut short")
+            yield from slices(piece.array(data))

@@ -15,13 +15,14 @@ import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from rl_training.boundary.columns import ArrayColumn, Column, check_expansion, first_line
-from rl_training.boundary.text import shown
+from rl_training.boundary.columns import Chunks, Column, check_expansion, slices
+from rl_training.boundary.text import first_line, shown
 from rl_training.boundary.zip_archive import data_offset, open_archive
 from rl_training.errors import ConfigError
 
@@ -45,28 +46,39 @@ def open_pt(path: Path) -> Iterator[dict[str, Column]]:
     """The tensors of a pt file, memory-mapped, open for as long as the block lasts."""
     with open_archive(path, _KIND) as (archive, stream):
         try:
-            tensors = _scan(_program(archive))
             records = _Records(archive, stream)
-            columns = {name: _MappedColumn(records.array(t)) for name, t in tensors.items()}
+            tensors = _scan(records.program())
+            arrays = {name: records.array(tensor) for name, tensor in tensors.items()}
         except Exception as error:  # of the archive, or of values that are not what they should be
             raise ConfigError(
                 f"{path} cannot be read as a dict of tensors, and nothing else is loaded: "
                 f"{first_line(error)}"
             ) from None
-        check_expansion(path, columns, path.stat().st_size)
-        yield dict(columns)
+        columns = {
+            name: Column(
+                array.shape, array.dtype, partial(_released_slices, array), str(path), _KIND
+            )
+            for name, array in arrays.items()
+        }
+        check_expansion(path, columns.values())
+        yield columns
 
 
 # --- The file's bytes ----------------------------------------------------------------
 
 
+class _Storage(NamedTuple):
+    """What the file says of the memory of one or several tensors."""
+
+    key: str
+    type: str
+    elements: int
+
+
 class _Tensor(NamedTuple):
     """What the file says of one tensor."""
 
-    key: str
-    storage: str
-    elements: int
-    """Of its storage."""
+    storage: _Storage
     offset: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -76,9 +88,12 @@ class _Records:
     """The records of an archive, as arrays over one memory map."""
 
     def __init__(self, archive: zipfile.ZipFile, stream: BinaryIO) -> None:
+        self._archive = archive
         self._stream = stream
-        self._root = _root(archive)
         self._members = {info.filename: info for info in archive.infolist()}
+        (program,) = (name for name in self._members if f"/{name}".endswith("/data.pkl"))
+        self._root = program.removesuffix("data.pkl")
+        """The folder inside the archive, with its slash."""
         self._map = np.memmap(stream, dtype=np.uint8, mode="r")
         order = self._root + "byteorder"
         found = archive.read(order) if order in self._members else b"little"
@@ -86,21 +101,29 @@ class _Records:
             raise ValueError(f"the byte order is {shown(found)}")
         self._order = ">" if found == b"big" else "<"
 
+    def program(self) -> bytes:
+        """The description of the tensors."""
+        info = self._members[self._root + "data.pkl"]
+        if info.file_size > _MAX_PROGRAM:
+            raise ValueError(f"its description has {info.file_size:,} bytes")
+        return self._archive.read(info)
+
     def array(self, tensor: _Tensor) -> np.ndarray[Any, Any]:
         """The tensor, once everything it declares is known to lie inside its record."""
-        if tensor.storage not in _STORAGES:
-            raise ValueError(f"{shown(tensor.storage)} is a type that NumPy does not know")
-        dtype = np.dtype(self._order + _STORAGES[tensor.storage])
-        member = self._members[f"{self._root}data/{tensor.key}"]
-        if tensor.elements * dtype.itemsize != member.file_size:
+        key, kind, elements = tensor.storage
+        if kind not in _STORAGES:
+            raise ValueError(f"{shown(kind)} is a type that NumPy does not know")
+        dtype = np.dtype(self._order + _STORAGES[kind])
+        member = self._members[f"{self._root}data/{key}"]
+        if elements * dtype.itemsize != member.file_size:
             raise ValueError(
-                f"storage {shown(tensor.key)} declares {tensor.elements:,} elements, but has "
+                f"storage {shown(key)} declares {elements:,} elements, but has "
                 f"{member.file_size:,} bytes"
             )
         start = data_offset(self._stream, member)
         values = self._map[start : start + member.file_size]
         if len(values) != member.file_size:
-            raise ValueError(f"storage {shown(tensor.key)} reaches beyond the file")
+            raise ValueError(f"storage {shown(key)} reaches beyond the file")
         flat = np.frombuffer(values, dtype=dtype)
         if (
             len(tensor.shape) != len(tensor.strides)
@@ -111,7 +134,7 @@ class _Records:
             return np.empty(tensor.shape, dtype)
         pairs = zip(tensor.shape, tensor.strides, strict=True)
         last = tensor.offset + sum((size - 1) * stride for size, stride in pairs)
-        if last >= tensor.elements:
+        if last >= elements:
             raise ValueError(f"a tensor of shape {tensor.shape} reaches beyond its storage")
         strides = tuple(stride * dtype.itemsize for stride in tensor.strides)
         return np.lib.stride_tricks.as_strided(
@@ -119,16 +142,13 @@ class _Records:
         )
 
 
-class _MappedColumn(ArrayColumn):
-    """A column of a memory-mapped file, whose pages are released once they are read."""
-
-    def chunks(self) -> Iterator[np.ndarray[Any, Any]]:
-        """Slices of the array."""
-        for chunk in super().chunks():
-            yield chunk
-            # An expanded tensor has more bytes than memory: what follows it is not its own.
-            if sys.platform == "linux" and chunk.flags.c_contiguous:
-                _release(chunk)
+def _released_slices(array: np.ndarray[Any, Any]) -> Chunks:
+    """Slices of a memory-mapped array, whose pages are released once they are read."""
+    for chunk in slices(array):
+        yield chunk
+        # An expanded tensor has more bytes than memory: what follows it is not its own.
+        if sys.platform == "linux" and chunk.flags.c_contiguous:
+            _release(chunk)
 
 
 def _release(chunk: np.ndarray[Any, Any]) -> None:
@@ -141,23 +161,6 @@ def _release(chunk: np.ndarray[Any, Any]) -> None:
 
 
 # --- The program that describes the tensors -------------------------------------------
-
-
-def _root(archive: zipfile.ZipFile) -> str:
-    """The folder inside the archive, with its slash."""
-    (found,) = {
-        info.filename.removesuffix("data.pkl")
-        for info in archive.infolist()
-        if info.filename == "data.pkl" or info.filename.endswith("/data.pkl")
-    }
-    return found
-
-
-def _program(archive: zipfile.ZipFile) -> bytes:
-    info = archive.getinfo(_root(archive) + "data.pkl")
-    if info.file_size > _MAX_PROGRAM:
-        raise ValueError(f"its description has {info.file_size:,} bytes")
-    return archive.read(info)
 
 
 class _Global(NamedTuple):
@@ -238,7 +241,7 @@ class _Machine:
             target[key] = value
 
 
-def _storage(parts: Any) -> tuple[str, str, int]:
+def _storage(parts: Any) -> _Storage:
     kind, storage, key, _location, elements = parts
     if kind != "storage" or type(key) is not str or not key.isdecimal():
         raise ValueError("a storage has no number")
@@ -246,17 +249,19 @@ def _storage(parts: Any) -> tuple[str, str, int]:
         raise ValueError("a storage is not one of torch's")
     if type(elements) is not int or elements < 0:
         raise ValueError(f"a storage declares {shown(elements)} elements")
-    return key, storage.name, elements
+    return _Storage(key, storage.name, elements)
 
 
 def _call(function: Any, arguments: Any) -> Any:
     if function == _Global("collections", "OrderedDict") and arguments == ():
         return {}
     if function == _Global("torch._utils", "_rebuild_tensor_v2"):
-        (key, storage, elements), offset, shape, strides, *_ = arguments
+        storage, offset, shape, strides, *_ = arguments
+        if type(storage) is not _Storage:
+            raise ValueError("a tensor has no storage")
         if not all(type(n) is int for n in (offset, *shape, *strides)):
             raise ValueError("a tensor's sizes are not integers")
-        return _Tensor(key, storage, elements, offset, tuple(shape), tuple(strides))
+        return _Tensor(storage, offset, tuple(shape), tuple(strides))
     if function == _Global("torch._utils", "_rebuild_parameter"):
         return arguments[0]
     raise ValueError(

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from rl_training.boundary.text import reason
 from rl_training.errors import ConfigError, RLTrainingError
 
 MiB = 1 << 20
@@ -51,7 +52,7 @@ def open_file(
     except FileNotFoundError:
         raise error(f"{path} is missing") from None
     except (OSError, ValueError) as failure:  # ValueError: a null byte in the path
-        raise error(f"{path} cannot be read: {_reason(failure)}") from None
+        raise error(f"{path} cannot be read: {reason(failure)}") from None
     found = os.fstat(descriptor)
     problem = None
     if not stat.S_ISREG(found.st_mode):
@@ -72,7 +73,7 @@ def read_bytes(
         try:
             return stream.read(limit)
         except (OSError, MemoryError) as failure:
-            raise error(f"{path} cannot be read: {_reason(failure)}") from None
+            raise error(f"{path} cannot be read: {reason(failure)}") from None
 
 
 def read_text(
@@ -94,7 +95,7 @@ def parse_json(data: bytes | str, source: str, *, error: Error = ConfigError) ->
     try:
         return json.loads(data, parse_constant=_refuse_constant, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError, MemoryError) as failure:
-        raise error(f"{source} is not valid JSON: {_reason(failure)}") from None
+        raise error(f"{source} is not valid JSON: {reason(failure)}") from None
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -129,8 +130,3 @@ def sha256_of(path: Path, *, error: Error = ConfigError) -> str:
         while block := stream.read(_BLOCK):
             digest.update(block)
     return digest.hexdigest()
-
-
-def _reason(failure: BaseException) -> str:
-    text = getattr(failure, "strerror", None) or str(failure)
-    return " ".join(str(text).split())[:200] or type(failure).__name__

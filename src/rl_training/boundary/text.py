@@ -62,14 +62,24 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:half]}…{text[-half:]}"
 
 
-def error_text(error: BaseException) -> str:
-    """The class of an error and its first line, bounded and printable."""
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, bounded and printable; its class if it is empty."""
     try:
         lines = str(error).strip().splitlines()
     except Exception:  # a user's __str__ may raise anything, and is not what went wrong
         lines = []
-    text = f": {shorten(printable(lines[0], keep=''), 200)}" if lines else ""
-    return f"{type(error).__name__}{text}"
+    return shorten(printable(lines[0], keep=""), 200) if lines else type(error).__name__
+
+
+def reason(error: BaseException) -> str:
+    """Why an operation failed: the system's words where it was the system, else `first_line`."""
+    return getattr(error, "strerror", None) or first_line(error)
+
+
+def error_text(error: BaseException) -> str:
+    """The class of an error and the first line of its message."""
+    line, name = first_line(error), type(error).__name__
+    return name if line == name else f"{name}: {line}"
 
 
 def _escape(char: str) -> str:

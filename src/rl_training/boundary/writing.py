@@ -10,6 +10,7 @@ from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
+from rl_training.boundary.text import reason
 from rl_training.errors import ConfigError, TrainingError
 
 TEMPORARY = ".tmp-"
@@ -75,8 +76,7 @@ def write_output(file: Path, data: bytes) -> None:
         else:
             write_atomically(Path(os.path.realpath(file)), data)
     except (OSError, ValueError) as error:  # ValueError: a null byte in the name
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(f"{file} cannot be written: {reason}.") from None
+        raise ConfigError(f"{file} cannot be written: {reason(error)}.") from None
 
 
 def open_log(path: Path, *, new: bool = False) -> FileIO:

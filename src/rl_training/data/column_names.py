@@ -1,12 +1,13 @@
-"""Whatever a stranger's file calls its columns, read piece by piece."""
+"""Which columns of a dataset file are which fields of a transition, by their names."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rl_training.boundary.columns import Column
+from rl_training.boundary.columns import NUMBERS, Column
+from rl_training.data.rows import SCALAR_FIELDS
 from rl_training.errors import ConfigError
 
 ALIASES: dict[str, tuple[str, ...]] = {
@@ -47,6 +48,15 @@ class Fields:
         """How many rows every column has."""
         return self.columns["observations"].shape[0]
 
+    def width(self, field: str) -> int:
+        """How many values a row of a column has."""
+        return math.prod(self.columns[field].shape[1:])
+
+    @property
+    def integer_actions(self) -> bool:
+        """Whether actions are stored as integers: a choice, not a quantity."""
+        return self.columns["actions"].dtype.kind in "biu"
+
 
 def find_fields(available: Mapping[str, Column], source: str) -> Fields:
     """Match names to aliases and check shapes and types before a row is read."""
@@ -68,42 +78,32 @@ def find_fields(available: Mapping[str, Column], source: str) -> Fields:
                 f"{source} has no {field} (any of {', '.join(ALIASES[field])}); it holds {known}."
             )
     _check_columns(columns, names, source)
-    ambiguous = names.get("terminations", "") in AMBIGUOUS
-    guesses = (*_missing_flags(names), *_unused(available, names))
-    return Fields(columns, names, tuple(_done_notes(names)), guesses, ambiguous)
-
-
-def _done_notes(names: Mapping[str, str]) -> Iterator[str]:
     ended, cut = names.get("terminations"), names.get("truncations")
+    notes, guesses = [], []
     if ended and not cut:
-        yield f"only {ended!r} is there: read as terminations, which do not bootstrap"
+        notes.append(f"only {ended!r} is there: read as terminations, which do not bootstrap")
     elif ended in AMBIGUOUS:
-        yield f"{ended!r} and {cut!r}: a row with both is read as a time limit"
-
-
-def _missing_flags(names: Mapping[str, str]) -> Iterator[str]:
-    cut = names.get("truncations")
-    if "terminations" in names:
-        return
-    if cut:
-        yield f"only {cut!r} is there: read as time limits; no row terminates"
-    else:
-        yield (
+        notes.append(f"{ended!r} and {cut!r}: a row with both is read as a time limit")
+    elif cut and not ended:
+        guesses.append(f"only {cut!r} is there: read as time limits; no row terminates")
+    elif not ended:
+        guesses.append(
             "no flag marks an episode's end: all rows are read as one episode, and no row "
             "terminates"
         )
+    guesses += _unused(available, names)
+    return Fields(columns, names, tuple(notes), tuple(guesses), ended in AMBIGUOUS)
 
 
-def _unused(available: Mapping[str, Column], names: Mapping[str, str]) -> Iterator[str]:
-    """Columns with a value for every row: one of them may be a known one, misspelt."""
+def _unused(available: Mapping[str, Column], names: Mapping[str, str]) -> list[str]:
+    """A note on columns with a value for every row: one may be a known one, misspelled."""
     rows = available[names["observations"]].shape[:1]
     unused = sorted(
         name
         for name, column in available.items()
         if column.shape[:1] == rows and name not in names.values()
     )
-    if unused:
-        yield f"not used: {', '.join(map(repr, unused))}"
+    return [f"not used: {', '.join(map(repr, unused))}"] if unused else []
 
 
 def _check_columns(columns: Mapping[str, Column], names: Mapping[str, str], source: str) -> None:
@@ -112,27 +112,20 @@ def _check_columns(columns: Mapping[str, Column], names: Mapping[str, str], sour
         raise ConfigError(f"{source} holds no rows.")
     for field, column in columns.items():
         name = names[field]
-        if column.dtype.kind not in "biuf":
+        if column.dtype.kind not in NUMBERS:
             raise ConfigError(f"{source}: {name!r} holds {column.dtype}, but numbers are needed.")
-        if not column.shape or column.shape[0] != rows:
-            found = column.shape[0] if column.shape else 0
+        found = column.shape[0] if column.shape else 0
+        if found != rows:
             raise ConfigError(
                 f"{source}: {name!r} has {found} rows, but {names['observations']!r} has {rows}."
             )
-        flat = field in ("rewards", "terminations", "truncations")
         width = math.prod(column.shape[1:])
-        if flat and width != 1:
-            raise ConfigError(
-                f"{source}: {name!r} has shape {column.shape}, but one value a row is needed."
-            )
-        if not flat and len(column.shape) > 2:
-            raise ConfigError(
-                f"{source}: {name!r} has shape {column.shape}, but flat rows are needed."
-            )
-        if width == 0:
-            raise ConfigError(
-                f"{source}: {name!r} has shape {column.shape}, but a value a row is the least."
-            )
+        if field in SCALAR_FIELDS:
+            fits, needed = width == 1, "one value a row is"
+        else:
+            fits, needed = width > 0 and len(column.shape) <= 2, "flat rows of values are"
+        if not fits:
+            raise ConfigError(f"{source}: {name!r} has shape {column.shape}, but {needed} needed.")
     if "next_observations" in columns:
         ours, theirs = columns["observations"].shape[1:], columns["next_observations"].shape[1:]
         if ours != theirs:

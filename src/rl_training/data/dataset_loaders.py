@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,10 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from rl_training.boundary.columns import ArrayColumn, Column
+from rl_training.boundary.columns import Column
 from rl_training.boundary.hdf5 import open_hdf5_columns
 from rl_training.boundary.minari_format import check_minari_id, open_minari
-from rl_training.boundary.npz import open_npz
+from rl_training.boundary.npy import open_npz
 from rl_training.boundary.pt import open_pt
 from rl_training.boundary.text import shown
 from rl_training.config_model import validated
@@ -77,17 +76,13 @@ def load_transition_dataset(
 
 def spec_of(fields: Fields, settings: DataConfig) -> EnvSpec:
     """Sizes as they are in the data, bounds as the config gives them."""
-
-    def width(name: str) -> int:
-        return math.prod(fields.columns[name].shape[1:])
-
-    if fields.columns["actions"].dtype.kind in "biu":
+    if fields.integer_actions:
         raise ConfigError(
             f"{settings.source} holds actions as {fields.columns['actions'].dtype}: without env_id "
             "actions are continuous. Name the environment, or store them as floats if they are."
         )
-    size = width("actions")
-    return EnvSpec(width("observations"), size, *settings.action_bounds(size))
+    size = fields.width("actions")
+    return EnvSpec(fields.width("observations"), size, *settings.action_bounds(size))
 
 
 def config_for(source: str) -> DataConfig:
@@ -120,7 +115,7 @@ def open_fields(
                 "load_transition_dataset collect_random=, a function of size and seed."
             )
         data = collect_random(config.dataset_size, config.dataset_seed)
-        columns: Mapping[str, Column] = {k: ArrayColumn(np.asarray(v)) for k, v in data.items()}
+        columns = {key: Column.of(np.asarray(values)) for key, values in data.items()}
         yield find_fields(columns, config.source)
     elif kind == "minari":
         dataset = open_minari(str(config.dataset_id), download=config.dataset_download)

@@ -15,6 +15,7 @@ import torch
 
 from rl_training.boundary.hdf5 import INSTALL
 from rl_training.boundary.minari_format import minari_folder
+from rl_training.boundary.text import first_line, reason
 from rl_training.boundary.writing import replace_file
 from rl_training.data.dataset_loaders import SUFFIXES
 from rl_training.data.offline_dataset import TransitionDataset
@@ -63,7 +64,7 @@ def write_arrays(arrays: Arrays, path: Path) -> Path:
         with replace_file(path) as stream:
             write(arrays, stream)
     except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error.strerror or error}.") from None
+        raise ConfigError(f"{path} cannot be written: {reason(error)}.") from None
     return path
 
 
@@ -77,8 +78,7 @@ def _write_pt(arrays: Arrays, stream: IO[bytes]) -> None:
         torch.save(tensors, stream)
     except RuntimeError as error:  # raised in closing the archive, over the write that failed
         failed = error.__context__
-        reason = str(error).splitlines()[0]
-        raise (failed if isinstance(failed, OSError) else OSError(reason)) from None
+        raise (failed if isinstance(failed, OSError) else OSError(first_line(error))) from None
 
 
 def _write_hdf5(arrays: Arrays, stream: IO[bytes]) -> None:
@@ -119,16 +119,20 @@ def write_minari(arrays: Arrays, dataset_id: str, env: gym.Env[Any, Any] | None)
                 truncations=arrays["timeouts"][start:stop].tolist(),
             )
         )
-    spaces = {} if env is not None else _spaces(arrays)
+    spaces: dict[str, Any] = {}
+    if env is None:  # spaces wide enough for the data
+        low, high = arrays["actions"].min(axis=0), arrays["actions"].max(axis=0)
+        shape = arrays["observations"].shape[1:]
+        spaces["observation_space"] = gym.spaces.Box(-np.inf, np.inf, shape)
+        spaces["action_space"] = gym.spaces.Box(low, np.maximum(high, low + 1e-6), dtype=np.float32)
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         with warnings.catch_warnings():  # of author, permalink and the like, which we do not know
             warnings.simplefilter("ignore", UserWarning)
             minari.create_dataset_from_buffers(dataset_id, buffer=episodes, env=env, **spaces)
     except (ValueError, TypeError, OSError, ImportError, AssertionError) as error:
-        reason = " ".join(str(error).split())[:200]
         _remove_made(missing)  # else the next try would find the dataset there already
-        raise ConfigError(f"Minari could not make {dataset_id!r}: {reason}") from None
+        raise ConfigError(f"Minari could not make {dataset_id!r}: {first_line(error)}") from None
     return dataset_id
 
 
@@ -139,15 +143,3 @@ def _remove_made(folders: list[Path]) -> None:
     for folder in folders[1:]:
         with suppress(OSError):
             folder.rmdir()
-
-
-def _spaces(arrays: Arrays) -> dict[str, Any]:
-    """Spaces wide enough for the data, for a dataset without an environment."""
-    from gymnasium import spaces
-
-    actions = arrays["actions"]
-    low, high = actions.min(axis=0), actions.max(axis=0)
-    return {
-        "observation_space": spaces.Box(-np.inf, np.inf, arrays["observations"].shape[1:]),
-        "action_space": spaces.Box(low, np.maximum(high, low + 1e-6), dtype=np.float32),
-    }

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from rl_training.boundary.text import first_line
 from rl_training.boundary.values import StateError, describe_array
 
 
@@ -41,4 +42,4 @@ def restore_generator(generator: torch.Generator, state: Any) -> None:
     try:
         generator.set_state(torch.from_numpy(state))
     except RuntimeError as error:
-        raise StateError(f"a generator's state is damaged ({str(error).splitlines()[0]})") from None
+        raise StateError(f"a generator's state is damaged ({first_line(error)})") from None

@@ -122,10 +122,13 @@ class Expectation:
 
 def find_problems(dataset: TransitionDataset, expected: Expectation) -> list[str]:
     """Everything that does not fit, each in one sentence."""
-    sizes = find_other_sizes(dataset, expected)
+    sizes = dataset.layout.mismatch(expected.spec, "the data", expected.name)
     if sizes is not None:
         return [f"sizes: {sizes}"]
-    problems = _value_problems(dataset, expected) + _action_problems(dataset, expected.spec)
+    problems = _value_problems(dataset, expected)
+    outside = _actions_outside(dataset.column("actions"), expected.spec)
+    if outside:
+        problems.append(outside)
     jumps = find_discontinuities(dataset)
     if len(jumps):
         problems.append(
@@ -133,18 +136,6 @@ def find_problems(dataset: TransitionDataset, expected: Expectation) -> list[str
             f"observation, the first at row {jumps[0]}: ends of episodes may be unmarked."
         )
     return problems + _episode_problems(dataset, expected.time_limit)
-
-
-def find_other_sizes(dataset: TransitionDataset, expected: Expectation) -> str | None:
-    """How the sizes differ from those of the environment; None if they do not."""
-    spec, layout = expected.spec, dataset.layout
-    if (layout.obs_dim, layout.action_dim) == (spec.obs_dim, spec.action_width):
-        return None
-    return (
-        f"the data has observations of {layout.obs_dim} and actions of {layout.action_dim} "
-        f"values, {expected.name} has {spec.obs_dim} and {spec.action_width}: it is of another "
-        "environment."
-    )
 
 
 def _value_problems(dataset: TransitionDataset, expected: Expectation) -> list[str]:
@@ -166,22 +157,18 @@ def _value_problems(dataset: TransitionDataset, expected: Expectation) -> list[s
     return problems
 
 
-def _action_problems(dataset: TransitionDataset, spec: EnvSpec) -> list[str]:
-    actions = dataset.column("actions")
+def _actions_outside(actions: npt.NDArray[np.float32], spec: EnvSpec) -> str | None:
     if spec.discrete:
-        first, last = spec.action_start, spec.action_start + spec.action_dim - 1
-        wrong = (actions < first) | (actions > last) | (actions != np.floor(actions))
-        count = int(wrong.any(axis=1).sum())
-        allowed = f"{first} to {last}"
+        low, high = np.array([[spec.action_start], [spec.action_start + spec.action_dim - 1]])
+        slack, fractional = 0.0, actions != np.floor(actions)
     else:
         low, high = np.asarray(spec.action_low), np.asarray(spec.action_high)
-        slack = BOUND_TOLERANCE * (high - low)
-        wrong = (actions < low - slack) | (actions > high + slack)
-        count = int(wrong.any(axis=1).sum())
-        allowed = f"{low.min():.6g} to {high.max():.6g}"
-    if not count:
-        return []
-    return [f"actions: {count} rows lie outside the bounds {allowed}."]
+        slack, fractional = BOUND_TOLERANCE * (high - low), np.False_
+    wrong = (actions < low - slack) | (actions > high + slack) | fractional
+    if not wrong.any():
+        return None
+    count = int(wrong.any(axis=1).sum())
+    return f"actions: {count} rows lie outside the bounds {low.min():.6g} to {high.max():.6g}."
 
 
 def _episode_problems(dataset: TransitionDataset, limit: int | None) -> list[str]:

@@ -50,10 +50,7 @@ class MixedSampler(Sampler):
         """A replay grows; the dataset alone does not."""
         return self.pretraining
 
-    @property
-    def has_place(self) -> bool:
-        """The dataset's place, the phase and the counts."""
-        return True
+    has_place = True  # the dataset's place, the phase and the counts
 
     def __len__(self) -> int:
         return len(self.offline) + len(self.online)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass
@@ -13,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from rl_training.boundary.columns import CHUNK_ROWS, ArrayColumn, Column
+from rl_training.boundary.columns import CHUNK_ROWS, Column
 from rl_training.data.column_names import Fields, find_fields
-from rl_training.data.rows import RowLayout
+from rl_training.data.rows import SCALAR_FIELDS, RowLayout
 from rl_training.errors import ConfigError
 from rl_training.rewards import RewardTransformConfig
 from rl_training.types import Batch, EnvSpec, Sampler
@@ -67,10 +66,7 @@ class TransitionDataset(Sampler):
     Build one with `from_dict`, or with `load_transition_dataset` from a file.
     """
 
-    @property
-    def is_fixed(self) -> bool:
-        """Recorded rows never change."""
-        return True
+    is_fixed = True  # recorded rows never change
 
     def __init__(
         self,
@@ -108,12 +104,9 @@ class TransitionDataset(Sampler):
         With ``spec``, actions are taken in the environment's units, checked against its bounds and
         mapped to [-1, 1]; without it they stay as they are.
         """
-        columns: dict[str, Column] = {
-            key: ArrayColumn(_as_array(value)) for key, value in data.items()
-        }
-        return cls.from_fields(
-            find_fields(columns, source), spec=spec, device=device, source=source
-        )
+        columns = {key: Column.of(_as_array(value)) for key, value in data.items()}
+        fields = find_fields(columns, source)
+        return cls.from_fields(fields, spec=spec, device=device, source=source)
 
     @classmethod
     def from_fields(
@@ -131,7 +124,10 @@ class TransitionDataset(Sampler):
         ``finite=False`` lets values through that are not, and flags other than 0 and 1, for an
         inspection to count.
         """
-        layout = _layout(fields, spec, source)
+        layout = RowLayout(fields.width("observations"), fields.width("actions"))
+        mismatch = spec and layout.mismatch(spec, source)
+        if mismatch:
+            raise ConfigError(mismatch)
         rows = _make_rows(fields.rows, layout.width, source)
         for name, column in fields.columns.items():
             _fill(rows[:, layout.slices[name]], column, name, source, finite)
@@ -149,7 +145,7 @@ class TransitionDataset(Sampler):
         notes = [*guesses, *notes]
         dataset = cls(torch.from_numpy(rows).to(device), layout, spec=spec, notes=tuple(notes))
         dataset.guesses = tuple(guesses)
-        dataset.integer_actions = fields.columns["actions"].dtype.kind in "biu"
+        dataset.integer_actions = fields.integer_actions
         dataset.odd_flags = odd
         return dataset
 
@@ -173,8 +169,7 @@ class TransitionDataset(Sampler):
     def column(self, name: str) -> npt.NDArray[np.float32]:
         """One column as an array, a view where the rows are on the CPU."""
         columns = self.rows[:, self.layout.slices[name]].cpu().numpy()
-        flat = name in ("rewards", "terminations", "truncations")
-        return columns[:, 0] if flat else columns
+        return columns[:, 0] if name in SCALAR_FIELDS else columns
 
     # --- Episodes and statistics ------------------------------------------------
 
@@ -301,21 +296,6 @@ def _moments(
 
 def _as_array(value: Any) -> Any:
     return value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
-
-
-def _layout(fields: Fields, spec: EnvSpec | None, source: str) -> RowLayout:
-    def width(name: str) -> int:
-        return math.prod(fields.columns[name].shape[1:])
-
-    obs_dim, action_dim = width("observations"), width("actions")
-    if spec is not None:
-        expected = spec.action_width
-        if obs_dim != spec.obs_dim or action_dim != expected:
-            raise ConfigError(
-                f"{source} has observations of {obs_dim} and actions of {action_dim} values, but "
-                f"the environment has {spec.obs_dim} and {expected}: it is of another environment."
-            )
-    return RowLayout(obs_dim, action_dim)
 
 
 def _make_rows(count: int, width: int, source: str) -> FloatRows:

@@ -1,13 +1,20 @@
-"""The packed row: where each field of a transition stands."""
+"""The packed row: where each field of a transition is."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 import torch
 
-from rl_training.types import Batch
+from rl_training.types import Batch, EnvSpec
+
+FIELDS = (
+    *("observations", "actions", "rewards", "next_observations", "terminations", "truncations"),
+)
+SCALAR_FIELDS = ("rewards", "terminations", "truncations")
+"""Those with one value per row."""
 
 
 @dataclass(frozen=True)
@@ -30,22 +37,20 @@ class RowLayout:
     @cached_property
     def slices(self) -> dict[str, slice]:
         """Each field's place."""
-        names = (
-            "observations",
-            "actions",
-            "rewards",
-            "next_observations",
-            "terminations",
-            "truncations",
-        )
-        places, start = {}, 0
-        for name, width in zip(names, self.widths, strict=True):
-            places[name] = slice(start, start + width)
-            start += width
-        return places
+        places = zip(FIELDS, self.widths, accumulate(self.widths), strict=True)
+        return {name: slice(stop - width, stop) for name, width, stop in places}
 
     def batch(self, rows: torch.Tensor) -> Batch:
         """Views of gathered rows."""
         parts = torch.split_with_sizes(rows, self.widths, dim=-1)
         obs, actions, rewards, next_obs, terminations, _ = parts
         return Batch(obs, actions, rewards.squeeze(-1), next_obs, terminations.squeeze(-1))
+
+    def mismatch(self, spec: EnvSpec, source: str, env: str = "the environment") -> str | None:
+        """How the sizes differ from those of an environment, in words; None if they do not."""
+        if (self.obs_dim, self.action_dim) == (spec.obs_dim, spec.action_width):
+            return None
+        return (
+            f"{source} has observations of {self.obs_dim} and actions of {self.action_dim} values, "
+            f"but {env} has {spec.obs_dim} and {spec.action_width}: it is of another environment."
+        )

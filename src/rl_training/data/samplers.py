@@ -23,10 +23,7 @@ class EpochSampler(Sampler):
     engine's generator; its states before the two draws and the position are what a resume needs.
     """
 
-    @property
-    def is_fixed(self) -> bool:
-        """Recorded rows never change."""
-        return True
+    is_fixed = True  # recorded rows never change
 
     def __init__(self, dataset: TransitionDataset) -> None:
         device = dataset.rows.device
@@ -87,14 +84,15 @@ class EpochSampler(Sampler):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Draw the same orders again and go to the position."""
-        begun = len(state["drawn_from"]) > 0
-        if len(state["drawn_from"]) not in (0, 2):
-            raise StateError(f"drawn_from has {len(state['drawn_from'])} states, not 0 or 2")
+        drawn_from = state["drawn_from"]
+        if len(drawn_from) not in (0, 2):
+            raise StateError(f"drawn_from has {len(drawn_from)} states, not 0 or 2")
+        begun = len(drawn_from) > 0
         most = 2 * len(self) - 1 if begun else 0
         self.position = whole_number(state["position"], "position", most=most)
         self.epoch = whole_number(state["epoch"], "epoch", least=int(begun))
         self._drawn_from = []
-        for half, drawn in enumerate(state["drawn_from"]):
+        for half, drawn in enumerate(drawn_from):
             generator = torch.Generator(self._orders.device)
             restore_generator(generator, drawn)
             self._draw(half, generator)
