@@ -71,7 +71,13 @@ class ConfigModel(BaseModel):
     an integer.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, **_EXACT)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+        **_EXACT,
+    )
 
     @field_validator("*", mode="before")
     @classmethod

@@ -21,55 +21,45 @@ LearningRate = Annotated[float, Field(gt=0, le=10)]
 class AlgorithmConfig(ConfigModel):
     """Base of every algorithm's config: frozen, and an unknown key is an error."""
 
-    batch_size: BatchSize = Field(default=256, description="Transitions in one gradient update.")
-    learning_rate: LearningRate = Field(
-        default=3e-4, description="Adam's step size, for every network."
-    )
-    hidden_sizes: Widths = Field(default=(256, 256), description="Widths of the hidden layers.")
+    batch_size: BatchSize = 256
+    """Transitions in one gradient update."""
+    learning_rate: LearningRate = 3e-4
+    """Adam's step size, for every network."""
+    hidden_sizes: Widths = (256, 256)
+    """Widths of the hidden layers."""
 
 
 class ValueConfig(AlgorithmConfig):
     """What every learner of values has, wherever its data come from."""
 
-    gamma: float = Field(default=0.99, ge=0, le=1, description="Discount factor γ.")
-    tau: float = Field(
-        default=0.005, gt=0, le=1, description="Polyak rate τ of the target networks."
-    )
+    gamma: float = Field(default=0.99, ge=0, le=1)
+    """Discount factor γ."""
+    tau: float = Field(default=0.005, gt=0, le=1)
+    """Polyak rate τ of the target networks."""
 
 
 class CollectionConfig(AlgorithmConfig):
     """What every learner that collects its data has."""
 
-    buffer_capacity: Capacity = Field(
-        default=1_000_000, description="Transitions the replay keeps."
-    )
-    learning_starts: Annotated[int, Trait.FRESH] = Field(
-        default=5_000,
-        ge=0,
-        description="Environment steps of uniform random play before the first update.",
-    )
-    train_frequency: int = Field(
-        default=1, gt=0, description="Collected transitions between updates."
-    )
-    gradient_updates_per_step: int = Field(
-        default=1, gt=0, description="Updates made for every `train_frequency` transitions."
-    )
+    buffer_capacity: Capacity = 1_000_000
+    """Transitions the replay keeps."""
+    learning_starts: Annotated[int, Trait.FRESH] = Field(default=5_000, ge=0)
+    """Environment steps of uniform random play before the first update."""
+    train_frequency: int = Field(default=1, gt=0)
+    """Collected transitions between updates."""
+    gradient_updates_per_step: int = Field(default=1, gt=0)
+    """Updates made for every `train_frequency` transitions."""
 
 
 class MixingConfig(CollectionConfig):
     """What every learner has that collects beside a dataset; bases before this one keep theirs."""
 
-    offline_batch_ratio: Annotated[float, Trait.FRESH] = Field(
-        default=0.5, ge=0, le=1, description="Share of the dataset's rows in every batch."
-    )
-    offline_pretrain_updates: Annotated[int, Trait.FRESH] = Field(
-        default=0,
-        ge=0,
-        description="Updates on the dataset alone before the first environment step.",
-    )
-    random_play: Annotated[bool, Trait.FRESH] = Field(
-        default=True, description="Play at random until `learning_starts`; else the policy plays."
-    )
+    offline_batch_ratio: Annotated[float, Trait.FRESH] = Field(default=0.5, ge=0, le=1)
+    """Share of the dataset's rows in every batch."""
+    offline_pretrain_updates: Annotated[int, Trait.FRESH] = Field(default=0, ge=0)
+    """Updates on the dataset alone before the first environment step."""
+    random_play: Annotated[bool, Trait.FRESH] = True
+    """Play at random until `learning_starts`; else the policy plays."""
 
     @property
     def first_step(self) -> int:

@@ -16,17 +16,12 @@ from rl_training.algorithms.config import AlgorithmConfig, MixingConfig
 class FinetuningConfig(MixingConfig):
     """A fine-tuning run's own keys (docs/finetuning.md)."""
 
-    finetuned_step: int = Field(
-        ge=0, description="Step of the checkpoint that the run went on from; steps go on from it."
-    )
-    learning_starts: int = Field(
-        default=5_000,
-        ge=0,
-        description="Environment steps before the first update on new experience.",
-    )
-    random_play: bool = Field(
-        default=False, description="Play at random until `learning_starts`; else the policy plays."
-    )
+    finetuned_step: int = Field(ge=0)
+    """Step of the checkpoint that the run went on from; steps go on from it."""
+    learning_starts: int = Field(default=5_000, ge=0)
+    """Environment steps before the first update on new experience."""
+    random_play: bool = False
+    """Play at random until `learning_starts`; else the policy plays."""
 
     @property
     def first_step(self) -> int:

@@ -18,19 +18,12 @@ from rl_training.types import ActionKind, Mode
 class HindsightConfig(ConfigModel):
     """HER's own hyper-parameters (docs/algorithms/her.md)."""
 
-    base_algo: str = Field(
-        default="sac", description="The learner: any online algorithm for continuous actions."
-    )
-    her_strategy: Literal["future", "final", "episode"] = Field(
-        default="future",
-        description="Which achieved goals of its episode replace a transition's goal.",
-    )
-    her_ratio: float = Field(
-        default=0.8,
-        ge=0,
-        le=1,
-        description="Share of transitions that get another goal; 0 for none.",
-    )
+    base_algo: str = "sac"
+    """The learner: any online algorithm for continuous actions."""
+    her_strategy: Literal["future", "final", "episode"] = "future"
+    """Which achieved goals of its episode replace a transition's goal."""
+    her_ratio: float = Field(default=0.8, ge=0, le=1)
+    """Share of transitions that get another goal; 0 for none."""
 
 
 class HER:

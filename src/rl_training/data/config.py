@@ -21,61 +21,40 @@ DatasetKind = Literal["random", "npz", "pt", "hdf5", "minari"]
 class DataConfig(ConfigModel):
     """A dataset and its transforms; the reward keys hold for environments too."""
 
-    dataset_kind: Annotated[DatasetKind | None, Trait.DATASET] = Field(
-        default=None, description="Where recorded data comes from; null for none."
-    )
-    dataset_path: Annotated[str | None, Trait.DATASET, Trait.MAY_CHANGE] = Field(
-        default=None, description="The file of an npz, pt or hdf5 dataset."
-    )
-    dataset_id: Annotated[str | None, Trait.DATASET] = Field(
-        default=None, description="The id of a Minari dataset."
-    )
-    dataset_download: Annotated[bool, Trait.DATASET, Trait.MAY_CHANGE] = Field(
-        default=False, description="Let Minari download a missing dataset."
-    )
-    dataset_size: Annotated[int, Trait.DATASET] = Field(
-        default=10_000, gt=0, le=10**9, description="Transitions of a random dataset."
-    )
-    dataset_seed: Annotated[int, Trait.DATASET] = Field(
-        default=0, ge=0, description="Seed of a random dataset."
-    )
-    reward_scale: Annotated[float, Trait.REWARD] = Field(
-        default=1.0, description="Factor on every reward."
-    )
-    reward_shift: Annotated[float, Trait.REWARD] = Field(
-        default=0.0, description="Added to every reward after scaling."
-    )
-    reward_clip_min: Annotated[float | None, Trait.REWARD] = Field(
-        default=None, description="Least reward, after scale and shift."
-    )
-    reward_clip_max: Annotated[float | None, Trait.REWARD] = Field(
-        default=None, description="Greatest reward, after scale and shift."
-    )
-    return_scaling: bool = Field(
-        default=False, description="Scale a dataset's rewards by 1000 over its range of returns."
-    )
-    normalize_states: bool = Field(
-        default=False, description="Standardize observations by the dataset's mean and deviation."
-    )
-    sampling: Literal["replacement", "epochs"] = Field(
-        default="replacement",
-        description="Draw dataset rows independently, or every row once an epoch.",
-    )
-    num_epochs: Annotated[int | None, Trait.MAY_CHANGE, Trait.FRESH] = Field(
-        default=None, gt=0, description="The budget as passes over the training rows."
-    )
-    validation_fraction: Annotated[float | None, Trait.FRESH] = Field(
-        default=None,
-        ge=0,
-        lt=1,
-        description="Share of the rows held out, in whole episodes; null: 0.05 if env_id is null.",
-    )
-    action_low: Annotated[float | tuple[float, ...] | None, Trait.FRESH] = Field(
-        default=None, description="Least actions of the data, where no environment tells."
-    )
-    action_high: Annotated[float | tuple[float, ...] | None, Trait.FRESH] = Field(
-        default=None, description="Greatest actions of the data, where no environment tells."
-    )
+    dataset_kind: Annotated[DatasetKind | None, Trait.DATASET] = None
+    """Where recorded data comes from; null for none."""
+    dataset_path: Annotated[str | None, Trait.DATASET, Trait.MAY_CHANGE] = None
+    """The file of an npz, pt or hdf5 dataset."""
+    dataset_id: Annotated[str | None, Trait.DATASET] = None
+    """The id of a Minari dataset."""
+    dataset_download: Annotated[bool, Trait.DATASET, Trait.MAY_CHANGE] = False
+    """Let Minari download a missing dataset."""
+    dataset_size: Annotated[int, Trait.DATASET] = Field(default=10_000, gt=0, le=10**9)
+    """Transitions of a random dataset."""
+    dataset_seed: Annotated[int, Trait.DATASET] = Field(default=0, ge=0)
+    """Seed of a random dataset."""
+    reward_scale: Annotated[float, Trait.REWARD] = 1.0
+    """Factor on every reward."""
+    reward_shift: Annotated[float, Trait.REWARD] = 0.0
+    """Added to every reward after scaling."""
+    reward_clip_min: Annotated[float | None, Trait.REWARD] = None
+    """Least reward, after scale and shift."""
+    reward_clip_max: Annotated[float | None, Trait.REWARD] = None
+    """Greatest reward, after scale and shift."""
+    return_scaling: bool = False
+    """Scale a dataset's rewards by 1000 over its range of returns."""
+    normalize_states: bool = False
+    """Standardize observations by the dataset's mean and deviation."""
+    sampling: Literal["replacement", "epochs"] = "replacement"
+    """Draw dataset rows independently, or every row once an epoch."""
+    num_epochs: Annotated[int | None, Trait.MAY_CHANGE, Trait.FRESH] = Field(default=None, gt=0)
+    """The budget as passes over the training rows."""
+    validation_fraction: Annotated[float | None, Trait.FRESH] = Field(default=None, ge=0, lt=1)
+    """Share of the rows held out, in whole episodes; null: 0.05 if env_id is null."""
+    action_low: Annotated[float | tuple[float, ...] | None, Trait.FRESH] = None
+    """Least actions of the data, where no environment tells."""
+    action_high: Annotated[float | tuple[float, ...] | None, Trait.FRESH] = None
+    """Greatest actions of the data, where no environment tells."""
 
     @field_validator("dataset_path", mode="before")
     @classmethod

@@ -25,7 +25,7 @@ from rl_training.data.config import DataConfig
 from rl_training.envs.factory import EnvConfig
 from rl_training.envs.resolving import name_env, name_kwargs
 from rl_training.errors import ConfigError, nearest
-from rl_training.experiment.plain_values import listed, plain, storable
+from rl_training.experiment.plain_values import listed, plain
 from rl_training.runtime.control_config import ControlsConfig
 from rl_training.types import Mode
 
@@ -38,47 +38,32 @@ if TYPE_CHECKING:
 class TrainConfig(ConfigModel):
     """A whole run. `algo_kwargs` holds the algorithm's keys and the controls."""
 
-    algo: str = Field(description="The algorithm's name.")
-    env_id: str | None = Field(
-        default=None,
-        description="A registered Gymnasium environment; null for recorded data alone.",
-    )
-    seed: int = Field(default=0, ge=0, description="All random streams derive from it.")
-    total_timesteps: Annotated[int | None, Trait.MAY_CHANGE] = Field(
-        default=None,
-        gt=0,
-        le=2**53,
-        description="Environment steps, or gradient updates where there are none.",
-    )
-    output_dir: Annotated[str, Trait.MAY_CHANGE, Trait.LABEL] = Field(
-        default="runs", min_length=1, description="Where run folders are made."
-    )
-    device: Annotated[str, Trait.MAY_CHANGE] = Field(
-        default="auto", description="auto, cpu, cuda or cuda:N."
-    )
-    num_envs: int = Field(
-        default=1, gt=0, le=65_536, description="Training environments stepped together."
-    )
-    eval_episodes: Annotated[int, Trait.MAY_CHANGE] = Field(
-        default=10, ge=0, description="Episodes of each evaluation."
-    )
-    checkpoint_interval: Annotated[int, Trait.MAY_CHANGE] = Field(
-        default=10_000,
-        ge=0,
-        description="Steps between checkpoints; the start, a new best and the end have one too.",
-    )
-    log_interval: Annotated[int, Trait.MAY_CHANGE] = Field(
-        default=1_000, gt=0, description="Steps between lines of metrics."
-    )
-    tags: Annotated[tuple[str, ...], Trait.MAY_CHANGE, Trait.LABEL] = Field(
-        default=(), description="Words that stay with the run."
-    )
-    algo_kwargs: dict[str, Any] = Field(
-        default_factory=dict, description="The algorithm's hyper-parameters and the controls."
-    )
-    env_kwargs: dict[str, Any] = Field(
-        default_factory=dict, description="`vectorization`, and what gymnasium.make takes."
-    )
+    algo: str
+    """The algorithm's name."""
+    env_id: str | None = None
+    """A registered Gymnasium environment; null for recorded data alone."""
+    seed: int = Field(default=0, ge=0)
+    """All random streams derive from it."""
+    total_timesteps: Annotated[int | None, Trait.MAY_CHANGE] = Field(default=None, gt=0, le=2**53)
+    """Environment steps, or gradient updates where there are none."""
+    output_dir: Annotated[str, Trait.MAY_CHANGE, Trait.LABEL] = Field(default="runs", min_length=1)
+    """Where run folders are made."""
+    device: Annotated[str, Trait.MAY_CHANGE] = "auto"
+    """auto, cpu, cuda or cuda:N."""
+    num_envs: int = Field(default=1, gt=0, le=65_536)
+    """Training environments stepped together."""
+    eval_episodes: Annotated[int, Trait.MAY_CHANGE] = Field(default=10, ge=0)
+    """Episodes of each evaluation."""
+    checkpoint_interval: Annotated[int, Trait.MAY_CHANGE] = Field(default=10_000, ge=0)
+    """Steps between checkpoints; the start, a new best and the end have one too."""
+    log_interval: Annotated[int, Trait.MAY_CHANGE] = Field(default=1_000, gt=0)
+    """Steps between lines of metrics."""
+    tags: Annotated[tuple[str, ...], Trait.MAY_CHANGE, Trait.LABEL] = ()
+    """Words that stay with the run."""
+    algo_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """The algorithm's hyper-parameters and the controls."""
+    env_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """`vectorization`, and what gymnasium.make takes."""
 
     if not TYPE_CHECKING:  # a type checker knows the fields
 
@@ -90,8 +75,21 @@ class TrainConfig(ConfigModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _is_plain(cls, data: Any) -> Any:
-        return _plain_keys(data) if isinstance(data, Mapping) else data
+    def _from_python(cls, data: Any) -> Any:
+        """What a file can hold: NumPy's numbers and paths are taken too."""
+        if not isinstance(data, Mapping):
+            return data
+        held: dict[str, Any] = {}
+        for key, value in data.items():
+            passed_on = key == "env_kwargs" and isinstance(value, Mapping)
+            held[key] = plain(value, key, storable=passed_on)
+        _check_env_id(held.get("env_id"))
+        _check_level(held)
+        kwargs = held.get("algo_kwargs")
+        for place, key in ((held, "output_dir"), (kwargs, "dataset_path")):
+            if isinstance(place, dict) and isinstance(place.get(key), os.PathLike):
+                place[key] = os.fspath(place[key])
+        return held
 
     @field_validator("output_dir")
     @classmethod
@@ -178,7 +176,7 @@ class TrainConfig(ConfigModel):
         if kwargs["schedule_horizon"] is None and self.total_timesteps is not None:
             pretraining = kwargs.get("offline_pretrain_updates", 0)
             kwargs["schedule_horizon"] = pretraining + self.total_timesteps
-        return self.model_copy(update={"algo_kwargs": json_codec.encode(listed(kwargs))})
+        return self.model_copy(update={"algo_kwargs": listed(kwargs)})
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as it stands in ``config.yaml``."""
@@ -252,21 +250,6 @@ def saved_config(data: Mapping[str, Any]) -> TrainConfig:
 # --- Values that come from Python -----------------------------------------------
 
 
-def _plain_keys(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A config's mapping with what a file can hold: NumPy's numbers and paths are taken too."""
-    plain_data = {key: plain(value, key) for key, value in data.items()}
-    _check_env_id(plain_data.get("env_id"))
-    if isinstance(plain_data.get("output_dir"), os.PathLike):
-        plain_data["output_dir"] = os.fspath(plain_data["output_dir"])
-    kwargs = plain_data.get("algo_kwargs")
-    if isinstance(kwargs, dict) and isinstance(kwargs.get("dataset_path"), os.PathLike):
-        plain_data["algo_kwargs"] = kwargs | {"dataset_path": os.fspath(kwargs["dataset_path"])}
-    if isinstance(plain_data.get("env_kwargs"), dict):
-        plain_data["env_kwargs"] = storable(plain_data["env_kwargs"], "env_kwargs")
-    _check_level(plain_data)
-    return plain_data
-
-
 def _check_level(data: Mapping[str, Any]) -> None:
     """Say of an algorithm's key that stands beside `algo_kwargs` where it belongs."""
     kwargs = data.get("algo_kwargs") or {}
@@ -294,7 +277,7 @@ def plain_env_kwargs(kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
     """`env_kwargs` that are given beside a config, as a config would hold them."""
     if kwargs is not None and not isinstance(kwargs, Mapping):
         raise ConfigError(f"env_kwargs = {shown(kwargs)}: should be a mapping of names to values.")
-    return dict(storable(plain(kwargs or {}, "env_kwargs"), "env_kwargs"))
+    return dict(plain(kwargs or {}, "env_kwargs", storable=True))
 
 
 # --- Files and overrides ------------------------------------------------------

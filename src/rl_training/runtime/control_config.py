@@ -18,47 +18,30 @@ if TYPE_CHECKING:
 class ControlsConfig(ConfigModel):
     """The `algo_kwargs` that steer a run and mean the same for every algorithm."""
 
-    eval_interval: Annotated[int, Trait.MAY_CHANGE] = Field(
-        default=5_000,
-        ge=0,
-        description="Steps between evaluations; 0 for the one at the end alone.",
-    )
-    early_stopping: Annotated[EarlyStoppingConfig | None, Trait.MAY_CHANGE, Trait.FRESH] = Field(
-        default=None, description="When to stop before the budget is spent; null for never."
-    )
-    learning_rate_schedule: ScheduleKind = Field(
-        default="constant", description="How the learning rate goes: constant, linear or cosine."
-    )
-    learning_rate_warmup: Annotated[int, Trait.FRESH] = Field(
-        default=0, ge=0, description="Steps of linear warm-up from 0."
-    )
-    learning_rate_final: float = Field(
-        default=0.0, ge=0, le=1, description="Fraction of the learning rate at the schedule's end."
-    )
+    eval_interval: Annotated[int, Trait.MAY_CHANGE] = Field(default=5_000, ge=0)
+    """Steps between evaluations; 0 for the one at the end alone."""
+    early_stopping: Annotated[EarlyStoppingConfig | None, Trait.MAY_CHANGE, Trait.FRESH] = None
+    """When to stop before the budget is spent; null for never."""
+    learning_rate_schedule: ScheduleKind = "constant"
+    """How the learning rate goes: constant, linear or cosine."""
+    learning_rate_warmup: Annotated[int, Trait.FRESH] = Field(default=0, ge=0)
+    """Steps of linear warm-up from 0."""
+    learning_rate_final: float = Field(default=0.0, ge=0, le=1)
+    """Fraction of the learning rate at the schedule's end."""
     schedule_horizon: Annotated[int | None, Trait.MAY_CHANGE, Trait.FRESH] = Field(
-        default=None,
-        gt=0,
-        description="Step at which the schedule ends; the first budget by default.",
+        default=None, gt=0
     )
-    keep_checkpoints: Annotated[int, Trait.MAY_CHANGE] = Field(
-        default=3, ge=2, description="Newest checkpoints to keep, beside the best."
-    )
-    tensorboard: Annotated[bool, Trait.MAY_CHANGE] = Field(
-        default=True, description="Write TensorBoard files beside metrics.jsonl."
-    )
-    num_threads: Annotated[int | None, Trait.MAY_CHANGE] = Field(
-        default=None,
-        gt=0,
-        le=1024,
-        description="Threads for products on the CPU; null: OMP_NUM_THREADS, or by the machine.",
-    )
-    engine: Annotated[EngineChoice, Trait.MAY_CHANGE] = Field(
-        default="auto",
-        description="How updates run: eager, compiled, cuda_graph, or auto by the run.",
-    )
-    matmul_precision: Annotated[Literal["highest", "high"], Trait.MAY_CHANGE] = Field(
-        default="high", description="Float32 products on a GPU: highest, or high for TF32."
-    )
+    """Step at which the schedule ends; the first budget by default."""
+    keep_checkpoints: Annotated[int, Trait.MAY_CHANGE] = Field(default=3, ge=2)
+    """Newest checkpoints to keep, beside the best."""
+    tensorboard: Annotated[bool, Trait.MAY_CHANGE] = True
+    """Write TensorBoard files beside metrics.jsonl."""
+    num_threads: Annotated[int | None, Trait.MAY_CHANGE] = Field(default=None, gt=0, le=1024)
+    """Threads for products on the CPU; null: OMP_NUM_THREADS, or by the machine."""
+    engine: Annotated[EngineChoice, Trait.MAY_CHANGE] = "auto"
+    """How updates run: eager, compiled, cuda_graph, or auto by the run."""
+    matmul_precision: Annotated[Literal["highest", "high"], Trait.MAY_CHANGE] = "high"
+    """Float32 products on a GPU: highest, or high for TF32."""
 
     @model_validator(mode="after")
     def _early_stopping_needs_evaluations(self) -> Self:
