@@ -1118,9 +1118,9 @@ MUTANTS = [
     ),
     Mutant(
         "the evaluation before the first step counts as the lowest",
-        TRAINER,
-        "        elif self.settings.compares:",
-        "        if self.settings.compares:",
+        "runtime/trainer_state.py",
+        "            elif compares:",
+        "            if compares:",
         PHASES,
     ),
     Mutant(

@@ -389,10 +389,9 @@ def test_a_recording_that_fails_is_one_sentence() -> None:
 
 def test_drawing_that_fails_is_one_sentence() -> None:
     evaluator = Evaluator(WALK, {"trouble": "error", "method": "render"}, seed=0, render=True)
-    evaluator.on_frame = lambda _frame: None
     policy: Any = Watching()
     with pytest.raises(EnvError, match="its render failed with ZeroDivisionError: division"):
-        evaluator.evaluate(policy, 1)
+        evaluator.evaluate(policy, 1, on_frame=lambda _frame: None)
 
 
 def test_relabeling_that_fails_is_one_sentence() -> None:

@@ -8,9 +8,10 @@ import shutil
 import subprocess
 import sys
 import unicodedata
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -346,10 +347,13 @@ def test_actions_that_are_not_finite_are_told_once(
 
 
 def film(file: Path) -> None:
-    evaluator: Any = SimpleNamespace(env=SimpleNamespace(metadata={"render_fps": 0}))
-    with record(evaluator, file):
+    def evaluate(policy: Any, episodes: int, on_frame: Callable[[Any], None]) -> None:
         for shade in (0, 255):
-            evaluator.on_frame(np.full((16, 16, 3), shade, dtype=np.uint8))
+            on_frame(np.full((16, 16, 3), shade, dtype=np.uint8))
+
+    env, policy = SimpleNamespace(metadata={"render_fps": 0}), cast("Any", None)
+    evaluator: Any = SimpleNamespace(env=env, evaluate=evaluate)
+    record(evaluator, policy, 1, file)
 
 
 def draw(reference: Reference, file: Path) -> None:

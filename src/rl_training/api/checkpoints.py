@@ -95,8 +95,7 @@ def evaluate_checkpoint(
         if video is not None:
             from rl_training.api.video import record
 
-            with record(evaluator, video):
-                result = evaluator.evaluate(policy, episodes)
+            result = record(evaluator, policy, episodes, video)
         else:
             result = evaluator.evaluate(policy, episodes)
     finally:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +12,23 @@ import numpy as np
 from rl_training.api.arguments import as_output
 from rl_training.boundary.writing import write_output
 from rl_training.errors import ConfigError
-from rl_training.runtime.evaluation import Evaluator
+from rl_training.runtime.evaluation import EvaluationResult, Evaluator, Policy
 
 _INSTALL = "pip install 'rl-training[video]'"
 
 
-@contextmanager
-def record(evaluator: Evaluator, file: str | Path) -> Iterator[None]:
-    """Collect a frame a step and write them when the block ends."""
+def record(
+    evaluator: Evaluator, policy: Policy, episodes: int, file: str | Path
+) -> EvaluationResult:
+    """Evaluate a policy and write a film of its episodes, one frame per step."""
     file = as_output("video", file, (".mp4", ".gif"))
     try:
         import imageio.v3 as imageio
     except ImportError:
         raise ConfigError(f"Recording needs imageio: {_INSTALL}") from None
     frames: list[Any] = []
-    evaluator.on_frame = frames.append
     try:
-        yield
+        result = evaluator.evaluate(policy, episodes, on_frame=frames.append)
     except Exception as error:
         if "render" in str(error).lower() or "pygame" in str(error).lower():
             raise ConfigError(f"The environment cannot be drawn ({error}): {_INSTALL}") from error
@@ -43,6 +42,7 @@ def record(evaluator: Evaluator, file: str | Path) -> Iterator[None]:
     except (OSError, ValueError, ImportError) as error:
         raise ConfigError(f"{file} could not be written ({error}): {_INSTALL}") from error
     write_output(file, data)
+    return result
 
 
 def _frames_per_second(metadata: Mapping[str, Any]) -> float:

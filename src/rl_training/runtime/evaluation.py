@@ -21,7 +21,7 @@ from rl_training.types import ActionArray, EnvSpec, FloatArray
 
 BOOTSTRAP_SAMPLES = 10_000
 MAX_EPISODE_STEPS = 1_000_000
-"""Steps after which an episode is taken for one that never ends."""
+"""Steps after which an episode counts as one that never ends."""
 FLOAT32_MAX = np.float64(np.finfo(np.float32).max)
 
 
@@ -58,7 +58,7 @@ class EvaluationResult:
     """Whether each episode ended in success, where the environment says so."""
 
     def metrics(self) -> dict[str, float]:
-        """The numbers that are logged and that early stopping reads."""
+        """The numbers for logs and early stopping."""
         metrics = {
             "eval_return_mean": float(np.mean(self.returns)),
             "eval_return_std": float(np.std(self.returns)),
@@ -71,7 +71,7 @@ class EvaluationResult:
 
     def summary(self) -> dict[str, Any]:
         """The metrics with each episode's return and, of several, the bootstrap interval."""
-        several = len(self.returns) > 1  # one alone tells nothing of the spread
+        several = len(self.returns) > 1  # one episode says nothing about the spread
         return self.metrics() | {
             "eval_return_ci95": list(bootstrap_interval(self.returns)) if several else None,
             "eval_returns": list(self.returns),
@@ -87,16 +87,68 @@ def bootstrap_interval(values: tuple[float, ...], seed: int = 0) -> tuple[float,
     return float(low), float(high)
 
 
-def _is_success(info: dict[str, Any]) -> bool | None:
-    """What an episode's last info says of success, under either of its usual names."""
-    for name in ("is_success", "success"):
-        if name in info and is_numeric(info[name]) and np.size(info[name]) == 1:
-            return bool(np.asarray(info[name]).item())
-    return None
+class Evaluator:
+    """Plays whole episodes; episode ``i`` always starts from seed ``seed + i``."""
+
+    def __init__(
+        self, env_id: str, env_kwargs: dict[str, Any], *, seed: int, render: bool = False
+    ) -> None:
+        self._make: Callable[[], GuardedEnv] = lambda: make_env(env_id, env_kwargs, render=render)
+        self._env: GuardedEnv | None = None
+        self._seed = seed
+
+    @property
+    def env(self) -> GuardedEnv:
+        """The evaluation environment, made on first use."""
+        if self._env is None:
+            self._env = self._make()
+        return self._env
+
+    def evaluate(
+        self, policy: Policy, episodes: int, on_frame: Callable[[Any], None] | None = None
+    ) -> EvaluationResult:
+        """Play ``episodes`` episodes; ``on_frame`` gets a picture of each step."""
+        seeds = range(self._seed, self._seed + episodes)
+        played = [self._play(policy, seed, on_frame) for seed in seeds]
+        return EvaluationResult(*zip(*played, strict=True))
+
+    def _play(
+        self, policy: Policy, seed: int, on_frame: Callable[[Any], None] | None
+    ) -> tuple[float, int, bool | None]:
+        env, total, length, ended = self.env, 0.0, 0, False
+        info: dict[str, Any] = {}
+        try:
+            obs, _ = env.reset(seed=seed)
+            while True:
+                _check_finite(obs, length)
+                if on_frame is not None:
+                    on_frame(env.render())
+                if ended:
+                    break
+                if length >= MAX_EPISODE_STEPS:
+                    raise TrainingError(
+                        "give the environment a time limit (env_kwargs.max_episode_steps=N), or "
+                        "play no episodes (eval_episodes=0): one of the evaluation's had not "
+                        f"ended after {length:,} steps"
+                    )
+                obs, reward, terminated, truncated, info = env.step(policy(obs))
+                total += reward
+                length += 1
+                ended = terminated or truncated  # an episode's end, not a bootstrap
+        except EnvError as error:
+            raise EnvError(f"after {length} steps of an evaluation episode, {error}") from error
+        if not math.isfinite(total):
+            raise TrainingError(f"an evaluation episode returned {total} after {length} steps")
+        return total, length, _is_success(info)
+
+    def close(self) -> None:
+        """Close the environment if it was made."""
+        if self._env is not None:
+            self._env.close()
 
 
 def _check_finite(obs: FloatArray, length: int) -> None:
-    """Stop an episode whose observation float32, in which policies see it, cannot hold."""
+    """Refuse an observation that does not fit into float32, the precision of policies."""
     held = np.abs(obs) <= FLOAT32_MAX  # which NaN is not
     if not held.all():
         entry = int(np.argmin(held))
@@ -106,68 +158,12 @@ def _check_finite(obs: FloatArray, length: int) -> None:
         )
 
 
-def _check_length(length: int) -> None:
-    """Stop an episode that does not end."""
-    if length >= MAX_EPISODE_STEPS:
-        raise TrainingError(
-            "give the environment a time limit (env_kwargs.max_episode_steps=N), or play no "
-            f"episodes (eval_episodes=0): one of the evaluation's had not ended after {length:,} "
-            "steps"
-        )
-
-
-class Evaluator:
-    """Plays whole episodes; episode ``i`` starts from seed ``seed + i``, whenever it is asked."""
-
-    def __init__(
-        self, env_id: str, env_kwargs: dict[str, Any], *, seed: int, render: bool = False
-    ) -> None:
-        self._make: Callable[[], GuardedEnv] = lambda: make_env(env_id, env_kwargs, render=render)
-        self._env: GuardedEnv | None = None
-        self._seed = seed
-        self.on_frame: Callable[[Any], None] | None = None
-
-    @property
-    def env(self) -> GuardedEnv:
-        """The evaluation environment, made on first use."""
-        if self._env is None:
-            self._env = self._make()
-        return self._env
-
-    def evaluate(self, policy: Policy, episodes: int) -> EvaluationResult:
-        """Play ``episodes`` episodes."""
-        played = [self._play(policy, self._seed + index) for index in range(episodes)]
-        return EvaluationResult(*zip(*played, strict=True))
-
-    def _play(self, policy: Policy, seed: int) -> tuple[float, int, bool | None]:
-        env, total, length, ended = self.env, 0.0, 0, False
-        info: dict[str, Any] = {}
-        try:
-            obs, _ = env.reset(seed=seed)
-            _check_finite(obs, length)
-            self._frame()
-            while not ended:
-                _check_length(length)
-                obs, reward, terminated, truncated, info = env.step(policy(obs))
-                total += reward
-                length += 1
-                _check_finite(obs, length)
-                ended = terminated or truncated  # an episode's end, not a bootstrap
-                self._frame()
-        except EnvError as error:
-            raise EnvError(f"after {length} steps of an evaluation episode, {error}") from error
-        if not np.isfinite(total):
-            raise TrainingError(f"an evaluation episode returned {total} after {length} steps")
-        return total, length, _is_success(info)
-
-    def _frame(self) -> None:
-        if self.on_frame is not None:
-            self.on_frame(self.env.render())
-
-    def close(self) -> None:
-        """Close the environment if it was made."""
-        if self._env is not None:
-            self._env.close()
+def _is_success(info: dict[str, Any]) -> bool | None:
+    """Whether an episode succeeded, if its last info has either of the usual keys."""
+    for name in ("is_success", "success"):
+        if name in info and is_numeric(info[name]) and np.size(info[name]) == 1:
+            return bool(np.asarray(info[name]).item())
+    return None
 
 
 class Validation:

@@ -15,8 +15,6 @@ from rl_training.runtime.evaluation import Policy
 from rl_training.runtime.seeding import Stream, derive_seed
 from rl_training.types import ActionArray, EnvSpec, FloatArray
 
-Progress = Callable[[int], None]
-
 
 def record(
     env: gym.Env[Any, Any],
@@ -24,13 +22,14 @@ def record(
     *,
     steps: int,
     seed: int,
-    progress: Progress | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """Play ``steps`` steps, from other starts than an evaluation with the same seed has.
+    """Play ``steps`` steps, from other starts than an evaluation with the same seed.
 
-    Actions are in the environment's units. The last row is marked as cut where its episode goes on.
+    Actions are in the environment's units. A last episode that has not ended is marked as cut.
     """
-    observations, actions, rewards, following, ended, cut = [], [], [], [], [], []
+    observations, actions, rewards, next_observations, terminals, timeouts = [], [], [], [], [], []
+    discrete = isinstance(env.action_space, gym.spaces.Discrete)
     start = derive_seed(seed, Stream.RECORDING)
     obs = _copy(env.reset(seed=start)[0])
     for step in range(steps):
@@ -48,9 +47,9 @@ def record(
         observations.append(obs)
         actions.append(action)
         rewards.append(float(reward))
-        following.append(next_obs)
-        ended.append(terminated)
-        cut.append(truncated or (step == steps - 1 and not terminated))
+        next_observations.append(next_obs)
+        terminals.append(terminated)
+        timeouts.append(truncated or (step == steps - 1 and not terminated))
         obs = next_obs
         if terminated or truncated:
             start += 1
@@ -59,57 +58,44 @@ def record(
             progress(step + 1)
     return {
         "observations": np.asarray(observations, dtype=np.float32),
-        "actions": np.asarray(actions, dtype=_action_type(env)),
+        "actions": np.asarray(actions, dtype=np.int64 if discrete else np.float32),
         "rewards": np.asarray(rewards, dtype=np.float32),
-        "next_observations": np.asarray(following, dtype=np.float32),
-        "terminals": np.asarray(ended, dtype=bool),
-        "timeouts": np.asarray(cut, dtype=bool),
+        "next_observations": np.asarray(next_observations, dtype=np.float32),
+        "terminals": np.asarray(terminals, dtype=bool),
+        "timeouts": np.asarray(timeouts, dtype=bool),
     }
 
 
 def _copy(value: Any) -> Any:
-    """An array of its own: an environment or a policy may write into one again and again."""
+    """Copy an array, which an environment or a policy may reuse for its next values."""
     return np.array(value) if isinstance(value, np.ndarray) else value
 
 
-def _action_type(env: gym.Env[Any, Any]) -> type[np.generic]:
-    return np.int64 if isinstance(env.action_space, gym.spaces.Discrete) else np.float32
-
-
 def noisy_policy(policy: Policy, noise: float, seed: int) -> Callable[[FloatArray], ActionArray]:
-    """The policy with noise, seeded.
+    """The policy with seeded noise.
 
-    ``noise`` is the deviation of a Gaussian in model space, or the chance of a uniform action where
-    actions are discrete.
+    ``noise`` is the standard deviation of a Gaussian on actions in [-1, 1], or the probability of a
+    uniform action where actions are discrete.
     """
-    scaler = ActionScaler(policy.spec)
     generator = np.random.default_rng(derive_seed(seed, Stream.EXPLORATION))
     if policy.spec.discrete:
         if noise > 1.0:
             raise ConfigError(
                 f"noise = {noise}: discrete actions take a chance of a random one, from 0 to 1."
             )
-        return _mixed(policy, uniform_policy(policy.spec, seed), noise, generator)
+        uniform = uniform_policy(policy.spec, seed)
+        return lambda obs: uniform(obs) if generator.random() < noise else policy(obs)
+
+    if noise == 0.0:
+        return policy
+    scaler = ActionScaler(policy.spec)
 
     def choose(obs: FloatArray) -> ActionArray:
-        action = policy(obs)
-        if noise == 0.0:
-            return action
-        model = scaler.to_model(action)
-        shaken = model + noise * generator.standard_normal(model.shape).astype(np.float32)
+        action = scaler.to_model(policy(obs))
+        shaken = action + noise * generator.standard_normal(action.shape).astype(np.float32)
         return scaler.to_env(np.clip(shaken, -1.0, 1.0).astype(np.float32))
 
     return choose
-
-
-def _mixed(
-    policy: Policy,
-    other: Callable[[FloatArray], Any],
-    chance: float,
-    generator: np.random.Generator,
-) -> Callable[[FloatArray], ActionArray]:
-    """The policy, and with some chance the other one."""
-    return lambda obs: other(obs) if generator.random() < chance else policy(obs)
 
 
 def record_random(

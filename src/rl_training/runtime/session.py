@@ -1,4 +1,4 @@
-"""The session: the parts of one run, and logging, evaluation and saving between its steps."""
+"""A session: the parts of one run, and logging, evaluation and saving between its steps."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STATE_PARTS = frozenset({"trainer", "engine", "callbacks", "metrics_rows", "stor
 
 @dataclass(frozen=True)
 class LoopSettings:
-    """How long a run is and how often it does what."""
+    """How long a run is, and how often it logs, evaluates and saves."""
 
     total_timesteps: int
     """The step at which the run ends."""
@@ -46,23 +46,23 @@ class LoopSettings:
     eval_interval: int
     eval_episodes: int
     evaluates: bool = True
-    """Whether there is anything to evaluate: episodes to play or rows held out."""
+    """Whether there are episodes to play or held-out rows."""
     eager_checks: bool = True
-    """Look for values that are not finite after each step, not only at logs and saves."""
+    """Check that metrics are finite after each step, not only when logging and saving."""
     first_step: int = 0
-    """Where the run began; above 0 where it is a fine-tuning."""
+    """Where the run began; above 0 for fine-tuning."""
     online_from: int = 0
-    """The step at which collection begins; without one, the end."""
+    """The step at which collection begins; the last step of a run without an environment."""
     compares: bool = False
-    """Evaluate before the first step, to tell afterwards what the training changed."""
+    """Whether to evaluate before the first step, to compare returns afterwards."""
 
 
 @dataclass
 class Session:
-    """One run's parts, and what is done between its steps.
+    """The parts of one run, and what happens between its steps.
 
-    A run that learns from recorded data alone has neither a collector nor storage to save, one
-    without an environment no evaluator, one without held-out rows no validation.
+    An offline run has neither a collector nor storage, a run without an environment has no
+    evaluator, and a run without held-out rows has no validation.
     """
 
     algorithm: Algorithm
@@ -82,7 +82,7 @@ class Session:
     checkpoint_path: Path | None = None
     last_log: Mapping[str, float] = field(default_factory=dict)
     restored_callbacks: dict[str, Any] = field(default_factory=dict)
-    """The states that callbacks were given from a checkpoint, by their names in it."""
+    """The callback states of the checkpoint that was restored, by name."""
 
     def schedule_learning_rates(self, step: int) -> None:
         """Apply the schedule's factor at ``step``."""
@@ -93,29 +93,34 @@ class Session:
         return self.schedule.factor(max(0, step - self.settings.first_step))
 
     def learn(self, updates: int) -> None:
-        """Make updates; where batches are mixed, count them and settle which phase comes next."""
+        """Make updates; offline to online, count them and end pretraining when it is over."""
         self.engine.run(updates)
         mixed, state = self.engine.sampler, self.state
         if not isinstance(mixed, MixedSampler):
             return
+        if mixed.pretraining:
+            state.pretraining_updates += updates
+        else:
+            state.online_updates += updates
+        from_dataset, from_replay = mixed.rows(self.algorithm.config.batch_size)
+        state.offline_rows += updates * from_dataset
+        state.online_rows += updates * from_replay
         begin = self.settings.online_from
-        rows = mixed.rows(self.algorithm.config.batch_size)
-        state.count_updates(updates, rows, pretraining=mixed.pretraining)
         state.env_steps = max(0, state.step - begin)
         if mixed.pretraining and state.step >= begin:
             mixed.pretraining = False
 
     @property
     def own_steps(self) -> int:
-        """Steps as `total_timesteps` counts them: of environments, or updates where there are none.
+        """Steps as `total_timesteps` counts them: environment steps, or updates offline.
 
-        Neither those of a fine-tuning's source nor updates before collection are among them.
+        Steps of a fine-tuning's source and updates before collection do not count.
         """
         begin = self.settings.online_from if self.collector is not None else 0
         return max(0, self.state.step - begin)
 
     def budgets(self) -> dict[str, float]:
-        """What a run from offline to online has used so far, each kind apart; empty for others."""
+        """What each phase of an offline-to-online run has used so far; empty for other runs."""
         if not isinstance(self.engine.sampler, MixedSampler):
             return {}
         state = self.state
@@ -128,7 +133,7 @@ class Session:
         }
 
     def after_step(self, before: int) -> None:
-        """Callbacks, log, evaluation and checkpoint, each when its interval was crossed."""
+        """Call callbacks, then log, evaluate and save, each when its interval has passed."""
         state, settings = self.state, self.settings
         state.updates = self.engine.updates
         if settings.eager_checks:
@@ -151,17 +156,17 @@ class Session:
             self.save(best=improved)
 
     def say(self, text: str) -> None:
-        """Tell whoever watches the run."""
+        """Pass a message to the callbacks."""
         for callback in self.callbacks:
             callback.on_message(self, text)
 
     def check_finite(self) -> None:
-        """Stop on a value that is not finite, naming it and the step."""
-        with self._naming_the_step():
+        """Raise an error that names the step if a metric is not finite."""
+        with self._naming_step():
             self.engine.check_finite()
 
     @contextmanager
-    def _naming_the_step(self) -> Iterator[None]:
+    def _naming_step(self) -> Iterator[None]:
         try:
             yield
         except EnvError as error:
@@ -184,37 +189,25 @@ class Session:
             callback.on_log(self, metrics)
 
     def evaluate(self) -> bool:
-        """Evaluate the present policy; returns whether it is the best so far."""
+        """Evaluate the current policy; returns whether it is the best so far."""
         state = self.state
         state.evaluation_owed = True
-        metrics = self._measure()
-        state.evaluation_owed = False
-        state.evaluation, state.evaluation_step = metrics, state.step
-        steps = {"env_steps": state.env_steps} if self.budgets() else {}
-        self.logger.write(state.step, steps | metrics)
-        improved = state.note_best(metrics)
-        if self.settings.compares and state.return_before is None:
-            state.return_before = metrics["eval_return_mean"]
-        elif self.settings.compares:
-            lowest = state.return_lowest
-            value = metrics["eval_return_mean"]
-            state.return_lowest = value if lowest is None else min(value, lowest)
-        for callback in self.callbacks:
-            callback.on_evaluation(self, metrics)
-        return improved
-
-    def _measure(self) -> dict[str, float]:
         metrics: dict[str, float] = {}
-        with self._naming_the_step():
+        with self._naming_step():
             if self.evaluator is not None and self.settings.eval_episodes:
                 played = self.evaluator.evaluate(self.policy, self.settings.eval_episodes)
                 metrics |= played.metrics()
             if self.validation is not None:
                 metrics |= self.validation.evaluate(self.algorithm)
-        return metrics
+        improved = state.record_evaluation(metrics, compares=self.settings.compares)
+        steps = {"env_steps": state.env_steps} if self.budgets() else {}
+        self.logger.write(state.step, steps | metrics)
+        for callback in self.callbacks:
+            callback.on_evaluation(self, metrics)
+        return improved
 
     def _evaluate_or_save(self) -> bool:
-        """Evaluate; where that fails, save what was learned before the error goes on."""
+        """Evaluate; if that fails, save what was learned before raising the error."""
         try:
             return self.evaluate()
         except Exception:
@@ -226,29 +219,29 @@ class Session:
             raise
 
     def evaluate_owed(self) -> None:
-        """Make up for the evaluation at the checkpoint's step that failed or is yet to come."""
+        """Make the evaluation that is still due at the checkpoint's step."""
         if self.state.evaluation_owed and self.settings.evaluates:
             self.save(best=self.evaluate())
         self.state.evaluation_owed = False
 
     def begin(self) -> None:
-        """Save before anything can fail, so that a run can be resumed from its first instant.
+        """Save before anything can fail, so that a run can be resumed from its first moment.
 
-        Where a comparison is wanted, the checkpoint owes the evaluation before the first step.
+        If returns are compared, the evaluation before the first step is due at this checkpoint.
         """
         wanted = self.settings.compares and self.state.return_before is None
         self.state.evaluation_owed |= wanted
-        # Callbacks may have no state to ask for before their `on_start`.
+        # Callbacks may have no state before their `on_start`.
         self.save(callbacks=self.restored_callbacks)
 
     def move_to(self, run_dir: Path) -> None:
-        """Go on in a folder that was renamed after `begin`."""
+        """Continue in a folder that was renamed after `begin`."""
         assert self.checkpoint_path is not None
         self.checkpoints.run_dir = self.logger.run_dir = run_dir
         self.checkpoint_path = run_dir / "checkpoints" / self.checkpoint_path.name
 
     def adopt(self, checkpoint: Checkpoint) -> None:
-        """Begin with another run's learner as it was; learning rates begin anew as configured."""
+        """Start with another run's learner, at the learning rates of this run's config."""
         load_tensors(self.algorithm, checkpoint, MODEL, OPTIMIZERS)
         for optimizer in self.algorithm.optimizers.values():
             assert isinstance(optimizer, FlatAdam)
@@ -257,13 +250,13 @@ class Session:
         self.engine.updates = self.state.updates = checkpoint.updates()
 
     def save(self, *, best: bool = False, callbacks: dict[str, Any] | None = None) -> None:
-        """Write a checkpoint of this instant; never one that holds values that are not finite.
+        """Write a checkpoint, unless it would hold values that are not finite.
 
-        Where the states of the callbacks are not given, the callbacks are asked for them.
+        ``callbacks`` are the states of the callbacks; by default, the callbacks give them.
         """
         if callbacks is None:
-            asked = ((name, callback.state_dict()) for name, callback in self._named_callbacks())
-            callbacks = {name: state for name, state in asked if state}
+            states = {name: item.state_dict() for name, item in self._named_callbacks()}
+            callbacks = {name: state for name, state in states.items() if state}
         self.check_finite()
         tensors = self.algorithm.state_dict()
         for name, tensor in tensors.items():
@@ -284,7 +277,7 @@ class Session:
             failure = state["collector"]["environments_error"]
             restores["environments"] = f"at an episode's start: {failure}" if failure else "exactly"
         try:
-            self.logger.sync()  # no line may be gone that a durable checkpoint counts on
+            self.logger.sync()  # a durable checkpoint needs the lines before it
             self.checkpoint_path = self.checkpoints.save(
                 step=self.state.step,
                 tensors=tensors,
@@ -304,7 +297,7 @@ class Session:
         return write_failed(what, self.checkpoints.run_dir, error, advice=advice)
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Put every part into the state of a checkpoint, tensors in place."""
+        """Restore every part from a checkpoint, tensors in place."""
         load_tensors(self.algorithm, checkpoint, MODEL, OPTIMIZERS)
         state = checkpoint.state()
         with explaining_misfits(checkpoint.path / STATE):
@@ -324,12 +317,13 @@ class Session:
         self.checkpoint_path = checkpoint.path
         try:
             if not self.checkpoints.attach(checkpoint, best_step=self.state.best_step):
-                self.state.forget_best()  # not in this folder, or damaged
+                # The best checkpoint is not in this folder, or damaged.
+                self.state.best_return = self.state.best_loss = self.state.best_step = None
         except OSError as error:
             raise self._write_failed(error) from error
 
     def _named_callbacks(self) -> list[tuple[str, Callback]]:
-        """Callbacks by class, those of one class numbered, so that states find their owners."""
+        """Callbacks with the names of their states: the class, and a number within it."""
         names = [type(callback).__name__ for callback in self.callbacks]
         numbered = [f"{name}-{names[:i].count(name) + 1}" for i, name in enumerate(names)]
         return list(zip(numbered, self.callbacks, strict=True))

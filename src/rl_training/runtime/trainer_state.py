@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, get_type_hints
 
@@ -15,7 +14,7 @@ LATER_FIELDS = frozenset(
     {"pretraining_updates", "env_steps", "online_updates", "offline_rows", "online_rows"}
     | {"return_before", "return_lowest", "evaluation_owed"}
 )
-"""Fields of the state that checkpoints of older versions do not have."""
+"""Fields that checkpoints of older versions lack."""
 
 
 @dataclass
@@ -23,25 +22,25 @@ class TrainerState:
     """Counters and flags; saved in every checkpoint and restored from it."""
 
     step: int = 0
-    """Environment steps online, gradient updates offline; of both, first updates, then steps."""
+    """Environment steps online, updates offline; offline to online, updates and then steps."""
     updates: int = 0
     should_stop: bool = False
     stop: StopReason | None = None
     best_return: float | None = None
     best_loss: float | None = None
-    """The least held-out loss, where there is no environment to play in."""
+    """The lowest held-out loss of a run without an environment."""
     best_step: int | None = None
     evaluation: dict[str, float] = field(default_factory=dict)
     evaluation_step: int | None = None
     evaluation_owed: bool = False
-    """Whether the evaluation at this step is due and has not ended."""
-    # Of runs from offline to online, what each phase has used so far.
+    """Whether the evaluation at this step is due and has not finished."""
+    # Offline to online: what each phase has used so far.
     pretraining_updates: int = 0
     env_steps: int = 0
     online_updates: int = 0
     offline_rows: int = 0
     online_rows: int = 0
-    # Of fine-tuning: the evaluation before the first step, and the lowest one after it.
+    # Fine-tuning: the return before the first step, and the lowest one after it.
     return_before: float | None = None
     return_lowest: float | None = None
 
@@ -49,25 +48,6 @@ class TrainerState:
     def stop_reason(self) -> str | None:
         """The reason as text, as the checkpoint and the result have it."""
         return None if self.stop is None else str(self.stop)
-
-    def count_updates(self, updates: int, rows: tuple[int, int], *, pretraining: bool) -> None:
-        """Count updates whose batches have ``rows`` of the dataset and of the replay."""
-        if pretraining:
-            self.pretraining_updates += updates
-        else:
-            self.online_updates += updates
-        self.offline_rows += updates * rows[0]
-        self.online_rows += updates * rows[1]
-
-    def comparison(self) -> dict[str, float | None]:
-        """What fine-tuning did to the return; empty where nothing was fine-tuned."""
-        if self.return_before is None:
-            return {}
-        return {
-            "return_before": self.return_before,
-            "return_lowest": self.return_lowest,
-            "return_after": self.evaluation["eval_return_mean"],
-        }
 
     def request_stop(self, reason: str | StopReason) -> None:
         """Ask the loop to end after the current step; the first reason is kept.
@@ -87,10 +67,19 @@ class TrainerState:
         """Forget an earlier stop, to continue the run."""
         self.should_stop, self.stop = False, None
 
-    def note_best(self, metrics: Mapping[str, float]) -> bool:
-        """Keep the best return, or the least loss where no episode was played; tell a new one."""
-        if "eval_return_mean" in metrics:
-            value = metrics["eval_return_mean"]
+    def record_evaluation(self, metrics: dict[str, float], *, compares: bool) -> bool:
+        """Keep an evaluation; returns whether its return, or else its loss, is the best so far.
+
+        With ``compares``, the first return and the lowest one after it are kept as well.
+        """
+        self.evaluation, self.evaluation_step, self.evaluation_owed = metrics, self.step, False
+        value = metrics.get("eval_return_mean")
+        if value is not None:
+            if compares and self.return_before is None:
+                self.return_before = value
+            elif compares:
+                lowest = self.return_lowest
+                self.return_lowest = value if lowest is None else min(value, lowest)
             improved = self.best_return is None or value > self.best_return
             self.best_return = value if improved else self.best_return
         else:
@@ -99,10 +88,6 @@ class TrainerState:
             self.best_loss = value if improved else self.best_loss
         self.best_step = self.step if improved else self.best_step
         return improved
-
-    def forget_best(self) -> None:
-        """Begin to look for the best anew."""
-        self.best_return = self.best_loss = self.best_step = None
 
     def state_dict(self) -> dict[str, Any]:
         """Plain data, with the stop reason as text."""

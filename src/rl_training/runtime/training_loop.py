@@ -16,7 +16,7 @@ from rl_training.runtime.stop_reason import StopKind, StopReason
 
 @dataclass(frozen=True)
 class TrainResult:
-    """What a finished, stopped or interrupted training hands back."""
+    """The result of a training that finished, stopped or was interrupted."""
 
     run_dir: Path
     checkpoint_path: Path
@@ -51,6 +51,13 @@ def run_session(session: Session) -> TrainResult:
     with stop_on_signals(session.state):
         run_loop(session)
     state = session.state
+    comparison: dict[str, float | None] = {}
+    if state.return_before is not None:
+        comparison = {
+            "return_before": state.return_before,
+            "return_lowest": state.return_lowest,
+            "return_after": state.evaluation["eval_return_mean"],
+        }
     assert session.checkpoint_path is not None
     return TrainResult(
         run_dir=session.checkpoints.run_dir,
@@ -67,16 +74,13 @@ def run_session(session: Session) -> TrainResult:
             "best_loss": state.best_loss,
             "best_step": state.best_step,
             **state.evaluation,
-            **state.comparison(),
+            **comparison,
         },
     )
 
 
 def run_loop(session: Session) -> None:
-    """Train with the data that the run has, until the budget is spent or a stop is requested.
-
-    Steps below `online_from` are updates on recorded data, those from it on environment steps.
-    """
+    """Train offline until `online_from`, then online; each until its end or a requested stop."""
     session.logger.open_files()
     for callback in session.callbacks:
         callback.on_start(session)
@@ -92,25 +96,20 @@ def run_loop(session: Session) -> None:
         callback.on_end(session)
 
 
-# --- Online: data comes from environments ---------------------------------------
-
-
 def updates_due(step: int, before: int, config: CollectionConfig) -> int:
-    """Updates owed for the transitions collected in (before, step].
+    """Updates for the transitions collected in (before, step].
 
-    `gradient_updates_per_step` updates for every `train_frequency` transitions after
-    `learning_starts`.
+    `gradient_updates_per_step` for every `train_frequency` transitions after `learning_starts`.
     """
 
-    def owed(at: int) -> int:
-        periods = max(0, at - config.learning_starts) // config.train_frequency
-        return periods * config.gradient_updates_per_step
+    def periods(at: int) -> int:
+        return max(0, at - config.learning_starts) // config.train_frequency
 
-    return owed(step) - owed(before)
+    return (periods(step) - periods(before)) * config.gradient_updates_per_step
 
 
 def run_online(session: Session) -> None:
-    """Collect, update, look after the run."""
+    """Collect transitions and learn from them."""
     state, collector = session.state, session.collector
     config = session.algorithm.config
     assert isinstance(config, CollectionConfig)
@@ -136,20 +135,17 @@ def run_online(session: Session) -> None:
         session.after_step(before)
 
 
-# --- Offline: data was recorded before ------------------------------------------
-
-
 def next_stop(step: int, intervals: tuple[int, ...], total: int) -> int:
-    """Where the updates after ``step`` pause: at a block's end, an interval's, or the budget's."""
+    """Where the updates after ``step`` pause: at the end of a block, an interval or the budget."""
     ends = [(step // every + 1) * every for every in (BLOCK, *intervals) if every > 0]
     return min(total, *ends)
 
 
 def run_offline(session: Session) -> None:
-    """Update on recorded data alone, look after the run; a step is an update.
+    """Learn from recorded data; a step is an update.
 
-    The schedule's factor is set at multiples of `BLOCK` and holds for the block: what is learned
-    depends neither on the intervals nor on where the run was stopped.
+    The learning rate changes at multiples of `BLOCK` only, so that what is learned depends neither
+    on the intervals nor on where the run was stopped.
     """
     state, settings = session.state, session.settings
     intervals = settings.log_interval, settings.eval_interval, settings.checkpoint_interval
