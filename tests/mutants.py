@@ -1364,7 +1364,7 @@ MUTANTS = [
     Mutant(
         "early stopping compares with another metric's best",
         "runtime/callbacks.py",
-        'if state.get("watched", watched) != watched:',
+        'if state.get("watched", self._watched) != self._watched:',
         "if False:",
         "tests/runtime/test_control_config.py",
     ),
@@ -1644,7 +1644,7 @@ MUTANTS = [
     Mutant(
         "a damaged line of metrics is believed",
         "runtime/logging.py",
-        "and _is_sound(row)",
+        "and _all_numbers(row)",
         "",
         "tests/faults/test_damage.py -k damaged_line",
     ),

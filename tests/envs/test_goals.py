@@ -239,7 +239,7 @@ def test_early_stopping_can_watch_success(small_config: Config) -> None:
     assert (result.metrics["step"], result.metrics["eval_success_rate"]) == (50, 1.0)
     config = small_config(eval_episodes=1)
     config["algo_kwargs"] |= {"eval_interval": 50, "early_stopping": stopping}
-    with pytest.raises(TrainingError, match="does not tell success"):
+    with pytest.raises(TrainingError, match="does not report success"):
         train(config)
 
 

@@ -1,4 +1,4 @@
-"""Exploring actions: asked for when observations are there, answered when a step needs them."""
+"""Exploring actions: requested when observations arrive, returned when a step needs them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Explorer:
     """The exploring policy, or uniform random play, for all environments at once."""
 
     lag = 0
-    """Steps whose updates the acting policy has not seen yet: a constant, never a race."""
+    """How many steps of updates the acting policy lags behind: a constant, never a race."""
 
     def __init__(self, algorithm: Algorithm, num_envs: int, generator: torch.Generator) -> None:
         self.generator = generator
@@ -32,15 +32,15 @@ class Explorer:
 
     @property
     def asked(self) -> bool:
-        """Whether actions wait to be taken."""
+        """Whether actions were requested that no step has taken yet."""
         return self._answer is not None
 
     def ask(self, obs: FloatArray, *, random: bool) -> None:
-        """Choose actions for ``obs`` by the policy as it is now."""
+        """Choose actions for ``obs``, by the current policy or at random."""
         self._answer = self._random_actions() if random else self._policy_actions(obs)
 
     def answer(self) -> FloatArray:
-        """The actions that were asked for."""
+        """The requested actions."""
         assert self._answer is not None, "ask comes before answer"
         actions, self._answer = self._answer, None
         return actions
@@ -62,9 +62,8 @@ class Explorer:
         return self._algorithm.act(obs, deterministic=False, noise=noise)
 
     def state_dict(self) -> dict[str, Any]:
-        """The generator, and actions that were chosen but not yet taken."""
-        answer = self.answer() if self.asked else None
-        self._answer = answer
+        """The generator, and actions that were chosen but not taken yet."""
+        self._answer = answer = self.answer() if self.asked else None
         return {"generator": generator_state(self.generator), "answer": answer}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -82,8 +81,8 @@ class Explorer:
 class GraphedExplorer(Explorer):
     """The policy as one CUDA graph: observations in, noise, network, actions out.
 
-    A step's actions are asked for before the step's updates are started, so that the environments
-    can go on while the GPU updates: the acting policy is one step behind, always.
+    Actions are requested before the updates of a step start, so that the environments can continue
+    while the GPU updates: the acting policy is always one step behind.
     """
 
     lag = 1
@@ -100,11 +99,11 @@ class GraphedExplorer(Explorer):
 
     @property
     def asked(self) -> bool:
-        """Whether actions wait to be taken."""
+        """Whether actions were requested that no step has taken yet."""
         return self._in_flight or super().asked
 
     def ask(self, obs: FloatArray, *, random: bool) -> None:
-        """Start choosing actions; the GPU gets to it after the updates that it has in hand."""
+        """Start choosing actions; the GPU does it after the updates already queued."""
         if random:
             super().ask(obs, random=True)
             return

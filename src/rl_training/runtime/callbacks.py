@@ -1,4 +1,4 @@
-"""Callbacks: what watches a run and may ask it to stop."""
+"""Callbacks, which observe a run and may stop it, and early stopping."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ EvaluationMetric = Literal[
 
 
 class Callback:
-    """Override what you need. State that must survive a resume goes through `state_dict`."""
+    """Base class of callbacks: override what you need.
+
+    State that must survive a resume goes through `state_dict` and `load_state_dict`.
+    """
 
     def on_start(self, session: Session) -> None:
         """Before the first step."""
@@ -39,7 +42,7 @@ class Callback:
         """After an evaluation inside the loop."""
 
     def on_message(self, session: Session, text: str) -> None:
-        """When a part has something to say, such as a preparation that takes a while."""
+        """On a message of the run, such as the start of a long preparation."""
 
     def on_end(self, session: Session) -> None:
         """After the last checkpoint."""
@@ -49,14 +52,14 @@ class Callback:
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` gave."""
+        """Restore what `state_dict` returned."""
 
 
 HOOKS = frozenset(name for name in vars(Callback) if name.startswith("on_"))
 
 
 def check_hooks(callback: Callback) -> None:
-    """Refuse a method that looks like a hook and would never be called."""
+    """Refuse a method that looks like a hook but would never be called."""
     kind = type(callback)
     for name in dir(kind):
         if name.startswith("on_") and name not in HOOKS and callable(getattr(kind, name)):
@@ -102,6 +105,7 @@ class EarlyStoppingCallback(Callback):
 
     def __init__(self, config: EarlyStoppingConfig) -> None:
         self.config = config
+        self._watched = f"{config.mode} {config.metric}"
         self.best: float | None = None
         self.evaluations_without_improvement = 0
 
@@ -110,8 +114,8 @@ class EarlyStoppingCallback(Callback):
         config = self.config
         if config.metric not in metrics:
             raise TrainingError(
-                f"early_stopping.metric is {config.metric}, but the environment does not tell "
-                "success (info['is_success']): watch eval_return_mean"
+                f"early_stopping.metric is {config.metric}, but the environment does not report "
+                "success (info['is_success']): use eval_return_mean"
             )
         value = metrics[config.metric]
         sign = 1.0 if config.mode == "max" else -1.0
@@ -131,15 +135,13 @@ class EarlyStoppingCallback(Callback):
             session.state.request_stop(StopReason(StopKind.NO_IMPROVEMENT, detail))
 
     def state_dict(self) -> dict[str, Any]:
-        """The best value, how long it has stood, and what it is a value of."""
-        watched = f"{self.config.mode} {self.config.metric}"
+        """The best value, the evaluations since then, and the metric."""
         waited = self.evaluations_without_improvement
-        return {"best": self.best, "waited": waited, "watched": watched}
+        return {"best": self.best, "waited": waited, "watched": self._watched}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue waiting where the run stopped; begin anew where another metric was watched."""
-        watched = f"{self.config.mode} {self.config.metric}"
-        if state.get("watched", watched) != watched:
+        """Continue waiting where the run stopped; start anew if the metric has changed."""
+        if state.get("watched", self._watched) != self._watched:
             return
         best = state["best"]
         self.best = None if best is None else real_number(best, "best")

@@ -1,9 +1,9 @@
-"""Collection: the policy acts in the training environments, transitions go to the replay."""
+"""Collection: the policy acts in the training environments and fills the replay."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,8 +16,15 @@ from rl_training.runtime.seeding import Stream, derive_seed
 from rl_training.types import EnvSpec, FloatArray
 
 
+class Episode(NamedTuple):
+    """A finished training episode."""
+
+    total: float
+    length: int
+
+
 class Collector:
-    """Steps vector environments with SAME_STEP resets; keeps the running episodes' books."""
+    """Steps vector environments with SAME_STEP resets; tracks episode returns and lengths."""
 
     def __init__(
         self,
@@ -32,7 +39,7 @@ class Collector:
         self.num_envs = envs.num_envs
         self.episodes = 0
         self.inexact_restore: str | None = None
-        """After a resume: why the environments could not be restored exactly, if so."""
+        """After a resume: why the environments could not be restored exactly, if they were not."""
         self.explorer = explorer
         self._buffer = buffer
         self._obs_dim = spec.obs_dim
@@ -41,14 +48,14 @@ class Collector:
         self._obs: FloatArray = np.empty((0,), dtype=np.float32)
         self._returns = np.zeros(self.num_envs)
         self._lengths = np.zeros(self.num_envs, dtype=np.int64)
-        self._finished: list[tuple[float, int]] = []
+        self._finished: list[Episode] = []
         self.last_return: float | None = None
         self._restored = False
 
-    def reset(self, *extra: int) -> None:
-        """Begin new episodes in every environment, from the run's seed."""
+    def reset(self, step: int = 0) -> None:
+        """Start new episodes in every environment, seeded by the run's seed and a later step."""
+        extra = (step,) if step else ()
         seed = derive_seed(self._seed, Stream.ENVIRONMENT, *extra)
-        step = extra[0] if extra else 0
         try:
             obs, _ = self.envs.reset(seed=seed)
         except EnvError as error:
@@ -59,12 +66,12 @@ class Collector:
         self._lengths[:] = 0
 
     def ask(self, *, random: bool) -> None:
-        """Choose the next step's actions, by the policy as it is now or at random."""
-        # Rows of a goal environment end with the achieved goal, which no policy sees.
+        """Choose the actions of the next step, by the current policy or at random."""
+        # Rows of a goal environment end with the achieved goal, which the policy does not see.
         self.explorer.ask(self._obs[:, : self._obs_dim], random=random)
 
     def step(self, step: int) -> int:
-        """One step of every environment, stored; returns how many transitions that were."""
+        """Take and store one step of every environment; returns the number of transitions."""
         actions = self.explorer.answer()
         self._check_finite(step + 1, action=actions)
         try:
@@ -77,71 +84,63 @@ class Collector:
         next_obs = np.array(obs, dtype=np.float32)
         ended = terminations | truncations
         finished = np.flatnonzero(ended).tolist() if ended.any() else []
-        true_next = self._true_next_obs(next_obs, finished, infos)
+        true_next = next_obs
+        if finished:  # what followed the action is not the first observation of the next episode
+            true_next = next_obs.copy()
+            for index in finished:
+                true_next[index] = infos["final_obs"][index]
+            self._check_finite(step + 1, observation=next_obs)
         rewards32 = np.asarray(rewards, dtype=np.float32)
         self._check_finite(step + 1, observation=true_next, reward=rewards32)
-        if true_next is not next_obs:  # the first observations of new episodes are in there
-            self._check_finite(step + 1, observation=next_obs)
         self._buffer.add(self._obs, actions, rewards32, true_next, terminations, truncations)
         self._obs = next_obs
-        self._keep_books(rewards, finished, infos)
+        self._track_episodes(rewards, finished, infos)
         return self.num_envs
 
     def _failure(self, error: EnvError, step: int) -> RLTrainingError:
-        """An environment's failure with the step, and with the cause where that is a resume."""
+        """An environment's failure with the step, blamed on the checkpoint right after a resume."""
         if self._restored:
             return CheckpointError(
                 f"at step {step}, an environment could not continue from its saved state: {error}"
             )
         return EnvError(f"at step {step}, {error}")
 
-    @staticmethod
-    def _true_next_obs(obs: FloatArray, finished: list[int], infos: dict[str, Any]) -> FloatArray:
-        """The observation that followed the action: not the first one of the next episode."""
-        if not finished:
-            return obs
-        true_next = obs.copy()
-        for index in finished:
-            true_next[index] = infos["final_obs"][index]
-        return true_next
-
     def _check_finite(self, step: int, **quantities: FloatArray) -> None:
         for quantity, values in quantities.items():
-            # One quick call settles the usual case: a finite sum of squares has finite terms.
+            # One fast call covers the usual case: a finite sum of squares has finite terms.
             if not math.isfinite(np.vdot(values, values)) and not np.isfinite(values).all():
                 where = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
                 place = f"environment {where[0]}" + (f", entry {where[1]}" if where[1:] else "")
                 raise TrainingError(f"the {quantity} of {place} is {values[where]} at step {step}")
 
-    def _keep_books(self, rewards: FloatArray, finished: list[int], infos: dict[str, Any]) -> None:
+    def _track_episodes(
+        self, rewards: FloatArray, finished: list[int], infos: dict[str, Any]
+    ) -> None:
         self._returns += rewards
         self._lengths += 1
         if not finished:
             return
-        # Where rewards are transformed for the learner, people still want to read the task's.
+        # Metrics show the task's return even if rewards are transformed for the learner.
         returns = infos["final_info"].get(OWN_RETURN, self._returns)
         for index in finished:
             self.last_return = float(returns[index])
-            self._finished.append((self.last_return, int(self._lengths[index])))
+            self._finished.append(Episode(self.last_return, int(self._lengths[index])))
             self.episodes += 1
             self._returns[index] = 0.0
             self._lengths[index] = 0
 
     def pop_metrics(self) -> dict[str, float]:
         """Means over the episodes that ended since the last call."""
-        if not self._finished:
+        episodes, self._finished = self._finished, []
+        if not episodes:
             return {}
-        returns, lengths = zip(*self._finished, strict=True)
-        self._finished = []
         return {
-            "rollout/return_mean": float(np.mean(returns)),
-            "rollout/length_mean": float(np.mean(lengths)),
+            "rollout/return_mean": float(np.mean([episode.total for episode in episodes])),
+            "rollout/length_mean": float(np.mean([episode.length for episode in episodes])),
         }
 
-    # --- Saving -------------------------------------------------------------------
-
     def state_dict(self) -> dict[str, Any]:
-        """Everything a continued run needs, the environments' running state included."""
+        """Everything that a resumed run needs, including the state of the environments."""
         states = list(self.envs.call("capture"))
         errors = [state["error"] for state in states if "error" in state]
         return {
@@ -157,17 +156,17 @@ class Collector:
         }
 
     def load_state_dict(self, state: dict[str, Any], step: int) -> None:
-        """Continue the running episodes, or begin new ones where they could not be saved."""
+        """Continue the running episodes, or start new ones if they could not be saved."""
         self.explorer.load_state_dict(state["explorer"])
         self._finished = [
-            (real_number(total, "finished"), whole_number(length, "finished", least=1))
+            Episode(real_number(total, "finished"), whole_number(length, "finished", least=1))
             for total, length in state["finished"]
         ]
         self.episodes = whole_number(state["episodes"], "episodes")
         last = state["last_return"]
         self.last_return = None if last is None else real_number(last, "last_return")
         if state["environments"] is None and len(self._buffer) == 0:
-            self.reset()  # no step was taken yet: the first episodes begin as they would have
+            self.reset()  # no step was taken yet: the first episodes are the same
             return
         if state["environments"] is None:
             self.inexact_restore = str(state["environments_error"])

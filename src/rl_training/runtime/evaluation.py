@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -87,6 +87,12 @@ def bootstrap_interval(values: tuple[float, ...], seed: int = 0) -> tuple[float,
     return float(low), float(high)
 
 
+class _Episode(NamedTuple):
+    total: float
+    length: int
+    success: bool | None
+
+
 class Evaluator:
     """Plays whole episodes; episode ``i`` always starts from seed ``seed + i``."""
 
@@ -110,11 +116,13 @@ class Evaluator:
         """Play ``episodes`` episodes; ``on_frame`` gets a picture of each step."""
         seeds = range(self._seed, self._seed + episodes)
         played = [self._play(policy, seed, on_frame) for seed in seeds]
-        return EvaluationResult(*zip(*played, strict=True))
+        return EvaluationResult(
+            returns=tuple(episode.total for episode in played),
+            lengths=tuple(episode.length for episode in played),
+            successes=tuple(episode.success for episode in played),
+        )
 
-    def _play(
-        self, policy: Policy, seed: int, on_frame: Callable[[Any], None] | None
-    ) -> tuple[float, int, bool | None]:
+    def _play(self, policy: Policy, seed: int, on_frame: Callable[[Any], None] | None) -> _Episode:
         env, total, length, ended = self.env, 0.0, 0, False
         info: dict[str, Any] = {}
         try:
@@ -139,7 +147,7 @@ class Evaluator:
             raise EnvError(f"after {length} steps of an evaluation episode, {error}") from error
         if not math.isfinite(total):
             raise TrainingError(f"an evaluation episode returned {total} after {length} steps")
-        return total, length, _is_success(info)
+        return _Episode(total, length, _is_success(info))
 
     def close(self) -> None:
         """Close the environment if it was made."""

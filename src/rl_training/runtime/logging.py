@@ -1,4 +1,4 @@
-"""Metrics on disk: one JSON object a line, always; TensorBoard, by default."""
+"""Metrics on disk: one JSON object per line, and TensorBoard event files."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ TIMING_PREFIX = "time/"
 
 
 def read_metrics(run_dir: Path) -> list[dict[str, Any]]:
-    """The run's metrics, oldest first; a line that a kill tore or that is damaged is left out."""
+    """The run's metrics, oldest first; incomplete and damaged lines are skipped."""
     return list(iterate_metrics(run_dir))
 
 
 def iterate_metrics(run_dir: Path) -> Iterator[dict[str, Any]]:
-    """The same one row at a time: the file may be larger than memory."""
+    """The same, one row at a time, since the file may be larger than memory."""
     file = run_dir / METRICS_FILE
     if not os.path.lexists(file):
         return
@@ -43,11 +43,11 @@ def iterate_metrics(run_dir: Path) -> Iterator[dict[str, Any]]:
             row = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        if isinstance(row, dict) and isinstance(row.get("step"), int) and _is_sound(row):
+        if isinstance(row, dict) and isinstance(row.get("step"), int) and _all_numbers(row):
             yield row
 
 
-def _is_sound(row: dict[str, Any]) -> bool:
+def _all_numbers(row: dict[str, Any]) -> bool:
     """Whether all values are numbers that fit into a float."""
     return all(
         isinstance(value, float) or (isinstance(value, int) and abs(value) < 1 << 63)
@@ -58,9 +58,9 @@ def _is_sound(row: dict[str, Any]) -> bool:
 def cut_metrics(
     run_dir: Path, step: int, destination: Path | None = None, *, rows: int | None = None
 ) -> None:
-    """Drop the lines after ``step``, so that a continued run writes none twice.
+    """Drop the lines after ``step``, so that a resumed run does not write them twice.
 
-    Of the step itself the first ``rows`` stay, or all: a checkpoint may owe an evaluation there.
+    Of the step itself, the first ``rows`` lines are kept, or all: an evaluation may still be due.
     """
     at_step = 0
     with replace_file((destination or run_dir) / METRICS_FILE) as stream:
@@ -89,7 +89,7 @@ class MetricsLogger:
         self._folder_is_synced = False
 
     def open_files(self) -> FileIO:
-        """Open the files, so that what is wrong with them is told before the first step.
+        """Open the files before the first step, so that problems are found early.
 
         Raises:
             ConfigError: TensorBoard's folder is not one, or cannot be written.
@@ -109,7 +109,7 @@ class MetricsLogger:
         return self._offset + time.perf_counter() - self._began
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        """One line for one step."""
+        """Write one line for a step."""
         row = {"step": step, **metrics, "time/seconds": round(self.elapsed(), 3)}
         stream = self.open_files()
         with self._reporting(METRICS_FILE):
@@ -121,7 +121,7 @@ class MetricsLogger:
                 self._events.write(step, metrics)
 
     def sync(self) -> None:
-        """Make all lines durable, as a checkpoint that comes after them is going to be.
+        """Make all lines durable before a checkpoint that follows them.
 
         Raises:
             OSError: The disk failed.
@@ -133,7 +133,7 @@ class MetricsLogger:
                 self._folder_is_synced = True
 
     def rows_at(self, step: int) -> int:
-        """Lines of the present step, ``step``."""
+        """How many lines the current step has; 0 if ``step`` is another one."""
         return self._rows if step == self._step else 0
 
     def _reporting(self, name: str) -> AbstractContextManager[None]:
