@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help train test test-slow test-gpu lint lint-quick fuzz mutants peers clean
+.PHONY: help train generate test test-slow test-gpu lint lint-quick fuzz mutants peers clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -17,6 +17,9 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 train: $(INSTALLED)  ## Install everything, then train SAC on Pendulum
 	$(BIN)/rl-training train --config sac/pendulum $(ARGS)
+
+generate: $(INSTALLED)  ## Write what is derived from the learner classes (catalog, stubs, tables)
+	$(BIN)/python -m tools.generate
 
 # Types are checked beside the tests and told after them: without a cache that takes half a minute.
 test: $(INSTALLED) lint-quick  ## Lint, types, import contracts and the test suite (under ten minutes)

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from rl_training import build_control_callbacks
 from rl_training.algorithms.registry import REGISTRY, get_algorithm, register_algorithm
 from rl_training.algorithms.sac import SACAlgorithm, SACConfig
-from rl_training.api import options, train
+from rl_training.api import train
 from rl_training.api.finetuning import DATASET_KEYS, FRESH_KEYS, REWARD_KEYS
 from rl_training.api.resuming import RESUMABLE_KEYS
 from rl_training.config_model import Trait, keys_with
@@ -57,17 +57,6 @@ def test_key_names_are_disjoint(entry: Any) -> None:
     models: list[type[BaseModel]] = [TrainConfig, *kwargs_models(entry.name), EnvConfig]
     names = [name for model in models for name in model.model_fields]
     assert len(names) == len(set(names))
-
-
-@pytest.mark.parametrize("entry", REGISTRY.values(), ids=lambda entry: entry.name)
-def test_managed_class_knows_every_key(entry: Any) -> None:
-    name = f"{entry.class_name.removesuffix('Algorithm')}Options"
-    known: Any = getattr(options, name)
-    expected = set(TrainConfig.model_fields) - {"algo", "env_id", "total_timesteps", "algo_kwargs"}
-    for base in getattr(entry, "bases", lambda: [None])():
-        for model in kwargs_models(entry.name, {"base_algo": base} if base else None):
-            expected |= set(model.model_fields)
-    assert known.__optional_keys__ == expected
 
 
 def test_kwargs_are_split_by_name() -> None:

@@ -172,6 +172,8 @@ class Algorithm(nn.Module, ABC):
     summary: ClassVar[str] = ""
     """One sentence; by default the docstring's first line."""
     config_class: ClassVar[type[AlgorithmConfig]]
+    learns_from_rewards: ClassVar[bool] = True
+    """Whether fine-tuning in an environment can improve it."""
     exports: ClassVar[tuple[str, ...]] = ()
     """Functions of the learner's file to export from `rl_training` besides `<name>_loss`."""
 

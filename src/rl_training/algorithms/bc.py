@@ -59,6 +59,7 @@ class BCAlgorithm(Algorithm):
     paper: ClassVar[str] = "Pomerleau, 1988"
     mode: ClassVar[Mode] = "offline"
     summary: ClassVar[str] = "Supervised learning of the recorded actions."
+    learns_from_rewards: ClassVar[bool] = False
     config_class: ClassVar[type[AlgorithmConfig]] = BCConfig
     config: BCConfig
 

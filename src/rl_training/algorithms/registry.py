@@ -1,14 +1,17 @@
-"""The algorithms by name, and what each can do. Listing them does not import torch."""
+"""The algorithms by name. Those of the package come from generated/catalog.py, without torch."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from inspect import isabstract
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from rl_training.boundary.text import shown
 from rl_training.errors import ConfigError, nearest
+from rl_training.generated import catalog
 from rl_training.types import ActionKind, Mode
 
 if TYPE_CHECKING:
@@ -23,10 +26,11 @@ def is_finetuned(kwargs: Mapping[str, Any] | None) -> bool:
 
 @dataclass(frozen=True)
 class AlgorithmEntry:
-    """One algorithm: where it lives and which runs it fits."""
+    """What a learner class declares (`algorithms/base.py:Algorithm`), and where it is."""
 
     name: str
     title: str
+    paper: str
     class_name: str
     mode: Mode
     actions: ActionKind
@@ -35,13 +39,14 @@ class AlgorithmEntry:
     """Whether it is for goal environments alone, or for flat observations alone."""
 
     @property
-    def module(self) -> str:
-        """The module that defines the learner; by convention the algorithm's name."""
-        return f"rl_training.algorithms.{self.name}"
+    def short_name(self) -> str:
+        """The name of the managed class."""
+        return self.class_name.removesuffix("Algorithm")
 
     def learner_class(self, kwargs: Mapping[str, Any] | None = None) -> type[Algorithm]:
         """Import and return the learner's class; a run's `algo_kwargs` may choose it."""
-        return cast("type[Algorithm]", getattr(import_module(self.module), self.class_name))
+        module = import_module(f"rl_training.algorithms.{self.name}")
+        return cast("type[Algorithm]", getattr(module, self.class_name))
 
     def config_class(self, kwargs: Mapping[str, Any] | None = None) -> type[AlgorithmConfig]:
         """Import and return the config's class; a run's `algo_kwargs` may choose it."""
@@ -100,122 +105,8 @@ class OwnEntry(AlgorithmEntry):
 _OWN: dict[str, type[Algorithm]] = {}
 
 REGISTRY: dict[str, AlgorithmEntry] = {
-    entry.name: entry
-    for entry in (
-        AlgorithmEntry(
-            name="sac",
-            title="Soft Actor-Critic",
-            class_name="SACAlgorithm",
-            mode="online",
-            actions="continuous",
-            summary="Entropy-regularized actor-critic with a learned temperature.",
-        ),
-        AlgorithmEntry(
-            name="ddpg",
-            title="Deep Deterministic Policy Gradient",
-            class_name="DDPGAlgorithm",
-            mode="online",
-            actions="continuous",
-            summary="Deterministic actor-critic with Gaussian exploration.",
-        ),
-        AlgorithmEntry(
-            name="td3",
-            title="Twin Delayed DDPG",
-            class_name="TD3Algorithm",
-            mode="online",
-            actions="continuous",
-            summary="Twin critics, smoothed targets and a delayed deterministic policy.",
-        ),
-        AlgorithmEntry(
-            name="redq",
-            title="Randomized Ensembled Double Q-learning",
-            class_name="REDQAlgorithm",
-            mode="online",
-            actions="continuous",
-            summary="Many critics, random subsets of them, many updates a step.",
-        ),
-        AlgorithmEntry(
-            name="tqc",
-            title="Truncated Quantile Critics",
-            class_name="TQCAlgorithm",
-            mode="online",
-            actions="continuous",
-            summary="Distributional critics whose largest quantiles are left out.",
-        ),
-        AlgorithmEntry(
-            name="dqn",
-            title="Deep Q-Network",
-            class_name="DQNAlgorithm",
-            mode="online",
-            actions="discrete",
-            summary="Q-learning with a target network; Double DQN as an option.",
-        ),
-        AlgorithmEntry(
-            name="bc",
-            title="Behavior Cloning",
-            class_name="BCAlgorithm",
-            mode="offline",
-            actions="continuous",
-            summary="Supervised learning of the recorded actions.",
-        ),
-        HindsightEntry(
-            name="her",
-            title="Hindsight Experience Replay",
-            class_name="HER",
-            mode="online",
-            actions="continuous",
-            summary="Goals relabeled with what was achieved, over any off-policy learner.",
-            goals=True,
-        ),
-        AlgorithmEntry(
-            name="iql",
-            title="Implicit Q-Learning",
-            class_name="IQLAlgorithm",
-            mode="offline",
-            actions="continuous",
-            summary="Expectile values and advantage-weighted imitation; no action is ever queried.",
-        ),
-        AlgorithmEntry(
-            name="awac",
-            title="Advantage-Weighted Actor-Critic",
-            class_name="AWACAlgorithm",
-            mode="offline",
-            actions="continuous",
-            summary="Twin critics and imitation weighted by the advantage over the own policy.",
-        ),
-        AlgorithmEntry(
-            name="td3_bc",
-            title="TD3 with Behavior Cloning",
-            class_name="TD3BCAlgorithm",
-            mode="offline",
-            actions="continuous",
-            summary="TD3 whose actor also imitates the dataset.",
-        ),
-        AlgorithmEntry(
-            name="cql",
-            title="Conservative Q-Learning",
-            class_name="CQLAlgorithm",
-            mode="offline",
-            actions="continuous",
-            summary="SAC whose critics are held low away from the dataset's actions.",
-        ),
-        AlgorithmEntry(
-            name="edac",
-            title="Ensemble-Diversified Actor-Critic",
-            class_name="EDACAlgorithm",
-            mode="offline",
-            actions="continuous",
-            summary="SAC with the minimum of many critics whose action gradients are kept apart.",
-        ),
-        AlgorithmEntry(
-            name="rlpd",
-            title="RL with Prior Data",
-            class_name="RLPDAlgorithm",
-            mode="offline_to_online",
-            actions="continuous",
-            summary="REDQ with normalized critics on batches of a dataset and of new experience.",
-        ),
-    )
+    declared["name"]: (HindsightEntry if declared["goals"] else AlgorithmEntry)(**declared)
+    for declared in catalog.ALGORITHMS
 }
 
 
@@ -230,31 +121,79 @@ def get_algorithm(name: str) -> AlgorithmEntry:
 
 
 def register_algorithm(
-    learner: type[Algorithm],
-    *,
-    mode: Mode = "online",
-    actions: ActionKind = "continuous",
+    learner: type[Algorithm], *, mode: Mode | None = None, actions: ActionKind | None = None
 ) -> None:
-    """Make a learner of one's own known in this process, by its `name` (docs/own_algorithm.md).
+    """Make a learner of your own known in this process by its `name` (docs/own_algorithm.md).
 
-    Configs, training, checkpoints and the command line then take it as one of the package's.
+    Configs, training, checkpoints and the command line then accept it like the package's own.
+    ``mode`` and ``actions`` replace those that the class declares.
 
     Raises:
-        ConfigError: It is not a learner, or its name is that of another one.
+        ConfigError: It is not a complete learner, or its name is taken.
     """
+    check_learner(learner, mode, actions)
+    name, own = learner.name, vars(learner)
+    if name in REGISTRY and name not in _OWN:
+        raise ConfigError(f"There is an algorithm {name!r} already: choose another name.")
+    text = (own.get("summary") or learner.__doc__ or "").strip()
+    _OWN[name] = learner
+    REGISTRY[name] = OwnEntry(
+        name=name,
+        title=own.get("title") or learner.__name__,
+        paper=own.get("paper", ""),
+        class_name=learner.__name__,
+        mode=mode or learner.mode,
+        actions=actions or learner.actions,
+        summary=text.splitlines()[0] if text else "",
+    )
+
+
+def check_learner(
+    learner: type[Algorithm], mode: Mode | None = None, actions: ActionKind | None = None
+) -> None:
+    """Refuse a class that cannot be trained, with one sentence that says what it lacks."""
     from rl_training.algorithms.base import Algorithm
 
     if not (isinstance(learner, type) and issubclass(learner, Algorithm)):
         raise ConfigError(f"{shown(learner)} is not a learner: derive a class from Algorithm.")
-    name, text = learner.name, (learner.__doc__ or "").strip()
-    if name in REGISTRY and name not in _OWN:
-        raise ConfigError(f"There is an algorithm {name!r} already: give yours a name of its own.")
-    _OWN[name] = learner
-    REGISTRY[name] = OwnEntry(
-        name=name,
-        title=learner.__name__,
-        class_name=learner.__name__,
-        mode=mode,
-        actions=actions,
-        summary=text.splitlines()[0] if text else "",
-    )
+    label, name = learner.__name__, getattr(learner, "name", None)
+    if name is None:
+        raise ConfigError(f"{label} has no name: set one in the class, such as name = 'mine'.")
+    if not (isinstance(name, str) and re.fullmatch("[a-z][a-z0-9_]*", name)):
+        raise ConfigError(
+            f"{label}.name = {shown(name)}: should have only lower-case letters, digits and "
+            "underscores, such as 'my_sac'."
+        )
+    if isabstract(learner):
+        missing = " and ".join(sorted(learner.__abstractmethods__))
+        raise ConfigError(f"{label} is abstract: define {missing}.")
+    mode = mode or learner.mode
+    for key, value, kinds in (
+        ("mode", mode, Mode),
+        ("actions", actions or learner.actions, ActionKind),
+    ):
+        if value not in get_args(kinds):
+            options = " or ".join(map(repr, get_args(kinds)))
+            raise ConfigError(f"{key} = {shown(value)} of {label}: should be {options}.")
+    _check_config_class(label, getattr(learner, "config_class", None), mode)
+
+
+def _check_config_class(label: str, config: Any, mode: Mode) -> None:
+    from rl_training.algorithms.config import AlgorithmConfig, CollectionConfig, MixingConfig
+
+    if config is None:
+        raise ConfigError(f"{label} has no config_class: set it to a subclass of AlgorithmConfig.")
+    if not (isinstance(config, type) and issubclass(config, AlgorithmConfig)):
+        raise ConfigError(
+            f"{label}.config_class = {shown(config)}: should be a subclass of AlgorithmConfig."
+        )
+    needed = {"online": CollectionConfig, "offline_to_online": MixingConfig}.get(mode)
+    if needed is not None and not issubclass(config, needed):
+        raise ConfigError(
+            f"{label} has mode {mode!r}, so {config.__name__} should derive from {needed.__name__}."
+        )
+    if mode == "offline" and issubclass(config, CollectionConfig):
+        raise ConfigError(
+            f"{label} has mode 'offline', so {config.__name__} should not derive from "
+            "CollectionConfig, whose options would have no effect."
+        )

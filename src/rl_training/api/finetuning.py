@@ -130,8 +130,10 @@ def _check_algorithm(source: TrainConfig) -> None:
         )
     if entry.goals:
         raise ConfigError(f"{source.algo} relabels goals and cannot be fine-tuned: resume its run.")
-    if source.algo == "bc":
-        raise ConfigError("bc imitates and learns nothing from rewards: fine-tune another learner.")
+    if not entry.learner_class().learns_from_rewards:
+        raise ConfigError(
+            f"{source.algo} imitates and learns nothing from rewards: fine-tune another learner."
+        )
 
 
 def _use_dataset(kwargs: dict[str, Any], source: str | PathLike[str]) -> None:

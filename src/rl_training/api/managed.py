@@ -1,4 +1,4 @@
-"""Managed classes: `SAC(env_id=...).learn(20_000)`, and everything after it."""
+"""`ManagedAlgorithm`: what `SAC`, `TD3`, … (managed_classes.py) can do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from rl_training.api.arguments import as_path, check_callbacks, whole_number
 from rl_training.api.checkpoints import check_obs, evaluate_checkpoint
 from rl_training.api.progress import ProgressCallback
-from rl_training.api.training import as_config, resume, train, warn
+from rl_training.api.training import resume, train, warn
 from rl_training.errors import CheckpointError, ConfigError, RLTrainingError
 from rl_training.experiment.build import checkpoint_config, load_policy
 from rl_training.experiment.config import (
@@ -34,18 +34,7 @@ from rl_training.runtime.training_loop import TrainResult
 from rl_training.types import ActionArray, FloatArray
 
 if TYPE_CHECKING:
-    from typing_extensions import Self, Unpack
-
-    from rl_training.api.options import (
-        BCOptions,
-        DDPGOptions,
-        DQNOptions,
-        HEROptions,
-        REDQOptions,
-        SACOptions,
-        TD3Options,
-        TQCOptions,
-    )
+    from typing_extensions import Self
 
 RUN_KEYS = set(TrainConfig.model_fields) - {"algo", "env_id", "total_timesteps", "algo_kwargs"}
 
@@ -55,7 +44,7 @@ class ManagedAlgorithm:
 
     algo: ClassVar[str]
 
-    def __init__(self, env_id: str | None, **options: Any) -> None:
+    def __init__(self, env_id: str | None = None, **options: Any) -> None:
         """``options`` are config keys: docs/configuration.md lists them with their defaults.
 
         They are the run's own but `total_timesteps`, the controls, and the algorithm's
@@ -230,151 +219,3 @@ def _shows(progress: bool | None) -> bool:
     # A program without a console has no standard error.
     terminal = sys.stderr is not None and sys.stderr.isatty()
     return terminal if progress is None else progress
-
-
-class SAC(ManagedAlgorithm):
-    """Soft Actor-Critic, managed.
-
-    >>> SAC(env_id="Pendulum-v1", seed=0, learning_rate=3e-4).learn(20_000).evaluate()
-    """
-
-    algo: ClassVar[str] = "sac"
-
-    def __init__(self, env_id: str, **options: Unpack[SACOptions]) -> None:
-        super().__init__(env_id, **options)
-
-
-def train_sac(
-    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
-) -> TrainResult:
-    """Train SAC from a config; one of another algorithm is refused."""
-    return train_as("sac", config, callbacks)
-
-
-class DDPG(ManagedAlgorithm):
-    """Deep Deterministic Policy Gradient, managed."""
-
-    algo: ClassVar[str] = "ddpg"
-
-    def __init__(self, env_id: str, **options: Unpack[DDPGOptions]) -> None:
-        super().__init__(env_id, **options)
-
-
-def train_ddpg(
-    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
-) -> TrainResult:
-    """Train DDPG from a config; one of another algorithm is refused."""
-    return train_as("ddpg", config, callbacks)
-
-
-class TD3(ManagedAlgorithm):
-    """Twin Delayed DDPG, managed."""
-
-    algo: ClassVar[str] = "td3"
-
-    def __init__(self, env_id: str, **options: Unpack[TD3Options]) -> None:
-        super().__init__(env_id, **options)
-
-
-def train_td3(
-    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
-) -> TrainResult:
-    """Train TD3 from a config; one of another algorithm is refused."""
-    return train_as("td3", config, callbacks)
-
-
-class REDQ(ManagedAlgorithm):
-    """Randomized Ensembled Double Q-learning, managed."""
-
-    algo: ClassVar[str] = "redq"
-
-    def __init__(self, env_id: str, **options: Unpack[REDQOptions]) -> None:
-        super().__init__(env_id, **options)
-
-
-def train_redq(
-    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
-) -> TrainResult:
-    """Train REDQ from a config; one of another algorithm is refused."""
-    return train_as("redq", config, callbacks)
-
-
-class TQC(ManagedAlgorithm):
-    """Truncated Quantile Critics, managed."""
-
-    algo: ClassVar[str] = "tqc"
-
-    def __init__(self, env_id: str, **options: Unpack[TQCOptions]) -> None:
-        super().__init__(env_id, **options)
-
-
-def train_tqc(
-    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
-) -> TrainResult:
-    """Train TQC from a config; one of another algorithm is refused."""
-    return train_as("tqc", config, callbacks)
-
-
-class DQN(ManagedAlgorithm):
-    """Deep Q-Network, managed.
-
-    >>> DQN(env_id="CartPole-v1", seed=0, double=True).learn(50_000).evaluate()
-    """
-
-    algo: ClassVar[str] = "dqn"
-
-    def __init__(self, env_id: str, **options: Unpack[DQNOptions]) -> None:
-        super().__init__(env_id, **options)
-
-
-def train_dqn(
-    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
-) -> TrainResult:
-    """Train DQN from a config; one of another algorithm is refused."""
-    return train_as("dqn", config, callbacks)
-
-
-class BC(ManagedAlgorithm):
-    """Behavior cloning, managed; without ``env_id`` it needs `action_low` and `action_high`.
-
-    >>> BC("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(10_000).evaluate()
-    """
-
-    algo: ClassVar[str] = "bc"
-
-    def __init__(self, env_id: str | None = None, **options: Unpack[BCOptions]) -> None:
-        super().__init__(env_id, **options)
-
-
-def train_bc(
-    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
-) -> TrainResult:
-    """Train BC from a config; one of another algorithm is refused."""
-    return train_as("bc", config, callbacks)
-
-
-class HER(ManagedAlgorithm):
-    """Hindsight Experience Replay over the learner that ``base_algo`` names, managed.
-
-    >>> HER(env_id="rl_training/PointGoal-v0", base_algo="sac").learn(20_000).evaluate()
-    """
-
-    algo: ClassVar[str] = "her"
-
-    def __init__(self, env_id: str, **options: Unpack[HEROptions]) -> None:
-        super().__init__(env_id, **options)
-
-
-def train_her(
-    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
-) -> TrainResult:
-    """Train with hindsight from a config; one of another algorithm is refused."""
-    return train_as("her", config, callbacks)
-
-
-def train_as(algo: str, config: Any, callbacks: Sequence[Callback]) -> TrainResult:
-    """Train from a config that must be of ``algo``."""
-    checked = as_config(config)
-    if checked.algo != algo:
-        raise ConfigError(f"train_{algo} was given a config of {checked.algo!r}: use train().")
-    return train(checked, callbacks=callbacks)

@@ -209,10 +209,11 @@ def _wrong_observations(config: TrainConfig, spec: EnvSpec) -> str:
             f"{config.env_id} has the observation space Dict(achieved_goal, desired_goal, "
             f"observation), which {config.algo} does not take: use algo: her{base}."
         )
+    base = get_algorithm(config.algo).learner_class(config.algo_kwargs).name
     return (
         f"{config.env_id} has the observation space Box({spec.obs_dim}), but {config.algo} needs "
         "a Dict of observation, achieved_goal and desired_goal, each a flat Box: use algo: "
-        f"{config.algo_kwargs.get('base_algo', 'sac')} on this environment."
+        f"{base} on this environment."
     )
 
 

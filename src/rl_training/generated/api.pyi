@@ -1,0 +1,37 @@
+"""The exports of `rl_training.api`. Written by `make generate`. Do not edit."""
+
+from rl_training.api.checkpoints import evaluate_checkpoint as evaluate_checkpoint
+from rl_training.api.checkpoints import predict_checkpoint as predict_checkpoint
+from rl_training.api.finetuning import finetune as finetune
+from rl_training.api.managed import ManagedAlgorithm as ManagedAlgorithm
+from rl_training.api.progress import ProgressCallback as ProgressCallback
+from rl_training.api.training import resume as resume
+from rl_training.api.training import train as train
+from rl_training.generated.managed import AWAC as AWAC
+from rl_training.generated.managed import BC as BC
+from rl_training.generated.managed import CQL as CQL
+from rl_training.generated.managed import DDPG as DDPG
+from rl_training.generated.managed import DQN as DQN
+from rl_training.generated.managed import EDAC as EDAC
+from rl_training.generated.managed import HER as HER
+from rl_training.generated.managed import IQL as IQL
+from rl_training.generated.managed import REDQ as REDQ
+from rl_training.generated.managed import RLPD as RLPD
+from rl_training.generated.managed import SAC as SAC
+from rl_training.generated.managed import TD3 as TD3
+from rl_training.generated.managed import TD3BC as TD3BC
+from rl_training.generated.managed import TQC as TQC
+from rl_training.generated.managed import train_awac as train_awac
+from rl_training.generated.managed import train_bc as train_bc
+from rl_training.generated.managed import train_cql as train_cql
+from rl_training.generated.managed import train_ddpg as train_ddpg
+from rl_training.generated.managed import train_dqn as train_dqn
+from rl_training.generated.managed import train_edac as train_edac
+from rl_training.generated.managed import train_her as train_her
+from rl_training.generated.managed import train_iql as train_iql
+from rl_training.generated.managed import train_redq as train_redq
+from rl_training.generated.managed import train_rlpd as train_rlpd
+from rl_training.generated.managed import train_sac as train_sac
+from rl_training.generated.managed import train_td3 as train_td3
+from rl_training.generated.managed import train_td3_bc as train_td3_bc
+from rl_training.generated.managed import train_tqc as train_tqc

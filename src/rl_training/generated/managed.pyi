@@ -1,0 +1,2005 @@
+"""The managed classes. Written by `make generate`. Do not edit."""
+
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from rl_training.api.managed import ManagedAlgorithm
+from rl_training.experiment.config import TrainConfig
+from rl_training.runtime.callbacks import Callback
+from rl_training.runtime.training_loop import TrainResult
+
+class DDPG(ManagedAlgorithm):
+    """Deep Deterministic Policy Gradient (arXiv 1509.02971).
+
+    Deterministic actor-critic with Gaussian exploration.
+
+    >>> DDPG("Pendulum-v1").learn(20_000).evaluate()
+
+    docs/configuration.md explains the options at length.
+
+    DDPG options:
+        batch_size (default 256): Transitions in one gradient update.
+        learning_rate (default 0.0003): Adam's step size, for every network.
+        hidden_sizes (default (256, 256)): Widths of the hidden layers.
+        gamma (default 0.99): Discount factor γ.
+        tau (default 0.005): Polyak rate τ of the target networks.
+        buffer_capacity (default 1000000): Transitions the replay keeps.
+        learning_starts (default 5000): Environment steps of uniform random play before the
+            first update.
+        train_frequency (default 1): Collected transitions between updates.
+        gradient_updates_per_step (default 1): Updates made for every `train_frequency`
+            transitions.
+        exploration_noise (default 0.1): Deviation of the Gaussian noise on collected actions.
+
+    Run options:
+        seed (default 0): All random streams derive from it.
+        output_dir (default 'runs'): Where run folders are made.
+        device (default 'auto'): auto, cpu, cuda or cuda:N.
+        num_envs (default 1): Training environments stepped together.
+        eval_episodes (default 10): Episodes of each evaluation.
+        checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
+            and the end have one too.
+        log_interval (default 1000): Steps between lines of metrics.
+        tags (default ()): Words that stay with the run.
+        env_kwargs (default {}): `vectorization`, and what gymnasium.make takes.
+
+    Data and reward options:
+        dataset_kind (default None): Where recorded data comes from; None for none.
+        dataset_path (default None): The file of an npz, pt or hdf5 dataset.
+        dataset_id (default None): The id of a Minari dataset.
+        dataset_download (default False): Let Minari download a missing dataset.
+        dataset_size (default 10000): Transitions of a random dataset.
+        dataset_seed (default 0): Seed of a random dataset.
+        reward_scale (default 1.0): Factor on every reward.
+        reward_shift (default 0.0): Added to every reward after scaling.
+        reward_clip_min (default None): Least reward, after scale and shift.
+        reward_clip_max (default None): Greatest reward, after scale and shift.
+        return_scaling (default False): Scale a dataset's rewards by 1000 over its range of
+            returns.
+        normalize_states (default False): Standardize observations by the dataset's mean and
+            deviation.
+        sampling (default 'replacement'): Draw dataset rows independently, or every row once an
+            epoch.
+        num_epochs (default None): The budget as passes over the training rows.
+        validation_fraction (default None): Share of the rows held out, in whole episodes; None:
+            0.05 if env_id is None.
+        action_low (default None): Least actions of the data, where no environment tells.
+        action_high (default None): Greatest actions of the data, where no environment tells.
+
+    Control options:
+        eval_interval (default 5000): Steps between evaluations; 0 for the one at the end alone.
+        early_stopping (default None): When to stop before the budget is spent; None for never.
+        learning_rate_schedule (default 'constant'): How the learning rate goes: constant,
+            linear or cosine.
+        learning_rate_warmup (default 0): Steps of linear warm-up from 0.
+        learning_rate_final (default 0.0): Fraction of the learning rate at the schedule's end.
+        schedule_horizon (default None): Step at which the schedule ends; the first budget by
+            default.
+        keep_checkpoints (default 3): Newest checkpoints to keep, beside the best.
+        tensorboard (default True): Write TensorBoard files beside metrics.jsonl.
+        num_threads (default None): Threads for products on the CPU; None: OMP_NUM_THREADS, or
+            by the machine.
+        engine (default 'auto'): How updates run: eager, compiled, cuda_graph, or auto by the
+            run.
+        matmul_precision (default 'high'): Float32 products on a GPU: highest, or high for TF32.
+    """
+
+    algo: ClassVar[str]
+    def __init__(
+        self,
+        env_id: str,
+        *,
+        batch_size: int = 256,
+        learning_rate: float = 0.0003,
+        hidden_sizes: Sequence[int] = (256, 256),
+        gamma: float = 0.99,
+        tau: float = 0.005,
+        buffer_capacity: int = 1000000,
+        learning_starts: int = 5000,
+        train_frequency: int = 1,
+        gradient_updates_per_step: int = 1,
+        exploration_noise: float = 0.1,
+        seed: int = 0,
+        output_dir: str | PathLike[str] = "runs",
+        device: str = "auto",
+        num_envs: int = 1,
+        eval_episodes: int = 10,
+        checkpoint_interval: int = 10000,
+        log_interval: int = 1000,
+        tags: Sequence[str] = (),
+        env_kwargs: dict[str, Any] = {},
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari"] | None = None,
+        dataset_path: str | PathLike[str] | None = None,
+        dataset_id: str | None = None,
+        dataset_download: bool = False,
+        dataset_size: int = 10000,
+        dataset_seed: int = 0,
+        reward_scale: float = 1.0,
+        reward_shift: float = 0.0,
+        reward_clip_min: float | None = None,
+        reward_clip_max: float | None = None,
+        return_scaling: bool = False,
+        normalize_states: bool = False,
+        sampling: Literal["replacement", "epochs"] = "replacement",
+        num_epochs: int | None = None,
+        validation_fraction: float | None = None,
+        action_low: float | Sequence[float] | None = None,
+        action_high: float | Sequence[float] | None = None,
+        eval_interval: int = 5000,
+        early_stopping: dict[str, Any] | None = None,
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] = "constant",
+        learning_rate_warmup: int = 0,
+        learning_rate_final: float = 0.0,
+        schedule_horizon: int | None = None,
+        keep_checkpoints: int = 3,
+        tensorboard: bool = True,
+        num_threads: int | None = None,
+        engine: Literal["auto", "eager", "compiled", "cuda_graph"] = "auto",
+        matmul_precision: Literal["highest", "high"] = "high",
+    ) -> None: ...
+
+def train_ddpg(
+    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+) -> TrainResult:
+    """Train DDPG from a config, which must be for it."""
+
+class DQN(ManagedAlgorithm):
+    """Deep Q-Network (arXiv 1312.5602).
+
+    Q-learning with a target network; Double DQN as an option.
+
+    >>> DQN("CartPole-v1").learn(50_000).evaluate()
+
+    docs/configuration.md explains the options at length.
+
+    DQN options:
+        batch_size (default 128): Transitions in one gradient update.
+        learning_rate (default 0.00025): Adam's step size.
+        hidden_sizes (default (120, 84)): Widths of the hidden layers.
+        gamma (default 0.99): Discount factor γ.
+        tau (default 1.0): Rate of the target's update; 1 is a copy.
+        buffer_capacity (default 10000): Transitions the replay keeps.
+        learning_starts (default 1000): Environment steps of uniform random play before the
+            first update.
+        train_frequency (default 10): Collected transitions between updates.
+        gradient_updates_per_step (default 1): Updates made for every `train_frequency`
+            transitions.
+        double (default False): Let the online network choose the target's action (Double DQN).
+        layer_norm (default False): Normalize the hidden layers.
+        target_update_interval (default 50): Gradient updates between updates of the target
+            network.
+        max_grad_norm (default 10.0): Greatest length of the gradient; `None` for any.
+        epsilon_start (default 1.0): Chance ε of a random action, first.
+        epsilon_end (default 0.05): The same, in the end.
+        epsilon_decay_steps (default 25000): Environment steps in which ε goes linearly from
+            first to last.
+
+    Run options:
+        seed (default 0): All random streams derive from it.
+        output_dir (default 'runs'): Where run folders are made.
+        device (default 'auto'): auto, cpu, cuda or cuda:N.
+        num_envs (default 1): Training environments stepped together.
+        eval_episodes (default 10): Episodes of each evaluation.
+        checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
+            and the end have one too.
+        log_interval (default 1000): Steps between lines of metrics.
+        tags (default ()): Words that stay with the run.
+        env_kwargs (default {}): `vectorization`, and what gymnasium.make takes.
+
+    Data and reward options:
+        dataset_kind (default None): Where recorded data comes from; None for none.
+        dataset_path (default None): The file of an npz, pt or hdf5 dataset.
+        dataset_id (default None): The id of a Minari dataset.
+        dataset_download (default False): Let Minari download a missing dataset.
+        dataset_size (default 10000): Transitions of a random dataset.
+        dataset_seed (default 0): Seed of a random dataset.
+        reward_scale (default 1.0): Factor on every reward.
+        reward_shift (default 0.0): Added to every reward after scaling.
+        reward_clip_min (default None): Least reward, after scale and shift.
+        reward_clip_max (default None): Greatest reward, after scale and shift.
+        return_scaling (default False): Scale a dataset's rewards by 1000 over its range of
+            returns.
+        normalize_states (default False): Standardize observations by the dataset's mean and
+            deviation.
+        sampling (default 'replacement'): Draw dataset rows independently, or every row once an
+            epoch.
+        num_epochs (default None): The budget as passes over the training rows.
+        validation_fraction (default None): Share of the rows held out, in whole episodes; None:
+            0.05 if env_id is None.
+        action_low (default None): Least actions of the data, where no environment tells.
+        action_high (default None): Greatest actions of the data, where no environment tells.
+
+    Control options:
+        eval_interval (default 5000): Steps between evaluations; 0 for the one at the end alone.
+        early_stopping (default None): When to stop before the budget is spent; None for never.
+        learning_rate_schedule (default 'constant'): How the learning rate goes: constant,
+            linear or cosine.
+        learning_rate_warmup (default 0): Steps of linear warm-up from 0.
+        learning_rate_final (default 0.0): Fraction of the learning rate at the schedule's end.
+        schedule_horizon (default None): Step at which the schedule ends; the first budget by
+            default.
+        keep_checkpoints (default 3): Newest checkpoints to keep, beside the best.
+        tensorboard (default True): Write TensorBoard files beside metrics.jsonl.
+        num_threads (default None): Threads for products on the CPU; None: OMP_NUM_THREADS, or
+            by the machine.
+        engine (default 'auto'): How updates run: eager, compiled, cuda_graph, or auto by the
+            run.
+        matmul_precision (default 'high'): Float32 products on a GPU: highest, or high for TF32.
+    """
+
+    algo: ClassVar[str]
+    def __init__(
+        self,
+        env_id: str,
+        *,
+        batch_size: int = 128,
+        learning_rate: float = 0.00025,
+        hidden_sizes: Sequence[int] = (120, 84),
+        gamma: float = 0.99,
+        tau: float = 1.0,
+        buffer_capacity: int = 10000,
+        learning_starts: int = 1000,
+        train_frequency: int = 10,
+        gradient_updates_per_step: int = 1,
+        double: bool = False,
+        layer_norm: bool = False,
+        target_update_interval: int = 50,
+        max_grad_norm: float | None = 10.0,
+        epsilon_start: float = 1.0,
+        epsilon_end: float = 0.05,
+        epsilon_decay_steps: int = 25000,
+        seed: int = 0,
+        output_dir: str | PathLike[str] = "runs",
+        device: str = "auto",
+        num_envs: int = 1,
+        eval_episodes: int = 10,
+        checkpoint_interval: int = 10000,
+        log_interval: int = 1000,
+        tags: Sequence[str] = (),
+        env_kwargs: dict[str, Any] = {},
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari"] | None = None,
+        dataset_path: str | PathLike[str] | None = None,
+        dataset_id: str | None = None,
+        dataset_download: bool = False,
+        dataset_size: int = 10000,
+        dataset_seed: int = 0,
+        reward_scale: float = 1.0,
+        reward_shift: float = 0.0,
+        reward_clip_min: float | None = None,
+        reward_clip_max: float | None = None,
+        return_scaling: bool = False,
+        normalize_states: bool = False,
+        sampling: Literal["replacement", "epochs"] = "replacement",
+        num_epochs: int | None = None,
+        validation_fraction: float | None = None,
+        action_low: float | Sequence[float] | None = None,
+        action_high: float | Sequence[float] | None = None,
+        eval_interval: int = 5000,
+        early_stopping: dict[str, Any] | None = None,
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] = "constant",
+        learning_rate_warmup: int = 0,
+        learning_rate_final: float = 0.0,
+        schedule_horizon: int | None = None,
+        keep_checkpoints: int = 3,
+        tensorboard: bool = True,
+        num_threads: int | None = None,
+        engine: Literal["auto", "eager", "compiled", "cuda_graph"] = "auto",
+        matmul_precision: Literal["highest", "high"] = "high",
+    ) -> None: ...
+
+def train_dqn(
+    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+) -> TrainResult:
+    """Train DQN from a config, which must be for it."""
+
+class HER(ManagedAlgorithm):
+    """Hindsight Experience Replay (arXiv 1707.01495).
+
+    Relabels goals with achieved ones, for any online learner.
+
+    >>> HER("rl_training/PointGoal-v0", base_algo="sac").learn(20_000).evaluate()
+
+    docs/configuration.md explains the options at length.
+
+    HER options:
+        batch_size (default 256): Transitions in one gradient update.
+        learning_rate (default 0.0003): Adam's step size, for every network.
+        hidden_sizes (default (256, 256)): Widths of the hidden layers.
+        gamma (default 0.99): Discount factor γ.
+        tau (default 0.005): Polyak rate τ of the target networks.
+        buffer_capacity (default 1000000): Transitions the replay keeps.
+        learning_starts (default 5000): Environment steps of uniform random play before the
+            first update.
+        train_frequency (default 1): Collected transitions between updates.
+        gradient_updates_per_step (default 1): Updates made for every `train_frequency`
+            transitions.
+        alpha (default 'auto'): Temperature α: a fixed number, or `auto` to learn it.
+        initial_alpha (default 1.0): Where a learned α begins.
+        target_entropy (default 'auto'): Entropy that a learned α aims for; `auto` is −|A|.
+        base_algo (default 'sac'): The learner: any online algorithm for continuous actions.
+        her_strategy (default 'future'): Which achieved goals of its episode replace a
+            transition's goal.
+        her_ratio (default 0.8): Share of transitions that get another goal; 0 for none.
+
+    With base_algo='ddpg':
+        exploration_noise (default 0.1): Deviation of the Gaussian noise on collected actions.
+
+    With base_algo='redq':
+        gradient_updates_per_step (default 20): Updates in each round, G; the actor moves in the
+            last one.
+        num_critics (default 10): Critics in the ensemble, N.
+        subset_size (default 2): Target critics, drawn anew each update, whose minimum is used,
+            M.
+
+    With base_algo='td3':
+        exploration_noise (default 0.1): Deviation of the Gaussian noise on collected actions.
+        policy_delay (default 2): Critic updates for each update of actor and targets.
+        target_noise (default 0.2): Deviation of the noise that smooths the target's action.
+        target_noise_clip (default 0.5): Largest size of that noise.
+
+    With base_algo='tqc':
+        num_critics (default 5): Critics in the ensemble, N.
+        num_quantiles (default 25): Quantiles of each critic, M.
+        top_quantiles_to_drop_per_net (default 2): Times N, the largest pooled quantiles left
+            out of the target, d.
+        critic_hidden_sizes (default (512, 512, 512)): Widths of the critics' hidden layers.
+
+    Run options:
+        seed (default 0): All random streams derive from it.
+        output_dir (default 'runs'): Where run folders are made.
+        device (default 'auto'): auto, cpu, cuda or cuda:N.
+        num_envs (default 1): Training environments stepped together.
+        eval_episodes (default 10): Episodes of each evaluation.
+        checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
+            and the end have one too.
+        log_interval (default 1000): Steps between lines of metrics.
+        tags (default ()): Words that stay with the run.
+        env_kwargs (default {}): `vectorization`, and what gymnasium.make takes.
+
+    Data and reward options:
+        dataset_kind (default None): Where recorded data comes from; None for none.
+        dataset_path (default None): The file of an npz, pt or hdf5 dataset.
+        dataset_id (default None): The id of a Minari dataset.
+        dataset_download (default False): Let Minari download a missing dataset.
+        dataset_size (default 10000): Transitions of a random dataset.
+        dataset_seed (default 0): Seed of a random dataset.
+        reward_scale (default 1.0): Factor on every reward.
+        reward_shift (default 0.0): Added to every reward after scaling.
+        reward_clip_min (default None): Least reward, after scale and shift.
+        reward_clip_max (default None): Greatest reward, after scale and shift.
+        return_scaling (default False): Scale a dataset's rewards by 1000 over its range of
+            returns.
+        normalize_states (default False): Standardize observations by the dataset's mean and
+            deviation.
+        sampling (default 'replacement'): Draw dataset rows independently, or every row once an
+            epoch.
+        num_epochs (default None): The budget as passes over the training rows.
+        validation_fraction (default None): Share of the rows held out, in whole episodes; None:
+            0.05 if env_id is None.
+        action_low (default None): Least actions of the data, where no environment tells.
+        action_high (default None): Greatest actions of the data, where no environment tells.
+
+    Control options:
+        eval_interval (default 5000): Steps between evaluations; 0 for the one at the end alone.
+        early_stopping (default None): When to stop before the budget is spent; None for never.
+        learning_rate_schedule (default 'constant'): How the learning rate goes: constant,
+            linear or cosine.
+        learning_rate_warmup (default 0): Steps of linear warm-up from 0.
+        learning_rate_final (default 0.0): Fraction of the learning rate at the schedule's end.
+        schedule_horizon (default None): Step at which the schedule ends; the first budget by
+            default.
+        keep_checkpoints (default 3): Newest checkpoints to keep, beside the best.
+        tensorboard (default True): Write TensorBoard files beside metrics.jsonl.
+        num_threads (default None): Threads for products on the CPU; None: OMP_NUM_THREADS, or
+            by the machine.
+        engine (default 'auto'): How updates run: eager, compiled, cuda_graph, or auto by the
+            run.
+        matmul_precision (default 'high'): Float32 products on a GPU: highest, or high for TF32.
+    """
+
+    algo: ClassVar[str]
+    def __init__(
+        self,
+        env_id: str,
+        *,
+        batch_size: int = 256,
+        learning_rate: float = 0.0003,
+        hidden_sizes: Sequence[int] = (256, 256),
+        gamma: float = 0.99,
+        tau: float = 0.005,
+        buffer_capacity: int = 1000000,
+        learning_starts: int = 5000,
+        train_frequency: int = 1,
+        gradient_updates_per_step: int = 1,
+        alpha: float | Literal["auto"] = "auto",
+        initial_alpha: float = 1.0,
+        target_entropy: float | Literal["auto"] = "auto",
+        base_algo: str = "sac",
+        her_strategy: Literal["future", "final", "episode"] = "future",
+        her_ratio: float = 0.8,
+        exploration_noise: float = ...,
+        num_critics: int = ...,
+        subset_size: int = ...,
+        policy_delay: int = ...,
+        target_noise: float = ...,
+        target_noise_clip: float = ...,
+        num_quantiles: int = ...,
+        top_quantiles_to_drop_per_net: int = ...,
+        critic_hidden_sizes: Sequence[int] = ...,
+        seed: int = 0,
+        output_dir: str | PathLike[str] = "runs",
+        device: str = "auto",
+        num_envs: int = 1,
+        eval_episodes: int = 10,
+        checkpoint_interval: int = 10000,
+        log_interval: int = 1000,
+        tags: Sequence[str] = (),
+        env_kwargs: dict[str, Any] = {},
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari"] | None = None,
+        dataset_path: str | PathLike[str] | None = None,
+        dataset_id: str | None = None,
+        dataset_download: bool = False,
+        dataset_size: int = 10000,
+        dataset_seed: int = 0,
+        reward_scale: float = 1.0,
+        reward_shift: float = 0.0,
+        reward_clip_min: float | None = None,
+        reward_clip_max: float | None = None,
+        return_scaling: bool = False,
+        normalize_states: bool = False,
+        sampling: Literal["replacement", "epochs"] = "replacement",
+        num_epochs: int | None = None,
+        validation_fraction: float | None = None,
+        action_low: float | Sequence[float] | None = None,
+        action_high: float | Sequence[float] | None = None,
+        eval_interval: int = 5000,
+        early_stopping: dict[str, Any] | None = None,
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] = "constant",
+        learning_rate_warmup: int = 0,
+        learning_rate_final: float = 0.0,
+        schedule_horizon: int | None = None,
+        keep_checkpoints: int = 3,
+        tensorboard: bool = True,
+        num_threads: int | None = None,
+        engine: Literal["auto", "eager", "compiled", "cuda_graph"] = "auto",
+        matmul_precision: Literal["highest", "high"] = "high",
+    ) -> None: ...
+
+def train_her(
+    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+) -> TrainResult:
+    """Train HER from a config, which must be for it."""
+
+class REDQ(ManagedAlgorithm):
+    """Randomized Ensembled Double Q-learning (arXiv 2101.05982).
+
+    SAC with many critics, random target subsets, many updates per step.
+
+    >>> REDQ("Pendulum-v1").learn(20_000).evaluate()
+
+    docs/configuration.md explains the options at length.
+
+    REDQ options:
+        batch_size (default 256): Transitions in one gradient update.
+        learning_rate (default 0.0003): Adam's step size, for every network.
+        hidden_sizes (default (256, 256)): Widths of the hidden layers.
+        gamma (default 0.99): Discount factor γ.
+        tau (default 0.005): Polyak rate τ of the target networks.
+        buffer_capacity (default 1000000): Transitions the replay keeps.
+        learning_starts (default 5000): Environment steps of uniform random play before the
+            first update.
+        train_frequency (default 1): Collected transitions between updates.
+        gradient_updates_per_step (default 20): Updates in each round, G; the actor moves in the
+            last one.
+        alpha (default 'auto'): Temperature α: a fixed number, or `auto` to learn it.
+        initial_alpha (default 1.0): Where a learned α begins.
+        target_entropy (default 'auto'): Entropy that a learned α aims for; `auto` is −|A|.
+        num_critics (default 10): Critics in the ensemble, N.
+        subset_size (default 2): Target critics, drawn anew each update, whose minimum is used,
+            M.
+
+    Run options:
+        seed (default 0): All random streams derive from it.
+        output_dir (default 'runs'): Where run folders are made.
+        device (default 'auto'): auto, cpu, cuda or cuda:N.
+        num_envs (default 1): Training environments stepped together.
+        eval_episodes (default 10): Episodes of each evaluation.
+        checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
+            and the end have one too.
+        log_interval (default 1000): Steps between lines of metrics.
+        tags (default ()): Words that stay with the run.
+        env_kwargs (default {}): `vectorization`, and what gymnasium.make takes.
+
+    Data and reward options:
+        dataset_kind (default None): Where recorded data comes from; None for none.
+        dataset_path (default None): The file of an npz, pt or hdf5 dataset.
+        dataset_id (default None): The id of a Minari dataset.
+        dataset_download (default False): Let Minari download a missing dataset.
+        dataset_size (default 10000): Transitions of a random dataset.
+        dataset_seed (default 0): Seed of a random dataset.
+        reward_scale (default 1.0): Factor on every reward.
+        reward_shift (default 0.0): Added to every reward after scaling.
+        reward_clip_min (default None): Least reward, after scale and shift.
+        reward_clip_max (default None): Greatest reward, after scale and shift.
+        return_scaling (default False): Scale a dataset's rewards by 1000 over its range of
+            returns.
+        normalize_states (default False): Standardize observations by the dataset's mean and
+            deviation.
+        sampling (default 'replacement'): Draw dataset rows independently, or every row once an
+            epoch.
+        num_epochs (default None): The budget as passes over the training rows.
+        validation_fraction (default None): Share of the rows held out, in whole episodes; None:
+            0.05 if env_id is None.
+        action_low (default None): Least actions of the data, where no environment tells.
+        action_high (default None): Greatest actions of the data, where no environment tells.
+
+    Control options:
+        eval_interval (default 5000): Steps between evaluations; 0 for the one at the end alone.
+        early_stopping (default None): When to stop before the budget is spent; None for never.
+        learning_rate_schedule (default 'constant'): How the learning rate goes: constant,
+            linear or cosine.
+        learning_rate_warmup (default 0): Steps of linear warm-up from 0.
+        learning_rate_final (default 0.0): Fraction of the learning rate at the schedule's end.
+        schedule_horizon (default None): Step at which the schedule ends; the first budget by
+            default.
+        keep_checkpoints (default 3): Newest checkpoints to keep, beside the best.
+        tensorboard (default True): Write TensorBoard files beside metrics.jsonl.
+        num_threads (default None): Threads for products on the CPU; None: OMP_NUM_THREADS, or
+            by the machine.
+        engine (default 'auto'): How updates run: eager, compiled, cuda_graph, or auto by the
+            run.
+        matmul_precision (default 'high'): Float32 products on a GPU: highest, or high for TF32.
+    """
+
+    algo: ClassVar[str]
+    def __init__(
+        self,
+        env_id: str,
+        *,
+        batch_size: int = 256,
+        learning_rate: float = 0.0003,
+        hidden_sizes: Sequence[int] = (256, 256),
+        gamma: float = 0.99,
+        tau: float = 0.005,
+        buffer_capacity: int = 1000000,
+        learning_starts: int = 5000,
+        train_frequency: int = 1,
+        gradient_updates_per_step: int = 20,
+        alpha: float | Literal["auto"] = "auto",
+        initial_alpha: float = 1.0,
+        target_entropy: float | Literal["auto"] = "auto",
+        num_critics: int = 10,
+        subset_size: int = 2,
+        seed: int = 0,
+        output_dir: str | PathLike[str] = "runs",
+        device: str = "auto",
+        num_envs: int = 1,
+        eval_episodes: int = 10,
+        checkpoint_interval: int = 10000,
+        log_interval: int = 1000,
+        tags: Sequence[str] = (),
+        env_kwargs: dict[str, Any] = {},
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari"] | None = None,
+        dataset_path: str | PathLike[str] | None = None,
+        dataset_id: str | None = None,
+        dataset_download: bool = False,
+        dataset_size: int = 10000,
+        dataset_seed: int = 0,
+        reward_scale: float = 1.0,
+        reward_shift: float = 0.0,
+        reward_clip_min: float | None = None,
+        reward_clip_max: float | None = None,
+        return_scaling: bool = False,
+        normalize_states: bool = False,
+        sampling: Literal["replacement", "epochs"] = "replacement",
+        num_epochs: int | None = None,
+        validation_fraction: float | None = None,
+        action_low: float | Sequence[float] | None = None,
+        action_high: float | Sequence[float] | None = None,
+        eval_interval: int = 5000,
+        early_stopping: dict[str, Any] | None = None,
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] = "constant",
+        learning_rate_warmup: int = 0,
+        learning_rate_final: float = 0.0,
+        schedule_horizon: int | None = None,
+        keep_checkpoints: int = 3,
+        tensorboard: bool = True,
+        num_threads: int | None = None,
+        engine: Literal["auto", "eager", "compiled", "cuda_graph"] = "auto",
+        matmul_precision: Literal["highest", "high"] = "high",
+    ) -> None: ...
+
+def train_redq(
+    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+) -> TrainResult:
+    """Train REDQ from a config, which must be for it."""
+
+class SAC(ManagedAlgorithm):
+    """Soft Actor-Critic (arXiv 1812.05905).
+
+    Entropy-regularized actor-critic with a learned temperature.
+
+    >>> SAC("Pendulum-v1").learn(20_000).evaluate()
+
+    docs/configuration.md explains the options at length.
+
+    SAC options:
+        batch_size (default 256): Transitions in one gradient update.
+        learning_rate (default 0.0003): Adam's step size, for every network.
+        hidden_sizes (default (256, 256)): Widths of the hidden layers.
+        gamma (default 0.99): Discount factor γ.
+        tau (default 0.005): Polyak rate τ of the target networks.
+        buffer_capacity (default 1000000): Transitions the replay keeps.
+        learning_starts (default 5000): Environment steps of uniform random play before the
+            first update.
+        train_frequency (default 1): Collected transitions between updates.
+        gradient_updates_per_step (default 1): Updates made for every `train_frequency`
+            transitions.
+        alpha (default 'auto'): Temperature α: a fixed number, or `auto` to learn it.
+        initial_alpha (default 1.0): Where a learned α begins.
+        target_entropy (default 'auto'): Entropy that a learned α aims for; `auto` is −|A|.
+
+    Run options:
+        seed (default 0): All random streams derive from it.
+        output_dir (default 'runs'): Where run folders are made.
+        device (default 'auto'): auto, cpu, cuda or cuda:N.
+        num_envs (default 1): Training environments stepped together.
+        eval_episodes (default 10): Episodes of each evaluation.
+        checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
+            and the end have one too.
+        log_interval (default 1000): Steps between lines of metrics.
+        tags (default ()): Words that stay with the run.
+        env_kwargs (default {}): `vectorization`, and what gymnasium.make takes.
+
+    Data and reward options:
+        dataset_kind (default None): Where recorded data comes from; None for none.
+        dataset_path (default None): The file of an npz, pt or hdf5 dataset.
+        dataset_id (default None): The id of a Minari dataset.
+        dataset_download (default False): Let Minari download a missing dataset.
+        dataset_size (default 10000): Transitions of a random dataset.
+        dataset_seed (default 0): Seed of a random dataset.
+        reward_scale (default 1.0): Factor on every reward.
+        reward_shift (default 0.0): Added to every reward after scaling.
+        reward_clip_min (default None): Least reward, after scale and shift.
+        reward_clip_max (default None): Greatest reward, after scale and shift.
+        return_scaling (default False): Scale a dataset's rewards by 1000 over its range of
+            returns.
+        normalize_states (default False): Standardize observations by the dataset's mean and
+            deviation.
+        sampling (default 'replacement'): Draw dataset rows independently, or every row once an
+            epoch.
+        num_epochs (default None): The budget as passes over the training rows.
+        validation_fraction (default None): Share of the rows held out, in whole episodes; None:
+            0.05 if env_id is None.
+        action_low (default None): Least actions of the data, where no environment tells.
+        action_high (default None): Greatest actions of the data, where no environment tells.
+
+    Control options:
+        eval_interval (default 5000): Steps between evaluations; 0 for the one at the end alone.
+        early_stopping (default None): When to stop before the budget is spent; None for never.
+        learning_rate_schedule (default 'constant'): How the learning rate goes: constant,
+            linear or cosine.
+        learning_rate_warmup (default 0): Steps of linear warm-up from 0.
+        learning_rate_final (default 0.0): Fraction of the learning rate at the schedule's end.
+        schedule_horizon (default None): Step at which the schedule ends; the first budget by
+            default.
+        keep_checkpoints (default 3): Newest checkpoints to keep, beside the best.
+        tensorboard (default True): Write TensorBoard files beside metrics.jsonl.
+        num_threads (default None): Threads for products on the CPU; None: OMP_NUM_THREADS, or
+            by the machine.
+        engine (default 'auto'): How updates run: eager, compiled, cuda_graph, or auto by the
+            run.
+        matmul_precision (default 'high'): Float32 products on a GPU: highest, or high for TF32.
+    """
+
+    algo: ClassVar[str]
+    def __init__(
+        self,
+        env_id: str,
+        *,
+        batch_size: int = 256,
+        learning_rate: float = 0.0003,
+        hidden_sizes: Sequence[int] = (256, 256),
+        gamma: float = 0.99,
+        tau: float = 0.005,
+        buffer_capacity: int = 1000000,
+        learning_starts: int = 5000,
+        train_frequency: int = 1,
+        gradient_updates_per_step: int = 1,
+        alpha: float | Literal["auto"] = "auto",
+        initial_alpha: float = 1.0,
+        target_entropy: float | Literal["auto"] = "auto",
+        seed: int = 0,
+        output_dir: str | PathLike[str] = "runs",
+        device: str = "auto",
+        num_envs: int = 1,
+        eval_episodes: int = 10,
+        checkpoint_interval: int = 10000,
+        log_interval: int = 1000,
+        tags: Sequence[str] = (),
+        env_kwargs: dict[str, Any] = {},
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari"] | None = None,
+        dataset_path: str | PathLike[str] | None = None,
+        dataset_id: str | None = None,
+        dataset_download: bool = False,
+        dataset_size: int = 10000,
+        dataset_seed: int = 0,
+        reward_scale: float = 1.0,
+        reward_shift: float = 0.0,
+        reward_clip_min: float | None = None,
+        reward_clip_max: float | None = None,
+        return_scaling: bool = False,
+        normalize_states: bool = False,
+        sampling: Literal["replacement", "epochs"] = "replacement",
+        num_epochs: int | None = None,
+        validation_fraction: float | None = None,
+        action_low: float | Sequence[float] | None = None,
+        action_high: float | Sequence[float] | None = None,
+        eval_interval: int = 5000,
+        early_stopping: dict[str, Any] | None = None,
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] = "constant",
+        learning_rate_warmup: int = 0,
+        learning_rate_final: float = 0.0,
+        schedule_horizon: int | None = None,
+        keep_checkpoints: int = 3,
+        tensorboard: bool = True,
+        num_threads: int | None = None,
+        engine: Literal["auto", "eager", "compiled", "cuda_graph"] = "auto",
+        matmul_precision: Literal["highest", "high"] = "high",
+    ) -> None: ...
+
+def train_sac(
+    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+) -> TrainResult:
+    """Train SAC from a config, which must be for it."""
+
+class TD3(ManagedAlgorithm):
+    """Twin Delayed DDPG (arXiv 1802.09477).
+
+    Twin critics, smoothed targets and a delayed deterministic policy.
+
+    >>> TD3("Pendulum-v1").learn(20_000).evaluate()
+
+    docs/configuration.md explains the options at length.
+
+    TD3 options:
+        batch_size (default 256): Transitions in one gradient update.
+        learning_rate (default 0.0003): Adam's step size, for every network.
+        hidden_sizes (default (256, 256)): Widths of the hidden layers.
+        gamma (default 0.99): Discount factor γ.
+        tau (default 0.005): Polyak rate τ of the target networks.
+        buffer_capacity (default 1000000): Transitions the replay keeps.
+        learning_starts (default 5000): Environment steps of uniform random play before the
+            first update.
+        train_frequency (default 1): Collected transitions between updates.
+        gradient_updates_per_step (default 1): Updates made for every `train_frequency`
+            transitions.
+        exploration_noise (default 0.1): Deviation of the Gaussian noise on collected actions.
+        policy_delay (default 2): Critic updates for each update of actor and targets.
+        target_noise (default 0.2): Deviation of the noise that smooths the target's action.
+        target_noise_clip (default 0.5): Largest size of that noise.
+
+    Run options:
+        seed (default 0): All random streams derive from it.
+        output_dir (default 'runs'): Where run folders are made.
+        device (default 'auto'): auto, cpu, cuda or cuda:N.
+        num_envs (default 1): Training environments stepped together.
+        eval_episodes (default 10): Episodes of each evaluation.
+        checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
+            and the end have one too.
+        log_interval (default 1000): Steps between lines of metrics.
+        tags (default ()): Words that stay with the run.
+        env_kwargs (default {}): `vectorization`, and what gymnasium.make takes.
+
+    Data and reward options:
+        dataset_kind (default None): Where recorded data comes from; None for none.
+        dataset_path (default None): The file of an npz, pt or hdf5 dataset.
+        dataset_id (default None): The id of a Minari dataset.
+        dataset_download (default False): Let Minari download a missing dataset.
+        dataset_size (default 10000): Transitions of a random dataset.
+        dataset_seed (default 0): Seed of a random dataset.
+        reward_scale (default 1.0): Factor on every reward.
+        reward_shift (default 0.0): Added to every reward after scaling.
+        reward_clip_min (default None): Least reward, after scale and shift.
+        reward_clip_max (default None): Greatest reward, after scale and shift.
+        return_scaling (default False): Scale a dataset's rewards by 1000 over its range of
+            returns.
+        normalize_states (default False): Standardize observations by the dataset's mean and
+            deviation.
+        sampling (default 'replacement'): Draw dataset rows independently, or every row once an
+            epoch.
+        num_epochs (default None): The budget as passes over the training rows.
+        validation_fraction (default None): Share of the rows held out, in whole episodes; None:
+            0.05 if env_id is None.
+        action_low (default None): Least actions of the data, where no environment tells.
+        action_high (default None): Greatest actions of the data, where no environment tells.
+
+    Control options:
+        eval_interval (default 5000): Steps between evaluations; 0 for the one at the end alone.
+        early_stopping (default None): When to stop before the budget is spent; None for never.
+        learning_rate_schedule (default 'constant'): How the learning rate goes: constant,
+            linear or cosine.
+        learning_rate_warmup (default 0): Steps of linear warm-up from 0.
+        learning_rate_final (default 0.0): Fraction of the learning rate at the schedule's end.
+        schedule_horizon (default None): Step at which the schedule ends; the first budget by
+            default.
+        keep_checkpoints (default 3): Newest checkpoints to keep, beside the best.
+        tensorboard (default True): Write TensorBoard files beside metrics.jsonl.
+        num_threads (default None): Threads for products on the CPU; None: OMP_NUM_THREADS, or
+            by the machine.
+        engine (default 'auto'): How updates run: eager, compiled, cuda_graph, or auto by the
+            run.
+        matmul_precision (default 'high'): Float32 products on a GPU: highest, or high for TF32.
+    """
+
+    algo: ClassVar[str]
+    def __init__(
+        self,
+        env_id: str,
+        *,
+        batch_size: int = 256,
+        learning_rate: float = 0.0003,
+        hidden_sizes: Sequence[int] = (256, 256),
+        gamma: float = 0.99,
+        tau: float = 0.005,
+        buffer_capacity: int = 1000000,
+        learning_starts: int = 5000,
+        train_frequency: int = 1,
+        gradient_updates_per_step: int = 1,
+        exploration_noise: float = 0.1,
+        policy_delay: int = 2,
+        target_noise: float = 0.2,
+        target_noise_clip: float = 0.5,
+        seed: int = 0,
+        output_dir: str | PathLike[str] = "runs",
+        device: str = "auto",
+        num_envs: int = 1,
+        eval_episodes: int = 10,
+        checkpoint_interval: int = 10000,
+        log_interval: int = 1000,
+        tags: Sequence[str] = (),
+        env_kwargs: dict[str, Any] = {},
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari"] | None = None,
+        dataset_path: str | PathLike[str] | None = None,
+        dataset_id: str | None = None,
+        dataset_download: bool = False,
+        dataset_size: int = 10000,
+        dataset_seed: int = 0,
+        reward_scale: float = 1.0,
+        reward_shift: float = 0.0,
+        reward_clip_min: float | None = None,
+        reward_clip_max: float | None = None,
+        return_scaling: bool = False,
+        normalize_states: bool = False,
+        sampling: Literal["replacement", "epochs"] = "replacement",
+        num_epochs: int | None = None,
+        validation_fraction: float | None = None,
+        action_low: float | Sequence[float] | None = None,
+        action_high: float | Sequence[float] | None = None,
+        eval_interval: int = 5000,
+        early_stopping: dict[str, Any] | None = None,
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] = "constant",
+        learning_rate_warmup: int = 0,
+        learning_rate_final: float = 0.0,
+        schedule_horizon: int | None = None,
+        keep_checkpoints: int = 3,
+        tensorboard: bool = True,
+        num_threads: int | None = None,
+        engine: Literal["auto", "eager", "compiled", "cuda_graph"] = "auto",
+        matmul_precision: Literal["highest", "high"] = "high",
+    ) -> None: ...
+
+def train_td3(
+    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+) -> TrainResult:
+    """Train TD3 from a config, which must be for it."""
+
+class TQC(ManagedAlgorithm):
+    """Truncated Quantile Critics (arXiv 2005.04269).
+
+    SAC with distributional critics whose largest quantiles are dropped.
+
+    >>> TQC("Pendulum-v1").learn(20_000).evaluate()
+
+    docs/configuration.md explains the options at length.
+
+    TQC options:
+        batch_size (default 256): Transitions in one gradient update.
+        learning_rate (default 0.0003): Adam's step size, for every network.
+        hidden_sizes (default (256, 256)): Widths of the hidden layers.
+        gamma (default 0.99): Discount factor γ.
+        tau (default 0.005): Polyak rate τ of the target networks.
+        buffer_capacity (default 1000000): Transitions the replay keeps.
+        learning_starts (default 5000): Environment steps of uniform random play before the
+            first update.
+        train_frequency (default 1): Collected transitions between updates.
+        gradient_updates_per_step (default 1): Updates made for every `train_frequency`
+            transitions.
+        alpha (default 'auto'): Temperature α: a fixed number, or `auto` to learn it.
+        initial_alpha (default 1.0): Where a learned α begins.
+        target_entropy (default 'auto'): Entropy that a learned α aims for; `auto` is −|A|.
+        num_critics (default 5): Critics in the ensemble, N.
+        num_quantiles (default 25): Quantiles of each critic, M.
+        top_quantiles_to_drop_per_net (default 2): Times N, the largest pooled quantiles left
+            out of the target, d.
+        critic_hidden_sizes (default (512, 512, 512)): Widths of the critics' hidden layers.
+
+    Run options:
+        seed (default 0): All random streams derive from it.
+        output_dir (default 'runs'): Where run folders are made.
+        device (default 'auto'): auto, cpu, cuda or cuda:N.
+        num_envs (default 1): Training environments stepped together.
+        eval_episodes (default 10): Episodes of each evaluation.
+        checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
+            and the end have one too.
+        log_interval (default 1000): Steps between lines of metrics.
+        tags (default ()): Words that stay with the run.
+        env_kwargs (default {}): `vectorization`, and what gymnasium.make takes.
+
+    Data and reward options:
+        dataset_kind (default None): Where recorded data comes from; None for none.
+        dataset_path (default None): The file of an npz, pt or hdf5 dataset.
+        dataset_id (default None): The id of a Minari dataset.
+        dataset_download (default False): Let Minari download a missing dataset.
+        dataset_size (default 10000): Transitions of a random dataset.
+        dataset_seed (default 0): Seed of a random dataset.
+        reward_scale (default 1.0): Factor on every reward.
+        reward_shift (default 0.0): Added to every reward after scaling.
+        reward_clip_min (default None): Least reward, after scale and shift.
+        reward_clip_max (default None): Greatest reward, after scale and shift.
+        return_scaling (default False): Scale a dataset's rewards by 1000 over its range of
+            returns.
+        normalize_states (default False): Standardize observations by the dataset's mean and
+            deviation.
+        sampling (default 'replacement'): Draw dataset rows independently, or every row once an
+            epoch.
+        num_epochs (default None): The budget as passes over the training rows.
+        validation_fraction (default None): Share of the rows held out, in whole episodes; None:
+            0.05 if env_id is None.
+        action_low (default None): Least actions of the data, where no environment tells.
+        action_high (default None): Greatest actions of the data, where no environment tells.
+
+    Control options:
+        eval_interval (default 5000): Steps between evaluations; 0 for the one at the end alone.
+        early_stopping (default None): When to stop before the budget is spent; None for never.
+        learning_rate_schedule (default 'constant'): How the learning rate goes: constant,
+            linear or cosine.
+        learning_rate_warmup (default 0): Steps of linear warm-up from 0.
+        learning_rate_final (default 0.0): Fraction of the learning rate at the schedule's end.
+        schedule_horizon (default None): Step at which the schedule ends; the first budget by
+            default.
+        keep_checkpoints (default 3): Newest checkpoints to keep, beside the best.
+        tensorboard (default True): Write TensorBoard files beside metrics.jsonl.
+        num_threads (default None): Threads for products on the CPU; None: OMP_NUM_THREADS, or
+            by the machine.
+        engine (default 'auto'): How updates run: eager, compiled, cuda_graph, or auto by the
+            run.
+        matmul_precision (default 'high'): Float32 products on a GPU: highest, or high for TF32.
+    """
+
+    algo: ClassVar[str]
+    def __init__(
+        self,
+        env_id: str,
+        *,
+        batch_size: int = 256,
+        learning_rate: float = 0.0003,
+        hidden_sizes: Sequence[int] = (256, 256),
+        gamma: float = 0.99,
+        tau: float = 0.005,
+        buffer_capacity: int = 1000000,
+        learning_starts: int = 5000,
+        train_frequency: int = 1,
+        gradient_updates_per_step: int = 1,
+        alpha: float | Literal["auto"] = "auto",
+        initial_alpha: float = 1.0,
+        target_entropy: float | Literal["auto"] = "auto",
+        num_critics: int = 5,
+        num_quantiles: int = 25,
+        top_quantiles_to_drop_per_net: int = 2,
+        critic_hidden_sizes: Sequence[int] = (512, 512, 512),
+        seed: int = 0,
+        output_dir: str | PathLike[str] = "runs",
+        device: str = "auto",
+        num_envs: int = 1,
+        eval_episodes: int = 10,
+        checkpoint_interval: int = 10000,
+        log_interval: int = 1000,
+        tags: Sequence[str] = (),
+        env_kwargs: dict[str, Any] = {},
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari"] | None = None,
+        dataset_path: str | PathLike[str] | None = None,
+        dataset_id: str | None = None,
+        dataset_download: bool = False,
+        dataset_size: int = 10000,
+        dataset_seed: int = 0,
+        reward_scale: float = 1.0,
+        reward_shift: float = 0.0,
+        reward_clip_min: float | None = None,
+        reward_clip_max: float | None = None,
+        return_scaling: bool = False,
+        normalize_states: bool = False,
+        sampling: Literal["replacement", "epochs"] = "replacement",
+        num_epochs: int | None = None,
+        validation_fraction: float | None = None,
+        action_low: float | Sequence[float] | None = None,
+        action_high: float | Sequence[float] | None = None,
+        eval_interval: int = 5000,
+        early_stopping: dict[str, Any] | None = None,
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] = "constant",
+        learning_rate_warmup: int = 0,
+        learning_rate_final: float = 0.0,
+        schedule_horizon: int | None = None,
+        keep_checkpoints: int = 3,
+        tensorboard: bool = True,
+        num_threads: int | None = None,
+        engine: Literal["auto", "eager", "compiled", "cuda_graph"] = "auto",
+        matmul_precision: Literal["highest", "high"] = "high",
+    ) -> None: ...
+
+def train_tqc(
+    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+) -> TrainResult:
+    """Train TQC from a config, which must be for it."""
+
+class AWAC(ManagedAlgorithm):
+    """Advantage-Weighted Actor-Critic (arXiv 2006.09359).
+
+    Twin critics, and imitation weighted by the advantage.
+
+    >>> AWAC("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(10_000).evaluate()
+
+    docs/configuration.md explains the options at length.
+
+    AWAC options:
+        batch_size (default 1024): Transitions in one gradient update.
+        learning_rate (default 0.0003): Adam's step size, for every network.
+        hidden_sizes (default (256, 256, 256, 256)): Widths of the actor's hidden layers.
+        gamma (default 0.99): Discount factor γ.
+        tau (default 0.005): Polyak rate τ of the target networks.
+        weight_clip (default 100.0): Largest weight of a transition.
+        log_std_bounds (default (-6.0, 0.0)): Least and greatest log σ of the Gaussian around a
+            tanh mean.
+        critic_hidden_sizes (default (256, 256)): Widths of the critics' hidden layers.
+        weight_decay (default 0.0001): Weight decay in the actor's gradient.
+        temperature (default 1.0): Temperature λ that advantages are over.
+        weighting (default 'clip'): Weights exp(A/λ) up to `weight_clip`, or a softmax over the
+            batch.
+        policy (default 'tanh_mean'): The actor: a Gaussian around a tanh mean, or SAC's
+            squashed one.
+
+    Run options:
+        seed (default 0): All random streams derive from it.
+        output_dir (default 'runs'): Where run folders are made.
+        device (default 'auto'): auto, cpu, cuda or cuda:N.
+        num_envs (default 1): Training environments stepped together.
+        eval_episodes (default 10): Episodes of each evaluation.
+        checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
+            and the end have one too.
+        log_interval (default 1000): Steps between lines of metrics.
+        tags (default ()): Words that stay with the run.
+        env_kwargs (default {}): `vectorization`, and what gymnasium.make takes.
+
+    Data and reward options:
+        dataset_kind (default None): Where recorded data comes from; None for none.
+        dataset_path (default None): The file of an npz, pt or hdf5 dataset.
+        dataset_id (default None): The id of a Minari dataset.
+        dataset_download (default False): Let Minari download a missing dataset.
+        dataset_size (default 10000): Transitions of a random dataset.
+        dataset_seed (default 0): Seed of a random dataset.
+        reward_scale (default 1.0): Factor on every reward.
+        reward_shift (default 0.0): Added to every reward after scaling.
+        reward_clip_min (default None): Least reward, after scale and shift.
+        reward_clip_max (default None): Greatest reward, after scale and shift.
+        return_scaling (default False): Scale a dataset's rewards by 1000 over its range of
+            returns.
+        normalize_states (default False): Standardize observations by the dataset's mean and
+            deviation.
+        sampling (default 'replacement'): Draw dataset rows independently, or every row once an
+            epoch.
+        num_epochs (default None): The budget as passes over the training rows.
+        validation_fraction (default None): Share of the rows held out, in whole episodes; None:
+            0.05 if env_id is None.
+        action_low (default None): Least actions of the data, where no environment tells.
+        action_high (default None): Greatest actions of the data, where no environment tells.
+
+    Control options:
+        eval_interval (default 5000): Steps between evaluations; 0 for the one at the end alone.
+        early_stopping (default None): When to stop before the budget is spent; None for never.
+        learning_rate_schedule (default 'constant'): How the learning rate goes: constant,
+            linear or cosine.
+        learning_rate_warmup (default 0): Steps of linear warm-up from 0.
+        learning_rate_final (default 0.0): Fraction of the learning rate at the schedule's end.
+        schedule_horizon (default None): Step at which the schedule ends; the first budget by
+            default.
+        keep_checkpoints (default 3): Newest checkpoints to keep, beside the best.
+        tensorboard (default True): Write TensorBoard files beside metrics.jsonl.
+        num_threads (default None): Threads for products on the CPU; None: OMP_NUM_THREADS, or
+            by the machine.
+        engine (default 'auto'): How updates run: eager, compiled, cuda_graph, or auto by the
+            run.
+        matmul_precision (default 'high'): Float32 products on a GPU: highest, or high for TF32.
+    """
+
+    algo: ClassVar[str]
+    def __init__(
+        self,
+        env_id: str | None = None,
+        *,
+        batch_size: int = 1024,
+        learning_rate: float = 0.0003,
+        hidden_sizes: Sequence[int] = (256, 256, 256, 256),
+        gamma: float = 0.99,
+        tau: float = 0.005,
+        weight_clip: float = 100.0,
+        log_std_bounds: Sequence[float] = (-6.0, 0.0),
+        critic_hidden_sizes: Sequence[int] = (256, 256),
+        weight_decay: float = 0.0001,
+        temperature: float = 1.0,
+        weighting: Literal["clip", "softmax"] = "clip",
+        policy: Literal["tanh_mean", "squashed"] = "tanh_mean",
+        seed: int = 0,
+        output_dir: str | PathLike[str] = "runs",
+        device: str = "auto",
+        num_envs: int = 1,
+        eval_episodes: int = 10,
+        checkpoint_interval: int = 10000,
+        log_interval: int = 1000,
+        tags: Sequence[str] = (),
+        env_kwargs: dict[str, Any] = {},
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari"] | None = None,
+        dataset_path: str | PathLike[str] | None = None,
+        dataset_id: str | None = None,
+        dataset_download: bool = False,
+        dataset_size: int = 10000,
+        dataset_seed: int = 0,
+        reward_scale: float = 1.0,
+        reward_shift: float = 0.0,
+        reward_clip_min: float | None = None,
+        reward_clip_max: float | None = None,
+        return_scaling: bool = False,
+        normalize_states: bool = False,
+        sampling: Literal["replacement", "epochs"] = "replacement",
+        num_epochs: int | None = None,
+        validation_fraction: float | None = None,
+        action_low: float | Sequence[float] | None = None,
+        action_high: float | Sequence[float] | None = None,
+        eval_interval: int = 5000,
+        early_stopping: dict[str, Any] | None = None,
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] = "constant",
+        learning_rate_warmup: int = 0,
+        learning_rate_final: float = 0.0,
+        schedule_horizon: int | None = None,
+        keep_checkpoints: int = 3,
+        tensorboard: bool = True,
+        num_threads: int | None = None,
+        engine: Literal["auto", "eager", "compiled", "cuda_graph"] = "auto",
+        matmul_precision: Literal["highest", "high"] = "high",
+    ) -> None: ...
+
+def train_awac(
+    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+) -> TrainResult:
+    """Train AWAC from a config, which must be for it."""
+
+class BC(ManagedAlgorithm):
+    """Behavior Cloning (Pomerleau, 1988).
+
+    Supervised learning of the recorded actions.
+
+    >>> BC("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(10_000).evaluate()
+
+    docs/configuration.md explains the options at length.
+
+    BC options:
+        batch_size (default 256): Transitions in one gradient update.
+        learning_rate (default 0.0003): Adam's step size, for every network.
+        hidden_sizes (default (256, 256)): Widths of the hidden layers.
+        loss (default 'mse'): Squared error of one action, or the likelihood of a Gaussian
+            policy.
+
+    Run options:
+        seed (default 0): All random streams derive from it.
+        output_dir (default 'runs'): Where run folders are made.
+        device (default 'auto'): auto, cpu, cuda or cuda:N.
+        num_envs (default 1): Training environments stepped together.
+        eval_episodes (default 10): Episodes of each evaluation.
+        checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
+            and the end have one too.
+        log_interval (default 1000): Steps between lines of metrics.
+        tags (default ()): Words that stay with the run.
+        env_kwargs (default {}): `vectorization`, and what gymnasium.make takes.
+
+    Data and reward options:
+        dataset_kind (default None): Where recorded data comes from; None for none.
+        dataset_path (default None): The file of an npz, pt or hdf5 dataset.
+        dataset_id (default None): The id of a Minari dataset.
+        dataset_download (default False): Let Minari download a missing dataset.
+        dataset_size (default 10000): Transitions of a random dataset.
+        dataset_seed (default 0): Seed of a random dataset.
+        reward_scale (default 1.0): Factor on every reward.
+        reward_shift (default 0.0): Added to every reward after scaling.
+        reward_clip_min (default None): Least reward, after scale and shift.
+        reward_clip_max (default None): Greatest reward, after scale and shift.
+        return_scaling (default False): Scale a dataset's rewards by 1000 over its range of
+            returns.
+        normalize_states (default False): Standardize observations by the dataset's mean and
+            deviation.
+        sampling (default 'replacement'): Draw dataset rows independently, or every row once an
+            epoch.
+        num_epochs (default None): The budget as passes over the training rows.
+        validation_fraction (default None): Share of the rows held out, in whole episodes; None:
+            0.05 if env_id is None.
+        action_low (default None): Least actions of the data, where no environment tells.
+        action_high (default None): Greatest actions of the data, where no environment tells.
+
+    Control options:
+        eval_interval (default 5000): Steps between evaluations; 0 for the one at the end alone.
+        early_stopping (default None): When to stop before the budget is spent; None for never.
+        learning_rate_schedule (default 'constant'): How the learning rate goes: constant,
+            linear or cosine.
+        learning_rate_warmup (default 0): Steps of linear warm-up from 0.
+        learning_rate_final (default 0.0): Fraction of the learning rate at the schedule's end.
+        schedule_horizon (default None): Step at which the schedule ends; the first budget by
+            default.
+        keep_checkpoints (default 3): Newest checkpoints to keep, beside the best.
+        tensorboard (default True): Write TensorBoard files beside metrics.jsonl.
+        num_threads (default None): Threads for products on the CPU; None: OMP_NUM_THREADS, or
+            by the machine.
+        engine (default 'auto'): How updates run: eager, compiled, cuda_graph, or auto by the
+            run.
+        matmul_precision (default 'high'): Float32 products on a GPU: highest, or high for TF32.
+    """
+
+    algo: ClassVar[str]
+    def __init__(
+        self,
+        env_id: str | None = None,
+        *,
+        batch_size: int = 256,
+        learning_rate: float = 0.0003,
+        hidden_sizes: Sequence[int] = (256, 256),
+        loss: Literal["mse", "likelihood"] = "mse",
+        seed: int = 0,
+        output_dir: str | PathLike[str] = "runs",
+        device: str = "auto",
+        num_envs: int = 1,
+        eval_episodes: int = 10,
+        checkpoint_interval: int = 10000,
+        log_interval: int = 1000,
+        tags: Sequence[str] = (),
+        env_kwargs: dict[str, Any] = {},
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari"] | None = None,
+        dataset_path: str | PathLike[str] | None = None,
+        dataset_id: str | None = None,
+        dataset_download: bool = False,
+        dataset_size: int = 10000,
+        dataset_seed: int = 0,
+        reward_scale: float = 1.0,
+        reward_shift: float = 0.0,
+        reward_clip_min: float | None = None,
+        reward_clip_max: float | None = None,
+        return_scaling: bool = False,
+        normalize_states: bool = False,
+        sampling: Literal["replacement", "epochs"] = "replacement",
+        num_epochs: int | None = None,
+        validation_fraction: float | None = None,
+        action_low: float | Sequence[float] | None = None,
+        action_high: float | Sequence[float] | None = None,
+        eval_interval: int = 5000,
+        early_stopping: dict[str, Any] | None = None,
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] = "constant",
+        learning_rate_warmup: int = 0,
+        learning_rate_final: float = 0.0,
+        schedule_horizon: int | None = None,
+        keep_checkpoints: int = 3,
+        tensorboard: bool = True,
+        num_threads: int | None = None,
+        engine: Literal["auto", "eager", "compiled", "cuda_graph"] = "auto",
+        matmul_precision: Literal["highest", "high"] = "high",
+    ) -> None: ...
+
+def train_bc(
+    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+) -> TrainResult:
+    """Train BC from a config, which must be for it."""
+
+class CQL(ManagedAlgorithm):
+    """Conservative Q-Learning (arXiv 2006.04779).
+
+    SAC whose critics are pushed down on actions outside the dataset.
+
+    >>> CQL("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(10_000).evaluate()
+
+    docs/configuration.md explains the options at length.
+
+    CQL options:
+        batch_size (default 256): Transitions in one gradient update.
+        learning_rate (default 0.0003): Adam's step size, for every network.
+        hidden_sizes (default (256, 256)): Widths of the hidden layers.
+        gamma (default 0.99): Discount factor γ.
+        tau (default 0.005): Polyak rate τ of the target networks.
+        alpha (default 'auto'): Temperature α: a fixed number, or `auto` to learn it.
+        initial_alpha (default 1.0): Where a learned α begins.
+        target_entropy (default 'auto'): Entropy that a learned α aims for; `auto` is −|A|.
+        policy_learning_rate (default 0.0001): Adam's step size for the actor and the
+            temperature.
+        conservative_weight (default 5.0): Weight of the conservative term beside the squared
+            error.
+        num_sampled_actions (default 10): Actions of each of the three kinds in the log-sum-exp,
+            K.
+        conservative_temperature (default 1.0): Temperature T of the log-sum-exp.
+        lagrange_threshold (default None): Gap that a multiplier holds; None for a fixed weight.
+        backup_entropy (default False): Keep −α log π in the critics' target.
+
+    Run options:
+        seed (default 0): All random streams derive from it.
+        output_dir (default 'runs'): Where run folders are made.
+        device (default 'auto'): auto, cpu, cuda or cuda:N.
+        num_envs (default 1): Training environments stepped together.
+        eval_episodes (default 10): Episodes of each evaluation.
+        checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
+            and the end have one too.
+        log_interval (default 1000): Steps between lines of metrics.
+        tags (default ()): Words that stay with the run.
+        env_kwargs (default {}): `vectorization`, and what gymnasium.make takes.
+
+    Data and reward options:
+        dataset_kind (default None): Where recorded data comes from; None for none.
+        dataset_path (default None): The file of an npz, pt or hdf5 dataset.
+        dataset_id (default None): The id of a Minari dataset.
+        dataset_download (default False): Let Minari download a missing dataset.
+        dataset_size (default 10000): Transitions of a random dataset.
+        dataset_seed (default 0): Seed of a random dataset.
+        reward_scale (default 1.0): Factor on every reward.
+        reward_shift (default 0.0): Added to every reward after scaling.
+        reward_clip_min (default None): Least reward, after scale and shift.
+        reward_clip_max (default None): Greatest reward, after scale and shift.
+        return_scaling (default False): Scale a dataset's rewards by 1000 over its range of
+            returns.
+        normalize_states (default False): Standardize observations by the dataset's mean and
+            deviation.
+        sampling (default 'replacement'): Draw dataset rows independently, or every row once an
+            epoch.
+        num_epochs (default None): The budget as passes over the training rows.
+        validation_fraction (default None): Share of the rows held out, in whole episodes; None:
+            0.05 if env_id is None.
+        action_low (default None): Least actions of the data, where no environment tells.
+        action_high (default None): Greatest actions of the data, where no environment tells.
+
+    Control options:
+        eval_interval (default 5000): Steps between evaluations; 0 for the one at the end alone.
+        early_stopping (default None): When to stop before the budget is spent; None for never.
+        learning_rate_schedule (default 'constant'): How the learning rate goes: constant,
+            linear or cosine.
+        learning_rate_warmup (default 0): Steps of linear warm-up from 0.
+        learning_rate_final (default 0.0): Fraction of the learning rate at the schedule's end.
+        schedule_horizon (default None): Step at which the schedule ends; the first budget by
+            default.
+        keep_checkpoints (default 3): Newest checkpoints to keep, beside the best.
+        tensorboard (default True): Write TensorBoard files beside metrics.jsonl.
+        num_threads (default None): Threads for products on the CPU; None: OMP_NUM_THREADS, or
+            by the machine.
+        engine (default 'auto'): How updates run: eager, compiled, cuda_graph, or auto by the
+            run.
+        matmul_precision (default 'high'): Float32 products on a GPU: highest, or high for TF32.
+    """
+
+    algo: ClassVar[str]
+    def __init__(
+        self,
+        env_id: str | None = None,
+        *,
+        batch_size: int = 256,
+        learning_rate: float = 0.0003,
+        hidden_sizes: Sequence[int] = (256, 256),
+        gamma: float = 0.99,
+        tau: float = 0.005,
+        alpha: float | Literal["auto"] = "auto",
+        initial_alpha: float = 1.0,
+        target_entropy: float | Literal["auto"] = "auto",
+        policy_learning_rate: float = 0.0001,
+        conservative_weight: float = 5.0,
+        num_sampled_actions: int = 10,
+        conservative_temperature: float = 1.0,
+        lagrange_threshold: float | None = None,
+        backup_entropy: bool = False,
+        seed: int = 0,
+        output_dir: str | PathLike[str] = "runs",
+        device: str = "auto",
+        num_envs: int = 1,
+        eval_episodes: int = 10,
+        checkpoint_interval: int = 10000,
+        log_interval: int = 1000,
+        tags: Sequence[str] = (),
+        env_kwargs: dict[str, Any] = {},
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari"] | None = None,
+        dataset_path: str | PathLike[str] | None = None,
+        dataset_id: str | None = None,
+        dataset_download: bool = False,
+        dataset_size: int = 10000,
+        dataset_seed: int = 0,
+        reward_scale: float = 1.0,
+        reward_shift: float = 0.0,
+        reward_clip_min: float | None = None,
+        reward_clip_max: float | None = None,
+        return_scaling: bool = False,
+        normalize_states: bool = False,
+        sampling: Literal["replacement", "epochs"] = "replacement",
+        num_epochs: int | None = None,
+        validation_fraction: float | None = None,
+        action_low: float | Sequence[float] | None = None,
+        action_high: float | Sequence[float] | None = None,
+        eval_interval: int = 5000,
+        early_stopping: dict[str, Any] | None = None,
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] = "constant",
+        learning_rate_warmup: int = 0,
+        learning_rate_final: float = 0.0,
+        schedule_horizon: int | None = None,
+        keep_checkpoints: int = 3,
+        tensorboard: bool = True,
+        num_threads: int | None = None,
+        engine: Literal["auto", "eager", "compiled", "cuda_graph"] = "auto",
+        matmul_precision: Literal["highest", "high"] = "high",
+    ) -> None: ...
+
+def train_cql(
+    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+) -> TrainResult:
+    """Train CQL from a config, which must be for it."""
+
+class EDAC(ManagedAlgorithm):
+    """Ensemble-Diversified Actor-Critic (arXiv 2110.01548).
+
+    SAC with the minimum over many critics that are kept diverse.
+
+    >>> EDAC("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(10_000).evaluate()
+
+    docs/configuration.md explains the options at length.
+
+    EDAC options:
+        batch_size (default 256): Transitions in one gradient update.
+        learning_rate (default 0.0003): Adam's step size, for every network.
+        hidden_sizes (default (256, 256)): Widths of the hidden layers.
+        gamma (default 0.99): Discount factor γ.
+        tau (default 0.005): Polyak rate τ of the target networks.
+        alpha (default 'auto'): Temperature α: a fixed number, or `auto` to learn it.
+        initial_alpha (default 1.0): Where a learned α begins.
+        target_entropy (default 'auto'): Entropy that a learned α aims for; `auto` is −|A|.
+        num_critics (default 10): Critics in the ensemble, N.
+        eta (default 1.0): Weight η of the diversity term; 0 is SAC-N.
+
+    Run options:
+        seed (default 0): All random streams derive from it.
+        output_dir (default 'runs'): Where run folders are made.
+        device (default 'auto'): auto, cpu, cuda or cuda:N.
+        num_envs (default 1): Training environments stepped together.
+        eval_episodes (default 10): Episodes of each evaluation.
+        checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
+            and the end have one too.
+        log_interval (default 1000): Steps between lines of metrics.
+        tags (default ()): Words that stay with the run.
+        env_kwargs (default {}): `vectorization`, and what gymnasium.make takes.
+
+    Data and reward options:
+        dataset_kind (default None): Where recorded data comes from; None for none.
+        dataset_path (default None): The file of an npz, pt or hdf5 dataset.
+        dataset_id (default None): The id of a Minari dataset.
+        dataset_download (default False): Let Minari download a missing dataset.
+        dataset_size (default 10000): Transitions of a random dataset.
+        dataset_seed (default 0): Seed of a random dataset.
+        reward_scale (default 1.0): Factor on every reward.
+        reward_shift (default 0.0): Added to every reward after scaling.
+        reward_clip_min (default None): Least reward, after scale and shift.
+        reward_clip_max (default None): Greatest reward, after scale and shift.
+        return_scaling (default False): Scale a dataset's rewards by 1000 over its range of
+            returns.
+        normalize_states (default False): Standardize observations by the dataset's mean and
+            deviation.
+        sampling (default 'replacement'): Draw dataset rows independently, or every row once an
+            epoch.
+        num_epochs (default None): The budget as passes over the training rows.
+        validation_fraction (default None): Share of the rows held out, in whole episodes; None:
+            0.05 if env_id is None.
+        action_low (default None): Least actions of the data, where no environment tells.
+        action_high (default None): Greatest actions of the data, where no environment tells.
+
+    Control options:
+        eval_interval (default 5000): Steps between evaluations; 0 for the one at the end alone.
+        early_stopping (default None): When to stop before the budget is spent; None for never.
+        learning_rate_schedule (default 'constant'): How the learning rate goes: constant,
+            linear or cosine.
+        learning_rate_warmup (default 0): Steps of linear warm-up from 0.
+        learning_rate_final (default 0.0): Fraction of the learning rate at the schedule's end.
+        schedule_horizon (default None): Step at which the schedule ends; the first budget by
+            default.
+        keep_checkpoints (default 3): Newest checkpoints to keep, beside the best.
+        tensorboard (default True): Write TensorBoard files beside metrics.jsonl.
+        num_threads (default None): Threads for products on the CPU; None: OMP_NUM_THREADS, or
+            by the machine.
+        engine (default 'auto'): How updates run: eager, compiled, cuda_graph, or auto by the
+            run.
+        matmul_precision (default 'high'): Float32 products on a GPU: highest, or high for TF32.
+    """
+
+    algo: ClassVar[str]
+    def __init__(
+        self,
+        env_id: str | None = None,
+        *,
+        batch_size: int = 256,
+        learning_rate: float = 0.0003,
+        hidden_sizes: Sequence[int] = (256, 256),
+        gamma: float = 0.99,
+        tau: float = 0.005,
+        alpha: float | Literal["auto"] = "auto",
+        initial_alpha: float = 1.0,
+        target_entropy: float | Literal["auto"] = "auto",
+        num_critics: int = 10,
+        eta: float = 1.0,
+        seed: int = 0,
+        output_dir: str | PathLike[str] = "runs",
+        device: str = "auto",
+        num_envs: int = 1,
+        eval_episodes: int = 10,
+        checkpoint_interval: int = 10000,
+        log_interval: int = 1000,
+        tags: Sequence[str] = (),
+        env_kwargs: dict[str, Any] = {},
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari"] | None = None,
+        dataset_path: str | PathLike[str] | None = None,
+        dataset_id: str | None = None,
+        dataset_download: bool = False,
+        dataset_size: int = 10000,
+        dataset_seed: int = 0,
+        reward_scale: float = 1.0,
+        reward_shift: float = 0.0,
+        reward_clip_min: float | None = None,
+        reward_clip_max: float | None = None,
+        return_scaling: bool = False,
+        normalize_states: bool = False,
+        sampling: Literal["replacement", "epochs"] = "replacement",
+        num_epochs: int | None = None,
+        validation_fraction: float | None = None,
+        action_low: float | Sequence[float] | None = None,
+        action_high: float | Sequence[float] | None = None,
+        eval_interval: int = 5000,
+        early_stopping: dict[str, Any] | None = None,
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] = "constant",
+        learning_rate_warmup: int = 0,
+        learning_rate_final: float = 0.0,
+        schedule_horizon: int | None = None,
+        keep_checkpoints: int = 3,
+        tensorboard: bool = True,
+        num_threads: int | None = None,
+        engine: Literal["auto", "eager", "compiled", "cuda_graph"] = "auto",
+        matmul_precision: Literal["highest", "high"] = "high",
+    ) -> None: ...
+
+def train_edac(
+    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+) -> TrainResult:
+    """Train EDAC from a config, which must be for it."""
+
+class IQL(ManagedAlgorithm):
+    """Implicit Q-Learning (arXiv 2110.06169).
+
+    Expectile values and advantage-weighted imitation of the data.
+
+    >>> IQL("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(10_000).evaluate()
+
+    docs/configuration.md explains the options at length.
+
+    IQL options:
+        batch_size (default 256): Transitions in one gradient update.
+        learning_rate (default 0.0003): Adam's step size, for every network.
+        hidden_sizes (default (256, 256)): Widths of the hidden layers.
+        gamma (default 0.99): Discount factor γ.
+        tau (default 0.005): Polyak rate τ of the target networks.
+        weight_clip (default 100.0): Largest weight of a transition.
+        log_std_bounds (default (-5.0, 2.0)): Least and greatest log σ of the Gaussian around a
+            tanh mean.
+        expectile (default 0.7): Expectile of Q(s, ·) over the dataset that V(s) aims for.
+        beta (default 3.0): Inverse temperature β of the advantages.
+
+    Run options:
+        seed (default 0): All random streams derive from it.
+        output_dir (default 'runs'): Where run folders are made.
+        device (default 'auto'): auto, cpu, cuda or cuda:N.
+        num_envs (default 1): Training environments stepped together.
+        eval_episodes (default 10): Episodes of each evaluation.
+        checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
+            and the end have one too.
+        log_interval (default 1000): Steps between lines of metrics.
+        tags (default ()): Words that stay with the run.
+        env_kwargs (default {}): `vectorization`, and what gymnasium.make takes.
+
+    Data and reward options:
+        dataset_kind (default None): Where recorded data comes from; None for none.
+        dataset_path (default None): The file of an npz, pt or hdf5 dataset.
+        dataset_id (default None): The id of a Minari dataset.
+        dataset_download (default False): Let Minari download a missing dataset.
+        dataset_size (default 10000): Transitions of a random dataset.
+        dataset_seed (default 0): Seed of a random dataset.
+        reward_scale (default 1.0): Factor on every reward.
+        reward_shift (default 0.0): Added to every reward after scaling.
+        reward_clip_min (default None): Least reward, after scale and shift.
+        reward_clip_max (default None): Greatest reward, after scale and shift.
+        return_scaling (default False): Scale a dataset's rewards by 1000 over its range of
+            returns.
+        normalize_states (default False): Standardize observations by the dataset's mean and
+            deviation.
+        sampling (default 'replacement'): Draw dataset rows independently, or every row once an
+            epoch.
+        num_epochs (default None): The budget as passes over the training rows.
+        validation_fraction (default None): Share of the rows held out, in whole episodes; None:
+            0.05 if env_id is None.
+        action_low (default None): Least actions of the data, where no environment tells.
+        action_high (default None): Greatest actions of the data, where no environment tells.
+
+    Control options:
+        eval_interval (default 5000): Steps between evaluations; 0 for the one at the end alone.
+        early_stopping (default None): When to stop before the budget is spent; None for never.
+        learning_rate_schedule (default 'constant'): How the learning rate goes: constant,
+            linear or cosine.
+        learning_rate_warmup (default 0): Steps of linear warm-up from 0.
+        learning_rate_final (default 0.0): Fraction of the learning rate at the schedule's end.
+        schedule_horizon (default None): Step at which the schedule ends; the first budget by
+            default.
+        keep_checkpoints (default 3): Newest checkpoints to keep, beside the best.
+        tensorboard (default True): Write TensorBoard files beside metrics.jsonl.
+        num_threads (default None): Threads for products on the CPU; None: OMP_NUM_THREADS, or
+            by the machine.
+        engine (default 'auto'): How updates run: eager, compiled, cuda_graph, or auto by the
+            run.
+        matmul_precision (default 'high'): Float32 products on a GPU: highest, or high for TF32.
+    """
+
+    algo: ClassVar[str]
+    def __init__(
+        self,
+        env_id: str | None = None,
+        *,
+        batch_size: int = 256,
+        learning_rate: float = 0.0003,
+        hidden_sizes: Sequence[int] = (256, 256),
+        gamma: float = 0.99,
+        tau: float = 0.005,
+        weight_clip: float = 100.0,
+        log_std_bounds: Sequence[float] = (-5.0, 2.0),
+        expectile: float = 0.7,
+        beta: float = 3.0,
+        seed: int = 0,
+        output_dir: str | PathLike[str] = "runs",
+        device: str = "auto",
+        num_envs: int = 1,
+        eval_episodes: int = 10,
+        checkpoint_interval: int = 10000,
+        log_interval: int = 1000,
+        tags: Sequence[str] = (),
+        env_kwargs: dict[str, Any] = {},
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari"] | None = None,
+        dataset_path: str | PathLike[str] | None = None,
+        dataset_id: str | None = None,
+        dataset_download: bool = False,
+        dataset_size: int = 10000,
+        dataset_seed: int = 0,
+        reward_scale: float = 1.0,
+        reward_shift: float = 0.0,
+        reward_clip_min: float | None = None,
+        reward_clip_max: float | None = None,
+        return_scaling: bool = False,
+        normalize_states: bool = False,
+        sampling: Literal["replacement", "epochs"] = "replacement",
+        num_epochs: int | None = None,
+        validation_fraction: float | None = None,
+        action_low: float | Sequence[float] | None = None,
+        action_high: float | Sequence[float] | None = None,
+        eval_interval: int = 5000,
+        early_stopping: dict[str, Any] | None = None,
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] = "constant",
+        learning_rate_warmup: int = 0,
+        learning_rate_final: float = 0.0,
+        schedule_horizon: int | None = None,
+        keep_checkpoints: int = 3,
+        tensorboard: bool = True,
+        num_threads: int | None = None,
+        engine: Literal["auto", "eager", "compiled", "cuda_graph"] = "auto",
+        matmul_precision: Literal["highest", "high"] = "high",
+    ) -> None: ...
+
+def train_iql(
+    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+) -> TrainResult:
+    """Train IQL from a config, which must be for it."""
+
+class TD3BC(ManagedAlgorithm):
+    """TD3 with Behavior Cloning (arXiv 2106.06860).
+
+    TD3 whose actor also imitates the dataset.
+
+    >>> TD3BC("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(10_000).evaluate()
+
+    docs/configuration.md explains the options at length.
+
+    TD3BC options:
+        batch_size (default 256): Transitions in one gradient update.
+        learning_rate (default 0.0003): Adam's step size, for every network.
+        hidden_sizes (default (256, 256)): Widths of the hidden layers.
+        gamma (default 0.99): Discount factor γ.
+        tau (default 0.005): Polyak rate τ of the target networks.
+        exploration_noise (default 0.1): Deviation of the Gaussian noise on collected actions.
+        policy_delay (default 2): Critic updates for each update of actor and targets.
+        target_noise (default 0.2): Deviation of the noise that smooths the target's action.
+        target_noise_clip (default 0.5): Largest size of that noise.
+        alpha (default 2.5): Weight α of the value against the imitation.
+
+    Run options:
+        seed (default 0): All random streams derive from it.
+        output_dir (default 'runs'): Where run folders are made.
+        device (default 'auto'): auto, cpu, cuda or cuda:N.
+        num_envs (default 1): Training environments stepped together.
+        eval_episodes (default 10): Episodes of each evaluation.
+        checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
+            and the end have one too.
+        log_interval (default 1000): Steps between lines of metrics.
+        tags (default ()): Words that stay with the run.
+        env_kwargs (default {}): `vectorization`, and what gymnasium.make takes.
+
+    Data and reward options:
+        dataset_kind (default None): Where recorded data comes from; None for none.
+        dataset_path (default None): The file of an npz, pt or hdf5 dataset.
+        dataset_id (default None): The id of a Minari dataset.
+        dataset_download (default False): Let Minari download a missing dataset.
+        dataset_size (default 10000): Transitions of a random dataset.
+        dataset_seed (default 0): Seed of a random dataset.
+        reward_scale (default 1.0): Factor on every reward.
+        reward_shift (default 0.0): Added to every reward after scaling.
+        reward_clip_min (default None): Least reward, after scale and shift.
+        reward_clip_max (default None): Greatest reward, after scale and shift.
+        return_scaling (default False): Scale a dataset's rewards by 1000 over its range of
+            returns.
+        normalize_states (default False): Standardize observations by the dataset's mean and
+            deviation.
+        sampling (default 'replacement'): Draw dataset rows independently, or every row once an
+            epoch.
+        num_epochs (default None): The budget as passes over the training rows.
+        validation_fraction (default None): Share of the rows held out, in whole episodes; None:
+            0.05 if env_id is None.
+        action_low (default None): Least actions of the data, where no environment tells.
+        action_high (default None): Greatest actions of the data, where no environment tells.
+
+    Control options:
+        eval_interval (default 5000): Steps between evaluations; 0 for the one at the end alone.
+        early_stopping (default None): When to stop before the budget is spent; None for never.
+        learning_rate_schedule (default 'constant'): How the learning rate goes: constant,
+            linear or cosine.
+        learning_rate_warmup (default 0): Steps of linear warm-up from 0.
+        learning_rate_final (default 0.0): Fraction of the learning rate at the schedule's end.
+        schedule_horizon (default None): Step at which the schedule ends; the first budget by
+            default.
+        keep_checkpoints (default 3): Newest checkpoints to keep, beside the best.
+        tensorboard (default True): Write TensorBoard files beside metrics.jsonl.
+        num_threads (default None): Threads for products on the CPU; None: OMP_NUM_THREADS, or
+            by the machine.
+        engine (default 'auto'): How updates run: eager, compiled, cuda_graph, or auto by the
+            run.
+        matmul_precision (default 'high'): Float32 products on a GPU: highest, or high for TF32.
+    """
+
+    algo: ClassVar[str]
+    def __init__(
+        self,
+        env_id: str | None = None,
+        *,
+        batch_size: int = 256,
+        learning_rate: float = 0.0003,
+        hidden_sizes: Sequence[int] = (256, 256),
+        gamma: float = 0.99,
+        tau: float = 0.005,
+        exploration_noise: float = 0.1,
+        policy_delay: int = 2,
+        target_noise: float = 0.2,
+        target_noise_clip: float = 0.5,
+        alpha: float = 2.5,
+        seed: int = 0,
+        output_dir: str | PathLike[str] = "runs",
+        device: str = "auto",
+        num_envs: int = 1,
+        eval_episodes: int = 10,
+        checkpoint_interval: int = 10000,
+        log_interval: int = 1000,
+        tags: Sequence[str] = (),
+        env_kwargs: dict[str, Any] = {},
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari"] | None = None,
+        dataset_path: str | PathLike[str] | None = None,
+        dataset_id: str | None = None,
+        dataset_download: bool = False,
+        dataset_size: int = 10000,
+        dataset_seed: int = 0,
+        reward_scale: float = 1.0,
+        reward_shift: float = 0.0,
+        reward_clip_min: float | None = None,
+        reward_clip_max: float | None = None,
+        return_scaling: bool = False,
+        normalize_states: bool = False,
+        sampling: Literal["replacement", "epochs"] = "replacement",
+        num_epochs: int | None = None,
+        validation_fraction: float | None = None,
+        action_low: float | Sequence[float] | None = None,
+        action_high: float | Sequence[float] | None = None,
+        eval_interval: int = 5000,
+        early_stopping: dict[str, Any] | None = None,
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] = "constant",
+        learning_rate_warmup: int = 0,
+        learning_rate_final: float = 0.0,
+        schedule_horizon: int | None = None,
+        keep_checkpoints: int = 3,
+        tensorboard: bool = True,
+        num_threads: int | None = None,
+        engine: Literal["auto", "eager", "compiled", "cuda_graph"] = "auto",
+        matmul_precision: Literal["highest", "high"] = "high",
+    ) -> None: ...
+
+def train_td3_bc(
+    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+) -> TrainResult:
+    """Train TD3BC from a config, which must be for it."""
+
+class RLPD(ManagedAlgorithm):
+    """RL with Prior Data (arXiv 2302.02948).
+
+    REDQ with LayerNorm critics on batches of recorded and new data.
+
+    >>> RLPD("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(10_000).evaluate()
+
+    docs/configuration.md explains the options at length.
+
+    RLPD options:
+        batch_size (default 256): Transitions in one gradient update.
+        learning_rate (default 0.0003): Adam's step size, for every network.
+        hidden_sizes (default (256, 256)): Widths of the hidden layers.
+        gamma (default 0.99): Discount factor γ.
+        tau (default 0.005): Polyak rate τ of the target networks.
+        buffer_capacity (default 1000000): Transitions the replay keeps.
+        learning_starts (default 5000): Environment steps of uniform random play before the
+            first update.
+        train_frequency (default 1): Collected transitions between updates.
+        gradient_updates_per_step (default 20): Updates in each round, G; the actor moves in the
+            last one.
+        offline_batch_ratio (default 0.5): Share of the dataset's rows in every batch.
+        offline_pretrain_updates (default 0): Updates on the dataset alone before the first
+            environment step.
+        random_play (default True): Play at random until `learning_starts`; else the policy
+            plays.
+        alpha (default 'auto'): Temperature α: a fixed number, or `auto` to learn it.
+        initial_alpha (default 1.0): Where a learned α begins.
+        target_entropy (default 'auto'): Entropy that a learned α aims for; `auto` is −|A|/2.
+        num_critics (default 10): Critics in the ensemble, N.
+        subset_size (default 2): Target critics, drawn anew each update, whose minimum is used,
+            M.
+        backup_entropy (default True): Keep −α log π in the critics' target.
+        layer_norm (default True): Normalize the critics' hidden layers.
+
+    Run options:
+        seed (default 0): All random streams derive from it.
+        output_dir (default 'runs'): Where run folders are made.
+        device (default 'auto'): auto, cpu, cuda or cuda:N.
+        num_envs (default 1): Training environments stepped together.
+        eval_episodes (default 10): Episodes of each evaluation.
+        checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
+            and the end have one too.
+        log_interval (default 1000): Steps between lines of metrics.
+        tags (default ()): Words that stay with the run.
+        env_kwargs (default {}): `vectorization`, and what gymnasium.make takes.
+
+    Data and reward options:
+        dataset_kind (default None): Where recorded data comes from; None for none.
+        dataset_path (default None): The file of an npz, pt or hdf5 dataset.
+        dataset_id (default None): The id of a Minari dataset.
+        dataset_download (default False): Let Minari download a missing dataset.
+        dataset_size (default 10000): Transitions of a random dataset.
+        dataset_seed (default 0): Seed of a random dataset.
+        reward_scale (default 1.0): Factor on every reward.
+        reward_shift (default 0.0): Added to every reward after scaling.
+        reward_clip_min (default None): Least reward, after scale and shift.
+        reward_clip_max (default None): Greatest reward, after scale and shift.
+        return_scaling (default False): Scale a dataset's rewards by 1000 over its range of
+            returns.
+        normalize_states (default False): Standardize observations by the dataset's mean and
+            deviation.
+        sampling (default 'replacement'): Draw dataset rows independently, or every row once an
+            epoch.
+        num_epochs (default None): The budget as passes over the training rows.
+        validation_fraction (default None): Share of the rows held out, in whole episodes; None:
+            0.05 if env_id is None.
+        action_low (default None): Least actions of the data, where no environment tells.
+        action_high (default None): Greatest actions of the data, where no environment tells.
+
+    Control options:
+        eval_interval (default 5000): Steps between evaluations; 0 for the one at the end alone.
+        early_stopping (default None): When to stop before the budget is spent; None for never.
+        learning_rate_schedule (default 'constant'): How the learning rate goes: constant,
+            linear or cosine.
+        learning_rate_warmup (default 0): Steps of linear warm-up from 0.
+        learning_rate_final (default 0.0): Fraction of the learning rate at the schedule's end.
+        schedule_horizon (default None): Step at which the schedule ends; the first budget by
+            default.
+        keep_checkpoints (default 3): Newest checkpoints to keep, beside the best.
+        tensorboard (default True): Write TensorBoard files beside metrics.jsonl.
+        num_threads (default None): Threads for products on the CPU; None: OMP_NUM_THREADS, or
+            by the machine.
+        engine (default 'auto'): How updates run: eager, compiled, cuda_graph, or auto by the
+            run.
+        matmul_precision (default 'high'): Float32 products on a GPU: highest, or high for TF32.
+    """
+
+    algo: ClassVar[str]
+    def __init__(
+        self,
+        env_id: str,
+        *,
+        batch_size: int = 256,
+        learning_rate: float = 0.0003,
+        hidden_sizes: Sequence[int] = (256, 256),
+        gamma: float = 0.99,
+        tau: float = 0.005,
+        buffer_capacity: int = 1000000,
+        learning_starts: int = 5000,
+        train_frequency: int = 1,
+        gradient_updates_per_step: int = 20,
+        offline_batch_ratio: float = 0.5,
+        offline_pretrain_updates: int = 0,
+        random_play: bool = True,
+        alpha: float | Literal["auto"] = "auto",
+        initial_alpha: float = 1.0,
+        target_entropy: float | Literal["auto"] = "auto",
+        num_critics: int = 10,
+        subset_size: int = 2,
+        backup_entropy: bool = True,
+        layer_norm: bool = True,
+        seed: int = 0,
+        output_dir: str | PathLike[str] = "runs",
+        device: str = "auto",
+        num_envs: int = 1,
+        eval_episodes: int = 10,
+        checkpoint_interval: int = 10000,
+        log_interval: int = 1000,
+        tags: Sequence[str] = (),
+        env_kwargs: dict[str, Any] = {},
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari"] | None = None,
+        dataset_path: str | PathLike[str] | None = None,
+        dataset_id: str | None = None,
+        dataset_download: bool = False,
+        dataset_size: int = 10000,
+        dataset_seed: int = 0,
+        reward_scale: float = 1.0,
+        reward_shift: float = 0.0,
+        reward_clip_min: float | None = None,
+        reward_clip_max: float | None = None,
+        return_scaling: bool = False,
+        normalize_states: bool = False,
+        sampling: Literal["replacement", "epochs"] = "replacement",
+        num_epochs: int | None = None,
+        validation_fraction: float | None = None,
+        action_low: float | Sequence[float] | None = None,
+        action_high: float | Sequence[float] | None = None,
+        eval_interval: int = 5000,
+        early_stopping: dict[str, Any] | None = None,
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] = "constant",
+        learning_rate_warmup: int = 0,
+        learning_rate_final: float = 0.0,
+        schedule_horizon: int | None = None,
+        keep_checkpoints: int = 3,
+        tensorboard: bool = True,
+        num_threads: int | None = None,
+        engine: Literal["auto", "eager", "compiled", "cuda_graph"] = "auto",
+        matmul_precision: Literal["highest", "high"] = "high",
+    ) -> None: ...
+
+def train_rlpd(
+    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+) -> TrainResult:
+    """Train RLPD from a config, which must be for it."""

@@ -1,0 +1,57 @@
+"""What `make generate` writes is up to date, and says what the classes do."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from pathlib import Path
+
+import pytest
+from tools import generate
+
+import rl_training
+from rl_training.algorithms.registry import REGISTRY, AlgorithmEntry, check_learner
+from rl_training.experiment.config import TrainConfig, kwargs_models
+
+SOURCE = Path(__file__).parents[1] / "src" / "rl_training"
+
+entries = pytest.mark.parametrize("entry", REGISTRY.values(), ids=lambda entry: entry.name)
+
+
+def test_generated_files_are_up_to_date() -> None:
+    files = {generate.CATALOG: generate.catalog()} | generate.derived()
+    stale = [path.name for path, text in files.items() if path.read_text(encoding="utf-8") != text]
+    assert not stale, "run make generate"
+    assert set(generate.CODE.glob("*.pyi")) == {path for path in files if path.suffix == ".pyi"}
+
+
+@entries
+def test_an_algorithm_is_named_in_its_own_file_and_in_the_catalog(entry: AlgorithmEntry) -> None:
+    """Besides these, only learners derived from it may name it."""
+    allowed = {SOURCE / "algorithms" / f"{entry.name}.py", generate.CATALOG}
+    for file in {*SOURCE.rglob("*.py")} - allowed:
+        if file.parent.name != "algorithms":
+            tree = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+            texts = [node.value for node in tree if isinstance(node, ast.Constant)]
+            assert entry.name not in texts, file
+
+
+@entries
+def test_signature_and_help_have_every_option(entry: AlgorithmEntry) -> None:
+    managed = getattr(rl_training, entry.short_name)
+    shown = inspect.signature(managed).parameters
+    expected = set(TrainConfig.model_fields) - {"algo", "total_timesteps", "algo_kwargs"}
+    for base in getattr(entry, "bases", lambda: ["sac"])():
+        for model in kwargs_models(entry.name, {"base_algo": base}):
+            expected |= set(model.model_fields)
+    assert set(shown) == expected
+    for model in kwargs_models(entry.name):
+        for name, field in model.model_fields.items():
+            assert shown[name].default == field.default
+            assert f"{name} (default {field.default!r}): " in managed.__doc__
+    assert (shown["env_id"].default is None) == (entry.mode == "offline")
+
+
+@entries
+def test_learners_of_the_package_pass_the_checks_of_registration(entry: AlgorithmEntry) -> None:
+    check_learner(entry.learner_class(), entry.mode, entry.actions)

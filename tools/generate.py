@@ -1,0 +1,276 @@
+"""Write what is derived from the learner classes: `make generate`.
+
+- `src/rl_training/generated/catalog.py`: the declarations, which can be read without torch;
+- `src/rl_training/generated/*.pyi`: exports and managed classes, for type checkers and editors;
+- `docs/generated/algorithms.md`: every algorithm with its options.
+
+`tests/test_generated.py` fails when one of them is out of date.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from pprint import pformat
+from typing import Any, Literal, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+import rl_training.algorithms
+import rl_training.api
+import rl_training.runtime
+from rl_training.algorithms.base import Algorithm
+from rl_training.algorithms.registry import REGISTRY, AlgorithmEntry
+from rl_training.api.managed_classes import describe, signature
+from rl_training.lazy import EXPORTS
+
+ROOT = Path(__file__).parents[1]
+CODE = ROOT / "src" / "rl_training" / "generated"
+CATALOG = CODE / "catalog.py"
+NOTE = "Written by `make generate`. Do not edit."
+MODES = ["online", "offline", "offline_to_online"]
+
+
+def main() -> None:
+    """Write every file that is out of date."""
+    if write(CATALOG, catalog()):
+        # The rest is derived from the package as it is with the new catalog.
+        subprocess.run([sys.executable, "-m", "tools.generate"], cwd=ROOT, check=True)
+        return
+    for path, text in derived().items():
+        write(path, text)
+
+
+def write(path: Path, text: str) -> bool:
+    """Whether the file had to be written."""
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    print(f"Wrote {path.relative_to(ROOT)}")
+    return True
+
+
+def derived() -> dict[Path, str]:
+    """All files but the catalog, with the text that they should have."""
+    files = {CODE / f"{package.rpartition('.')[2]}.pyi": exports(package) for package in EXPORTS}
+    files[CODE / "managed.pyi"] = managed_stub()
+    files[ROOT / "docs" / "generated" / "algorithms.md"] = algorithms_page()
+    return files
+
+
+def formatted(path: Path, text: str) -> str:
+    """Python code as ruff writes it, imports sorted."""
+    ruff = [sys.executable, "-m", "ruff"]
+    for command in (["check", "--quiet", "--fix", "--select", "I"], ["format"]):
+        line = [*ruff, *command, "--stdin-filename", str(path), "-"]
+        text = subprocess.run(line, input=text, capture_output=True, text=True, check=True).stdout
+    return text
+
+
+# --- The catalog ----------------------------------------------------------------
+
+
+def declarations() -> list[type[Any]]:
+    """The classes that declare an algorithm: those with a title of their own in its file."""
+    found = []
+    for module in pkgutil.iter_modules(rl_training.algorithms.__path__):
+        for declared in vars(import_module(f"rl_training.algorithms.{module.name}")).values():
+            own = isinstance(declared, type) and declared.__module__.endswith(f".{module.name}")
+            if own and vars(declared).get("title"):
+                check(declared, module.name)
+                found.append(declared)
+    return sorted(found, key=lambda declared: (MODES.index(declared.mode), declared.name))
+
+
+def check(declared: type[Any], module: str) -> None:
+    """A derived learner must not inherit half of its declaration."""
+    for key in ("name", "title", "paper", "mode", "summary", "config_class"):
+        if key not in vars(declared):
+            raise SystemExit(f"{declared.__name__} in algorithms/{module}.py has no {key}.")
+    if declared.name != module:
+        raise SystemExit(f"{declared.__name__} should be in algorithms/{declared.name}.py.")
+
+
+def catalog() -> str:
+    """The text of catalog.py."""
+    rows, exported, short = [], {}, {}
+    for declared in declarations():
+        row = {key: getattr(declared, key) for key in ("name", "title", "paper", "mode", "actions")}
+        goals = not issubclass(declared, Algorithm)
+        name, class_name = declared.name, declared.__name__
+        rows.append(row | {"summary": declared.summary, "class_name": class_name, "goals": goals})
+        if not goals:
+            config = declared.config_class.__name__
+            exported[name] = [class_name, config, f"{name}_loss", *declared.exports]
+            short[name] = f"{class_name} as {class_name.removesuffix('Algorithm')}"
+    managed = [row["class_name"].removesuffix("Algorithm") for row in rows]
+    managed += [f"train_{row['name']}" for row in rows]
+    text = f'''"""The algorithms of the package. {NOTE}"""
+
+from typing import Any
+
+ALGORITHMS: list[dict[str, Any]] = {pformat(rows, sort_dicts=False)}
+
+EXPORTS = {pformat(exported, sort_dicts=False)}
+"""What each algorithm's module exports."""
+
+SHORT = {pformat(short, sort_dicts=False)}
+"""The learners' short names, in `rl_training.algorithms`."""
+
+MANAGED = {managed!r}
+"""The managed classes and their functions."""
+'''
+    return formatted(CATALOG, text)
+
+
+# --- Stubs ----------------------------------------------------------------------
+
+
+def exports(package: str) -> str:
+    """The stub with a package's exports."""
+    lines = [f'"""The exports of `{package}`. {NOTE}"""', ""]
+    for name, (module, original) in EXPORTS[package].items():
+        if module == "rl_training.api.managed_classes":
+            module = "rl_training.generated.managed"
+        if not name.startswith("_"):
+            lines.append(f"from {module} import {original} as {name}")
+    return formatted(CODE / "exports.pyi", "\n".join(lines) + "\n")
+
+
+def managed_stub() -> str:
+    """The managed classes and `train_<name>` functions, written out."""
+    parts = [
+        f'"""The managed classes. {NOTE}"""',
+        "from collections.abc import Sequence",
+        "from os import PathLike",
+        "from pathlib import Path",
+        "from typing import Any, ClassVar, Literal",
+        "from rl_training.api.managed import ManagedAlgorithm",
+        "from rl_training.experiment.config import TrainConfig",
+        "from rl_training.runtime.callbacks import Callback",
+        "from rl_training.runtime.training_loop import TrainResult",
+    ]
+    for entry in REGISTRY.values():
+        keywords = str(signature(entry)).replace("Ellipsis", "...").removeprefix("(")
+        doc = describe(entry).rstrip().replace("\n", "\n    ").replace("\n    \n", "\n\n")
+        parts += [
+            f"class {entry.short_name}(ManagedAlgorithm):",
+            f'    """{doc}\n    """',
+            "    algo: ClassVar[str]",
+            f"    def __init__(self, {keywords}: ...",
+            f"def train_{entry.name}(config: TrainConfig | dict[str, Any] | str | Path, *, "
+            "callbacks: Sequence[Callback] = ()) -> TrainResult:",
+            f'    """Train {entry.short_name} from a config, which must be for it."""',
+        ]
+    return formatted(CODE / "managed.pyi", "\n".join(parts) + "\n")
+
+
+# --- Documentation --------------------------------------------------------------
+
+
+def algorithms_page() -> str:
+    """The page that lists the algorithms and their options."""
+    parts = [
+        "# Algorithms and their options",
+        f"<!-- {NOTE} -->",
+        "These keys go into `algo_kwargs` of a config, or are keyword arguments of the managed "
+        "classes. All algorithms share the keys in [configuration.md](../configuration.md).",
+        algorithms_table("../algorithms/"),
+    ]
+    for entry in REGISTRY.values():
+        parts += [f"## {entry.short_name}", *option_tables(entry)]
+    return "\n\n".join(parts) + "\n"
+
+
+def algorithms_table(folder: str) -> str:
+    """Every algorithm with a link to its page."""
+    lines = ["| `algo` | name | mode | actions | what it is |", "|---|---|---|---|---|"]
+    for entry in REGISTRY.values():
+        link = f"[`{entry.name}`]({folder}{entry.name}.md)"
+        mode = entry.mode.replace("_", "-")
+        lines.append(f"| {link} | {entry.title} | {mode} | {entry.actions} | {entry.summary} |")
+    return "\n".join(lines)
+
+
+def option_tables(entry: AlgorithmEntry) -> Iterator[str]:
+    """An algorithm's options; those of HER depend on `base_algo`."""
+    fields = entry.config_class().model_fields
+    page = f"[algorithms/{entry.name}.md](../algorithms/{entry.name}.md)"
+    if entry.goals:
+        fields = import_module(f"rl_training.algorithms.{entry.name}").HindsightConfig.model_fields
+        yield f"Besides these, the options of the algorithm that `base_algo` names. See {page}."
+    else:
+        yield f"{entry.summary} See {page}."
+    lines = ["| key | default | allowed | meaning |", "|---|---|---|---|"]
+    for name, field in fields.items():
+        meaning = " ".join((field.description or "").split()).replace("|", r"\|")
+        lines.append(f"| `{name}` | {default_text(field)} | {allowed_text(field)} | {meaning} |")
+    yield "\n".join(lines)
+
+
+def default_text(field: FieldInfo) -> str:
+    """A default as YAML on one line, in code marks."""
+    if field.is_required():
+        return "required"
+    value = field.get_default(call_default_factory=True)
+    if isinstance(value, BaseModel):
+        return "`{}`"
+    return f"`{yaml_text(list(value) if isinstance(value, tuple) else value)}`"
+
+
+def yaml_text(value: Any) -> str:
+    """A value as YAML writes it on one line."""
+    text = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True)
+    return text.removesuffix("...\n").strip()
+
+
+def allowed_text(field: FieldInfo) -> str:
+    """The values that a field accepts, in words."""
+    return allowed(field.annotation, field.metadata)
+
+
+def allowed(annotation: Any, metadata: Any = ()) -> str:
+    """The values of a type with constraints, in words."""
+    if hasattr(annotation, "__metadata__"):
+        base, *inner = get_args(annotation)
+        extra = [item for part in inner for item in getattr(part, "metadata", [part])]
+        return allowed(base, [*extra, *metadata])
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return ", ".join(f"`{yaml_text(value)}`" for value in arguments)
+    if origin is tuple:
+        each = allowed(arguments[0])
+        return (
+            f"list, each {each}" if ... in arguments else f"list of {len(arguments)}, each {each}"
+        )
+    if arguments:
+        return " or ".join(allowed(argument, metadata) for argument in arguments)
+    if annotation is type(None):
+        return "`null`"
+    if annotation is bool:
+        return "`true`, `false`"
+    if annotation is str:
+        return "text"
+    return bounds(metadata) or ("an integer" if annotation is int else "a number")
+
+
+def bounds(metadata: Any) -> str:
+    """The bounds of a number, the tighter one where two are declared."""
+    found = {}
+    for item in metadata:
+        for key, sign in (("gt", ">"), ("ge", "≥"), ("lt", "<"), ("le", "≤")):
+            value = getattr(item, key, None)
+            if value is not None:
+                found[key[0]] = f"{sign} {value:,}"
+    return ", ".join(found[side] for side in "gl" if side in found)
+
+
+if __name__ == "__main__":
+    main()
