@@ -1938,7 +1938,7 @@ MUTANTS = [
     Mutant(
         "an environment's generator with an even increment",
         "envs/state.py",
-        'and words["inc"] % 2 == 1',
+        'and state["state"]["inc"] % 2 == 1',
         "",
         "tests/envs/test_state.py -k generator_of_an_environment",
     ),

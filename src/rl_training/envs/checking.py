@@ -14,13 +14,7 @@ import torch
 
 from rl_training.boundary.text import error_text
 from rl_training.envs.actions import ActionScaler
-from rl_training.envs.contract import (
-    ContractError,
-    as_reward,
-    check_obs,
-    check_reset,
-    check_step,
-)
+from rl_training.envs.contract import CHECKS, ContractError, check_obs
 from rl_training.envs.goals import FlatGoals
 from rl_training.envs.guard import FAILURES, GuardedEnv
 from rl_training.envs.state import wrappers_and_core
@@ -46,15 +40,17 @@ def check_episode(env: GuardedEnv, env_id: str, spec: EnvSpec) -> list[str]:
     inner = env.env.env if isinstance(env.env, FlatGoals) else env.env
     try:
         with _undisturbed():
-            notes = env.isolation.run(_try, inner, spec)
+            notes = env.isolation.run(_play, inner, spec)
     except ContractError as mistake:
         raise ConfigError(f"{env_id}: {mistake}.") from mistake.__cause__
     return [f"{env_id}: {note}." for note in dict.fromkeys(notes) if note]
 
 
-def _try(env: gym.Env[Any, Any], spec: EnvSpec) -> list[str | None]:
+def _play(env: gym.Env[Any, Any], spec: EnvSpec) -> list[str | None]:
     space = env.observation_space
-    return [_outside(_reset(env), space), _outside(_step(env, spec), space)]
+    action = ActionScaler(spec).to_env(np.zeros(spec.action_width, dtype=np.float32))
+    before = _outside(_call(env, "reset", seed=0, options=None), space)
+    return [before, _outside(_call(env, "step", action), space)]
 
 
 def describe_running(env: gym.Env[Any, Any], env_id: str, *, plays: bool) -> list[str]:
@@ -88,30 +84,21 @@ def _undisturbed() -> Iterator[None]:
         random.setstate(plain)
 
 
-def _reset(env: gym.Env[Any, Any]) -> Any:
+def _call(env: gym.Env[Any, Any], method: str, *args: Any, **kwargs: Any) -> Any:
+    """Reset or step once: the observation, or what is wrong with the result."""
     try:
-        result = env.reset(seed=0, options=None)
+        result = getattr(env, method)(*args, **kwargs)
     except FAILURES as error:
-        if isinstance(error, TypeError):
+        if isinstance(error, TypeError) and method == "reset":
             _check_signatures(env, error)
-        _ask_core(env, "reset", error)
-        raise _failure("reset", error) from error
-    obs, _info = check_reset(result)
-    check_obs(obs, env.observation_space, "reset")
-    return obs
-
-
-def _step(env: gym.Env[Any, Any], spec: EnvSpec) -> Any:
-    action = ActionScaler(spec).to_env(np.zeros(spec.action_width, dtype=np.float32))
-    try:
-        result = env.step(action)
-    except FAILURES as error:
-        _ask_core(env, "step", error, action)
-        raise _failure("step", error) from error
-    obs, reward, *_ = check_step(result)
-    check_obs(obs, env.observation_space, "step")
-    as_reward(reward)
-    return obs
+        _check_core(env, method, error, *args, **kwargs)
+        raise ContractError(
+            f"its first {method} failed with {error_text(error)}; fix the environment, or its "
+            "env_kwargs"
+        ) from error
+    CHECKS[method](result)
+    check_obs(result[0], env.observation_space, method)
+    return result[0]
 
 
 def _check_signatures(env: gym.Env[Any, Any], error: TypeError) -> None:
@@ -128,26 +115,18 @@ def _check_signatures(env: gym.Env[Any, Any], error: TypeError) -> None:
             ) from error
 
 
-def _ask_core(
-    env: gym.Env[Any, Any], method: str, error: BaseException, action: Any = None
+def _check_core(
+    env: gym.Env[Any, Any], method: str, error: BaseException, *args: Any, **kwargs: Any
 ) -> None:
-    """Where a wrapper failed on what the environment inside gave, find the mistake there."""
+    """Where a wrapper failed on what the environment inside returned, find the mistake there."""
     try:
-        core: Any = env.unwrapped
-        result = core.step(action) if method == "step" else core.reset(seed=0, options=None)
-    except FAILURES:  # which was told by the wrapper already
+        result = getattr(env.unwrapped, method)(*args, **kwargs)
+    except FAILURES:  # the wrapper reported it already
         return
     try:
-        _ = check_step(result) if method == "step" else check_reset(result)
+        CHECKS[method](result)
     except ContractError as mistake:
         raise mistake from error
-
-
-def _failure(method: str, error: BaseException) -> ContractError:
-    return ContractError(
-        f"its first {method} failed with {error_text(error)}; fix the environment, or its "
-        "env_kwargs"
-    )
 
 
 def _outside(obs: Any, space: gym.Space[Any]) -> str | None:

@@ -77,7 +77,7 @@ class Contract:
 # --- What is wrong ------------------------------------------------------------
 
 
-def check_reset(result: Any) -> Any:
+def check_reset(result: Any) -> None:
     """Refuse what is not an observation and an info."""
     if not isinstance(result, tuple) or len(result) != 2:
         given = f"{len(result)} values" if isinstance(result, tuple) else "the observation alone"
@@ -85,22 +85,24 @@ def check_reset(result: Any) -> Any:
             f"its reset gives {given}, but two are needed: return observation, info (a dict)"
         )
     check_info(result[1], "reset")
-    return result
 
 
 _WANTED = "return observation, reward, terminated, truncated, info"
 
 
-def check_step(result: Any) -> Any:
-    """Refuse what is not the five values of a step, with flags and info of the right types."""
+def check_step(result: Any) -> None:
+    """Refuse what is not the five values of a step, all but the first of the right types."""
     if not isinstance(result, tuple) or len(result) != 5:
         given = f"{len(result)} values" if isinstance(result, tuple) else in_words(result)
         old = ", which was Gym's way before 0.26" if given == "4 values" else ""
         raise ContractError(f"its step gives {given}{old}, but five are needed: {_WANTED}")
     as_flag(result[2], "terminated")
     as_flag(result[3], "truncated")
+    as_reward(result[1])
     check_info(result[4], "step")
-    return result
+
+
+CHECKS = {"reset": check_reset, "step": check_step}
 
 
 def as_flag(flag: Any, name: str) -> bool:

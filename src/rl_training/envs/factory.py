@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import signal
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from functools import partial
 from typing import Any, Literal
 
@@ -13,7 +14,7 @@ import numpy as np
 from pydantic import ConfigDict, Field
 
 from rl_training.boundary.terminal import open_standard_streams
-from rl_training.boundary.text import error_text, shown
+from rl_training.boundary.text import error_text, one_line, shown
 from rl_training.config_model import ConfigModel
 from rl_training.envs.actions import inner_bounds
 from rl_training.envs.checking import check_episode, check_spaces, describe_running
@@ -81,12 +82,12 @@ def _construct(resolved: ResolvedEnv, isolation: Isolation) -> gym.Env[Any, Any]
         env = isolation.run(resolved.make)
     except (gym.error.DependencyNotInstalled, ImportError) as error:
         raise ConfigError(
-            f"{env_id} needs a package that is not installed ({_one_line(error)}): for MuJoCo's "
-            "environments, pip install 'rl-training[mujoco]'"
+            f"{env_id} needs a package that is not installed ({one_line(str(error))}): for "
+            "MuJoCo's environments, pip install 'rl-training[mujoco]'"
         ) from error
     except (TypeError, ValueError, gym.error.Error) as error:
         raise ConfigError(
-            f"{env_id} with env_kwargs {shown(options)}: {_one_line(error)}"
+            f"{env_id} with env_kwargs {shown(options)}: {one_line(str(error))}"
         ) from error
     except FAILURES as error:
         raise ConfigError(
@@ -111,10 +112,6 @@ def _check_render_mode(env: gym.Env[Any, Any], env_id: str, mode: Any) -> None:
         f"env_kwargs.render_mode = {shown(mode)}: {env_id} has the render modes {allowed}; "
         "training needs none, so leave it out."
     )
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
 
 
 def read_env_spec(env: gym.Env[Any, Any], env_id: str) -> EnvSpec:
@@ -211,11 +208,8 @@ def _name(space: gym.Space[Any]) -> str:
 
 def describe_env(env_id: str, config: EnvConfig) -> EnvSpec:
     """Check an environment's spaces without keeping it."""
-    env = make_env(env_id, config.make_kwargs)
-    try:
+    with closing(make_env(env_id, config.make_kwargs)) as env:
         return read_env_spec(env, env_id)
-    finally:
-        env.close()
 
 
 def examine_env(
@@ -225,13 +219,10 @@ def examine_env(
 
     ``plays`` says that episodes will be evaluated in it.
     """
-    env = make_env(env_id, config.make_kwargs)
-    try:
+    with closing(make_env(env_id, config.make_kwargs)) as env:
         spec = read_env_spec(env, env_id)
         notes = check_episode(env, env_id, spec)
         return spec, (*notes, *describe_running(env, env_id, plays=plays))
-    finally:
-        env.close()
 
 
 def read_goal_task(env_id: str, config: EnvConfig) -> GoalTask:

@@ -5,7 +5,7 @@ The state is plain data (numbers, strings, lists, arrays): restoring sets values
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
@@ -13,8 +13,9 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from rl_training.boundary import json_codec
 from rl_training.boundary.text import error_text, one_line, shown
-from rl_training.envs.contract import in_words
+from rl_training.boundary.values import describe_array
 from rl_training.envs.guard import GuardedEnv, Isolation
 from rl_training.envs.reward_wrappers import OWN_RETURN, OwnReturnWrapper
 from rl_training.errors import EnvError
@@ -76,8 +77,13 @@ def _is_number(value: Any) -> bool:
     return value is None or type(value) in (bool, int, float, str)
 
 
-def _parts(value: list[Any] | tuple[Any, ...] | dict[str, Any]) -> list[Any]:
-    return list(value.values()) if isinstance(value, dict) else list(value)
+def _copied(value: Any, copy_item: Callable[[Any], Any]) -> Any:
+    """A copy of an array, a list or a tuple; anything else is plain, and returned as it is."""
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if isinstance(value, list | tuple):
+        return type(value)(copy_item(item) for item in value)
+    return value
 
 
 class _Capture:
@@ -108,7 +114,7 @@ class _Capture:
         if type(value) is np.ndarray and value.dtype.kind in "biuf":
             self._examine_memory(value, name)
         elif type(value) in (list, tuple, dict) and _keys_are_plain(value):
-            for part in _parts(value):
+            for part in value.values() if type(value) is dict else value:
                 self.examine(part, name, depth + 1)
         elif not is_generator or type(value.bit_generator) is not np.random.PCG64:
             kind = _kind_in_words(value)
@@ -135,11 +141,11 @@ class _Capture:
     def copy(self, value: Any) -> Any:
         """A copy that later steps cannot write into, or the place of one that stands elsewhere."""
         if self._visits.get(id(value), 0) < 2:
-            return self._copied(value)
+            return self._copy_alone(value)
         if id(value) not in self._numbers:
             number = self._numbers[id(value)] = len(self.shared)
             self.shared.append(None)
-            self.shared[number] = self._copied(value)
+            self.shared[number] = self._copy_alone(value)
         number = self._numbers[id(value)]
         if self.shared[number] is None:
             raise CaptureError(
@@ -147,15 +153,11 @@ class _Capture:
             )
         return {_SHARED: number}
 
-    def _copied(self, value: Any) -> Any:
+    def _copy_alone(self, value: Any) -> Any:
         if isinstance(value, np.random.Generator):
             return {_GENERATOR: value.bit_generator.state}
-        if isinstance(value, np.ndarray):
-            return value.copy()
-        if isinstance(value, list | tuple):
-            return type(value)(self.copy(item) for item in value)
         if not isinstance(value, dict):
-            return value
+            return _copied(value, self.copy)
         items = [(key, self.copy(item)) for key, item in value.items()]
         # A checkpoint's file sorts keys, and an environment may go through its dict in order.
         return dict(items) if list(value) == sorted(value) else {_ITEMS: items}
@@ -185,12 +187,8 @@ class _Restore:
 
     def copy(self, value: Any) -> Any:
         """The value that a saved one stands for."""
-        if isinstance(value, np.ndarray):
-            return value.copy()
-        if isinstance(value, list | tuple):
-            return type(value)(self.copy(item) for item in value)
         if not isinstance(value, dict):
-            return value
+            return _copied(value, self.copy)
         if set(value) == {_SHARED}:
             return self._one(value[_SHARED])
         if set(value) == {_GENERATOR}:
@@ -211,29 +209,20 @@ class _Restore:
 
 def _generator(state: Any) -> np.random.Generator:
     """A generator in a saved state; one that PCG64 cannot have would give other numbers."""
-    if not _is_pcg64(state):
-        raise CaptureError("a random generator of the saved environment is damaged")
     generator = np.random.Generator(np.random.PCG64())
-    generator.bit_generator.state = state
-    return generator
-
-
-def _is_pcg64(state: Any) -> bool:
-    if not isinstance(state, dict) or set(state) != set(np.random.PCG64(0).state):
-        return False
-    words = state["state"]
-    if not isinstance(words, dict) or set(words) != {"state", "inc"}:
-        return False
-    numbers = words["state"], words["inc"], state["has_uint32"], state["uinteger"]
-    return (
-        state["bit_generator"] == "PCG64"
-        and all(type(number) is int for number in numbers)
-        and all(
-            0 <= number < limit
-            for number, limit in zip(numbers, (2**128, 2**128, 2, 2**32), strict=True)
+    try:
+        generator.bit_generator.state = state
+        # Compared as text: True equals 1. NumPy keeps these two numbers, whatever they are.
+        is_whole = (
+            json_codec.dumps(generator.bit_generator.state) == json_codec.dumps(state)
+            and state["state"]["inc"] % 2 == 1
+            and state["has_uint32"] in (0, 1)
         )
-        and words["inc"] % 2 == 1
-    )
+    except Exception:  # NumPy has no common class for what does not fit
+        is_whole = False
+    if not is_whole:
+        raise CaptureError("a random generator of the saved environment is damaged")
+    return generator
 
 
 def _running(layer: gym.Env[Any, Any]) -> Iterator[tuple[str, Any]]:
@@ -256,10 +245,6 @@ def _capture_layer(layer: gym.Env[Any, Any], capture: _Capture) -> dict[str, Any
         else:
             attributes[name] = copied
     return {"class": type(layer).__name__, "attributes": attributes, "generators": generators}
-
-
-def _is_float(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype.kind == "f"
 
 
 def _can_replace(present: Any, saved: Any) -> bool:
@@ -290,8 +275,8 @@ def _restore_layer(layer: gym.Env[Any, Any], state: dict[str, Any], restore: _Re
         fixed = name in _CONSTANT or name.startswith("__")
         if fixed or not _can_replace(getattr(layer, name, None), value):
             raise CaptureError(f"{state['class']}.{one_line(name)} is not part of a running state")
-        present = own.get(name)
-        if _is_float(present) and isinstance(value, np.ndarray) and not _is_float(value):
+        arrays = isinstance(own.get(name), np.ndarray) and isinstance(value, np.ndarray)
+        if arrays and own[name].dtype.kind == "f" != value.dtype.kind:
             raise _KindError(f"{state['class']}.{one_line(name)} holds {value.dtype}, not floats")
         own[name] = value
 
@@ -325,15 +310,11 @@ def _restore_simulator(model: Any, data: Any, state: dict[str, Any]) -> None:
     import mujoco
 
     for name, present in _capture_simulator(model, data).items():
-        saved = state[name]
-        if (
-            not isinstance(saved, np.ndarray)
-            or saved.dtype != present.dtype
-            or saved.shape != present.shape
-        ):
+        saved, wanted = describe_array(state[name]), describe_array(present)
+        if saved != wanted:
             raise CaptureError(
-                f"the simulator's {name} is {in_words(saved)} in the saved environment, but "
-                f"{in_words(present)} in this one"
+                f"the simulator's {name} is {saved} in the saved environment, but {wanted} in this "
+                "one"
             )
     mujoco.mj_setState(model, data, state["integration"], mujoco.mjtState.mjSTATE_INTEGRATION)
     data.xpos[:] = state["xpos"]
