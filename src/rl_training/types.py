@@ -99,32 +99,6 @@ class Sampler(Protocol):
     def __len__(self) -> int: ...
 
 
-class SegmentedStorage(Protocol):
-    """Row storage that a checkpoint saves piece by piece, writing only the pieces that changed."""
-
-    dirty: set[int]
-
-    def segment(self, index: int) -> FloatArray:
-        """The filled rows of one segment."""
-        ...
-
-    def num_segments(self) -> int:
-        """How many segments hold rows."""
-        ...
-
-    def load_segment(self, index: int, rows: FloatArray) -> None:
-        """Put a segment's rows back in place."""
-        ...
-
-    def state_dict(self) -> dict[str, Any]:
-        """Counters, as plain data."""
-        ...
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the counters; the rows come by `load_segment`."""
-        ...
-
-
 @dataclass(frozen=True)
 class EnvSpec:
     """What a learner needs to know of an environment or a dataset."""

@@ -171,78 +171,63 @@ class _Global(NamedTuple):
 
 
 _MARK = object()
-_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
+_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": (), "MARK": _MARK}
 _LITERALS = frozenset(
     {"BININT", "BININT1", "BININT2", "LONG1", "BINUNICODE", "SHORT_BINUNICODE", "BINFLOAT"}
 )
-_IGNORED = frozenset({"PROTO", "STOP"})
 
 
-class _Machine:
-    """A stack and a memo, for the opcodes of a dict of tensors."""
-
-    def __init__(self) -> None:
-        self.stack: list[Any] = []
-        self._memo: dict[int, Any] = {}
-        self._opcodes: dict[str, Callable[[Any], None]] = {
-            "GLOBAL": lambda names: self.stack.append(_Global(*str(names).split(" ", 1))),
-            "MARK": lambda _: self.stack.append(_MARK),
-            "EMPTY_DICT": lambda _: self.stack.append({}),
-            "TUPLE": lambda _: self.stack.append(tuple(self._to_mark())),
-            "TUPLE1": lambda _: self._tuple(1),
-            "TUPLE2": lambda _: self._tuple(2),
-            "TUPLE3": lambda _: self._tuple(3),
-            "BINPUT": self._put,
-            "LONG_BINPUT": self._put,
-            "BINGET": lambda place: self.stack.append(self._memo[place]),
-            "LONG_BINGET": lambda place: self.stack.append(self._memo[place]),
-            "BINPERSID": lambda _: self.stack.append(_storage(self.stack.pop())),
-            "REDUCE": self._reduce,
-            "SETITEM": lambda _: self._set([self.stack.pop(), self.stack.pop()][::-1]),
-            "SETITEMS": lambda _: self._set(self._to_mark()),
-        }
-
-    def run(self, name: str, argument: Any) -> None:
-        """Follow one opcode."""
+def _scan(program: bytes) -> dict[str, _Tensor]:
+    """Follow the opcodes of a dict of tensors on a stack, and refuse every other one."""
+    stack: list[Any] = []
+    memo: dict[Any, Any] = {}
+    for opcode, argument, _ in pickletools.genops(program):
+        name = opcode.name
         if name in _CONSTANTS:
-            self.stack.append(_CONSTANTS[name])
+            stack.append(_CONSTANTS[name])
         elif name in _LITERALS:
-            self.stack.append(argument)
-        elif name in self._opcodes:
-            self._opcodes[name](argument)
-        elif name not in _IGNORED:
+            stack.append(argument)
+        elif name == "GLOBAL":
+            stack.append(_Global(*str(argument).split(" ", 1)))
+        elif name in ("BINPUT", "LONG_BINPUT"):
+            memo[argument] = stack[-1]
+        elif name in ("BINGET", "LONG_BINGET"):
+            stack.append(memo[argument])
+        elif name in _BUILDERS:
+            count, build = _BUILDERS[name]
+            items = _pop(stack, count)
+            stack.append(build(stack, items))
+        elif name not in ("PROTO", "STOP"):
             raise ValueError(f"it uses {name}, which a dict of tensors does not need")
-
-    def _put(self, place: int) -> None:
-        self._memo[place] = self.stack[-1]
-
-    def _tuple(self, count: int) -> None:
-        if len(self.stack) < count:
-            raise ValueError("a tuple has too few items")
-        self.stack[-count:] = [tuple(self.stack[-count:])]
-
-    def _to_mark(self) -> list[Any]:
-        at = len(self.stack) - 1 - self.stack[::-1].index(_MARK)
-        items = self.stack[at + 1 :]
-        del self.stack[at:]
-        return items
-
-    def _reduce(self, _: Any) -> None:
-        arguments, function = self.stack.pop(), self.stack.pop()
-        self.stack.append(_call(function, arguments))
-
-    def _set(self, items: list[Any]) -> None:
-        target = self.stack[-1]
-        if type(target) is not dict or len(items) % 2:
-            raise ValueError("an item is set outside of a dict")
-        for key, value in zip(items[::2], items[1::2], strict=True):
-            if type(key) is not str or key in target:
-                raise ValueError("its keys are not distinct names")
-            target[key] = value
+    (result,) = stack
+    if type(result) is not dict or not all(type(v) is _Tensor for v in result.values()):
+        raise ValueError("it must hold a dict of tensors")
+    return result
 
 
-def _storage(parts: Any) -> _Storage:
-    kind, storage, key, _location, elements = parts
+def _pop(stack: list[Any], count: int | None) -> list[Any]:
+    """Take the last ``count`` items from the stack; with None, all above the last mark."""
+    at = len(stack) - (1 + stack[::-1].index(_MARK) if count is None else count)
+    if at < 0:
+        raise ValueError("its description uses more values than it has")
+    items = stack[at + (count is None) :]
+    del stack[at:]
+    return items
+
+
+def _set_items(stack: list[Any], items: list[Any]) -> dict[str, Any]:
+    target: dict[str, Any] = stack.pop()
+    if type(target) is not dict or len(items) % 2:
+        raise ValueError("an item is set outside of a dict")
+    for key, value in zip(items[::2], items[1::2], strict=True):
+        if type(key) is not str or key in target:
+            raise ValueError("its keys are not distinct names")
+        target[key] = value
+    return target
+
+
+def _storage(_: list[Any], items: list[Any]) -> _Storage:
+    kind, storage, key, _location, elements = items[0]
     if kind != "storage" or type(key) is not str or not key.isdecimal():
         raise ValueError("a storage has no number")
     if type(storage) is not _Global or storage.module != "torch":
@@ -252,7 +237,8 @@ def _storage(parts: Any) -> _Storage:
     return _Storage(key, storage.name, elements)
 
 
-def _call(function: Any, arguments: Any) -> Any:
+def _call(_: list[Any], items: list[Any]) -> Any:
+    function, arguments = items
     if function == _Global("collections", "OrderedDict") and arguments == ():
         return {}
     if function == _Global("torch._utils", "_rebuild_tensor_v2"):
@@ -269,11 +255,15 @@ def _call(function: Any, arguments: Any) -> Any:
     )
 
 
-def _scan(program: bytes) -> dict[str, _Tensor]:
-    machine = _Machine()
-    for opcode, argument, _ in pickletools.genops(program):
-        machine.run(opcode.name, argument)
-    (result,) = machine.stack
-    if type(result) is not dict or not all(type(v) is _Tensor for v in result.values()):
-        raise ValueError("it must hold a dict of tensors")
-    return result
+_BUILDERS: dict[str, tuple[int | None, Callable[[list[Any], list[Any]], Any]]] = {
+    "EMPTY_DICT": (0, lambda *_: {}),
+    "TUPLE": (None, lambda _, items: tuple(items)),
+    "TUPLE1": (1, lambda _, items: tuple(items)),
+    "TUPLE2": (2, lambda _, items: tuple(items)),
+    "TUPLE3": (3, lambda _, items: tuple(items)),
+    "BINPERSID": (1, _storage),
+    "REDUCE": (2, _call),
+    "SETITEM": (2, _set_items),
+    "SETITEMS": (None, _set_items),
+}
+"""How many items an opcode takes from the stack (None: all above the mark), and what of them."""

@@ -69,7 +69,7 @@ def inspect_dataset(dataset: TransitionDataset) -> DatasetReport:
         terminal_rate=float((dataset.column("terminations") > 0).mean()),
         timeout_rate=float((dataset.column("truncations") > 0).mean()),
         not_finite=_count_not_finite(dataset),
-        odd_flags=[str(odd) for odd in dataset.odd_flags],
+        odd_flags=list(dataset.odd_flags),
         duplicates=_count_duplicates(dataset),
         discontinuities=len(find_discontinuities(dataset)),
         notes=list(dataset.notes),

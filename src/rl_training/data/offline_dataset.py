@@ -42,24 +42,6 @@ class DatasetStatistics:
         return float(returns.max() - returns.min())
 
 
-@dataclass(frozen=True)
-class OddFlags:
-    """A column of flags with values other than 0 and 1, which a target would multiply by."""
-
-    column: str
-    rows: int
-    first: int
-    value: float
-
-    def __str__(self) -> str:
-        """What was found, for a sentence to go on from."""
-        count = f"{self.rows} row{'s' if self.rows > 1 else ''}"
-        return (
-            f"{self.column!r} holds values other than 0 and 1 in {count}, the first "
-            f"{self.value:g} in row {self.first}: store 0 or 1"
-        )
-
-
 class TransitionDataset(Sampler):
     """Transitions in episode order, on the learner's device; a sampler with replacement.
 
@@ -87,8 +69,8 @@ class TransitionDataset(Sampler):
         """The factor on all rewards that `return_scaling` found."""
         self.integer_actions = False
         """Whether actions were recorded as integers: a choice, not a quantity."""
-        self.odd_flags: tuple[OddFlags, ...] = ()
-        """Flags other than 0 and 1, where they were let through for an inspection."""
+        self.odd_flags: tuple[str, ...] = ()
+        """Flags other than 0 and 1, in words, where they were let through for an inspection."""
 
     @classmethod
     def from_dict(
@@ -323,15 +305,17 @@ def _fill(target: FloatRows, column: Column, name: str, source: str, finite: boo
         raise ConfigError(f"{source}: {name} end after {start} of {len(target)} rows.")
 
 
-def _odd_flags(rows: FloatRows, layout: RowLayout, fields: Fields) -> Iterator[OddFlags]:
-    """The columns of flags that hold anything but 0 and 1."""
+def _odd_flags(rows: FloatRows, layout: RowLayout, fields: Fields) -> Iterator[str]:
+    """The columns of flags with values other than 0 and 1, which a target would multiply by."""
     for name in ("terminations", "truncations"):
-        if name in fields.columns:
-            values = rows[:, layout.slices[name].start]
-            places = np.flatnonzero((values != 0) & (values != 1))
-            if len(places):
-                first = int(places[0])
-                yield OddFlags(fields.names[name], len(places), first, float(values[first]))
+        values = rows[:, layout.slices[name].start]
+        places = np.flatnonzero((values != 0) & (values != 1))
+        if len(places):
+            yield (
+                f"{fields.names[name]!r} holds values other than 0 and 1 in {len(places)} "
+                f"row{'s' if len(places) > 1 else ''}, the first {values[places[0]]:g} in row "
+                f"{places[0]}: store 0 or 1"
+            )
 
 
 def _settle_done(

@@ -182,23 +182,22 @@ def _check_actions(space: gym.spaces.Box, env_id: str) -> None:
             "them in the environment, or wrap it with gymnasium.wrappers.TransformAction(env, "
             "func, Box(-1, 1, shape))."
         )
-    stuck = np.flatnonzero(space.low >= space.high)
-    if stuck.size:
-        where = int(stuck[0])
-        raise ConfigError(
-            f"{env_id} has action {where} between {space.low[where]} and {space.high[where]}, but "
-            "low must be below high: leave that action out of the Box."
-        )
     low, high = space.low.astype(np.float64), space.high.astype(np.float64)
     first, last = inner_bounds(low, high)
     beyond = np.maximum(-low, high) > np.finfo(np.float32).max
-    unreachable = np.flatnonzero((first >= last) | beyond)
-    if unreachable.size:
-        where = int(unreachable[0])
-        raise ConfigError(
-            f"{env_id} has action {where} between {space.low[where]} and {space.high[where]}, but "
-            "actions are float32, which cannot resolve that range: scale it to about [-1, 1]."
-        )
+    for wrong, advice in (
+        (low >= high, "low must be below high: leave that action out of the Box"),
+        (
+            (first >= last) | beyond,
+            "actions are float32, which cannot resolve that range: scale it to about [-1, 1]",
+        ),
+    ):
+        if wrong.any():
+            where = int(np.argmax(wrong))
+            raise ConfigError(
+                f"{env_id} has action {where} between {space.low[where]} and {space.high[where]}, "
+                f"but {advice}."
+            )
 
 
 def _name(space: gym.Space[Any]) -> str:

@@ -27,6 +27,7 @@ from rl_training.boundary.writing import (
     temporary_name,
     write_atomically,
 )
+from rl_training.data.replay_buffer import ReplayBuffer
 from rl_training.errors import CheckpointError
 from rl_training.runtime.checkpointing import (
     FORMAT,
@@ -40,7 +41,6 @@ from rl_training.runtime.checkpointing import (
     read_pointer,
     step_name,
 )
-from rl_training.types import SegmentedStorage
 
 DAMAGED = "damaged-"
 _SWAPPED = f"{TEMPORARY}swap-"
@@ -111,7 +111,7 @@ class CheckpointWriter:
         step: int,
         tensors: dict[str, Tensor],
         state: dict[str, Any],
-        storage: SegmentedStorage | None,
+        storage: ReplayBuffer | None,
         manifest: dict[str, Any],
         best: bool = False,
     ) -> Path:
@@ -155,7 +155,7 @@ class CheckpointWriter:
         self._retain()
         return path
 
-    def _save_segments(self, storage: SegmentedStorage) -> list[str]:
+    def _save_segments(self, storage: ReplayBuffer) -> list[str]:
         names = list(self._segments)
         for index in range(storage.num_segments()):
             if index < len(names) and index not in storage.dirty:

@@ -27,9 +27,9 @@ from rl_training.boundary.reading import open_file, read_bytes, read_json, read_
 from rl_training.boundary.tensors import read_tensors
 from rl_training.boundary.text import shorten, shown
 from rl_training.boundary.writing import remove, temporary_name
+from rl_training.data.replay_buffer import ReplayBuffer
 from rl_training.errors import CheckpointError
 from rl_training.runtime.stop_reason import StopReason
-from rl_training.types import SegmentedStorage
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -126,7 +126,7 @@ class Checkpoint:
         reason = self.state()["trainer"].get("stop_reason")
         return StopReason.parse(reason) if isinstance(reason, str) else None
 
-    def restore_storage(self, storage: SegmentedStorage, state: dict[str, Any]) -> None:
+    def restore_storage(self, storage: ReplayBuffer, state: dict[str, Any]) -> None:
         """Put counters and rows back into a replay buffer."""
         storage.load_state_dict(state)
         names = self.manifest["replay"]

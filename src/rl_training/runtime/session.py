@@ -12,6 +12,7 @@ from rl_training.algorithms.base import Algorithm, FlatAdam
 from rl_training.boundary.values import StateError, explaining_misfits, refuse_unknown
 from rl_training.boundary.writing import write_failed
 from rl_training.data import MixedSampler
+from rl_training.data.replay_buffer import ReplayBuffer
 from rl_training.errors import EnvError, TrainingError
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpoint_writer import CheckpointWriter
@@ -29,7 +30,6 @@ from rl_training.runtime.logging import MetricsLogger
 from rl_training.runtime.schedules import Schedule
 from rl_training.runtime.stop_reason import COMPLETED
 from rl_training.runtime.trainer_state import TrainerState
-from rl_training.types import SegmentedStorage
 
 STATE_PARTS = frozenset({"trainer", "engine", "callbacks", "metrics_rows", "storage", "collector"})
 """What ``state.json`` holds."""
@@ -74,7 +74,7 @@ class Session:
     settings: LoopSettings
     manifest: dict[str, Any]
     collector: Collector | None = None
-    storage: SegmentedStorage | None = None
+    storage: ReplayBuffer | None = None
     evaluator: Evaluator | None = None
     validation: Validation | None = None
     callbacks: Sequence[Callback] = ()
