@@ -27,7 +27,7 @@ DQN = "algorithms/dqn.py"
 CQL = "algorithms/cql.py"
 EDAC = "algorithms/edac.py"
 RLPD = "algorithms/rlpd.py"
-MIXING = "data/mixing.py"
+MIXING = "data/samplers.py"
 TRAINER = "runtime/session.py"
 LOOPS = "runtime/training_loop.py"
 MANAGER = "experiment/run_directory.py"
@@ -50,7 +50,7 @@ DQN_GOLDEN = "tests/algorithms/test_dqn.py"
 CONSERVATIVE = "tests/algorithms/test_cql.py"
 DIVERSE = "tests/algorithms/test_edac.py"
 PRIOR_DATA = "tests/algorithms/test_rlpd.py"
-SHARES = "tests/data/test_mixing.py"
+SHARES = "tests/data/test_samplers.py"
 PHASES = "tests/api/test_offline_to_online.py"
 IQL_GOLDEN = "tests/algorithms/test_iql.py"
 AWAC_GOLDEN = "tests/algorithms/test_awac.py"
@@ -1895,7 +1895,7 @@ MUTANTS = [
     ),
     Mutant(
         "what is stored changes with the environment's array",
-        "envs/contract.py",
+        "envs/guard.py",
         "return np.array(obs), reward,",
         "return obs, reward,",
         "tests/envs/test_boundary.py -k one_array",

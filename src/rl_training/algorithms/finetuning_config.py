@@ -1,6 +1,6 @@
 """Fine-tuning: the keys of a run that goes on online from a checkpoint, beside its learner's own.
 
-It is no learner: the checkpoint's algorithm goes on, with the batches of `data/mixing.py`.
+It is no learner: the checkpoint's algorithm goes on, with the batches of `MixedSampler`.
 """
 
 from __future__ import annotations

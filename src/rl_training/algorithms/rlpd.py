@@ -1,7 +1,7 @@
 """RL with Prior Data (arXiv 2302.02948): REDQ with normalized critics on batches of two sources.
 
 The update is REDQ's. Which rows of a batch come from which source is the sampler's business
-(data/mixing.py).
+(data/samplers.py).
 """
 
 from __future__ import annotations

@@ -3,11 +3,9 @@
 from rl_training.data.config import DataConfig
 from rl_training.data.dataset_loaders import load_transition_dataset
 from rl_training.data.hindsight import HindsightReplay
-from rl_training.data.mixing import MixedSampler
-from rl_training.data.normalization import NormalizedSampler
 from rl_training.data.offline_dataset import DatasetStatistics, TransitionDataset
 from rl_training.data.replay_buffer import ReplayBuffer
-from rl_training.data.samplers import EpochSampler
+from rl_training.data.samplers import EpochSampler, MixedSampler, NormalizedSampler
 
 __all__ = [
     "DataConfig",

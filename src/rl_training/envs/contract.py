@@ -1,4 +1,4 @@
-"""What a reset and a step must return, and what is wrong where they return something else."""
+"""Checks of what an environment's reset and step return; each mistake is one sentence."""
 
 from __future__ import annotations
 
@@ -9,72 +9,10 @@ import gymnasium as gym
 import numpy as np
 
 from rl_training.boundary.text import printable, shorten, shown
-from rl_training.types import FloatArray
-
-StepResult = tuple[FloatArray, float, bool, bool, dict[str, Any]]
 
 
 class ContractError(Exception):
-    """What is wrong, in words that stand behind the environment's name."""
-
-
-class Contract:
-    """What the resets and steps of one environment must return.
-
-    Args:
-        space: Of its observations.
-        kept: The keys of infos that are returned, by default all. A vector environment joins infos
-            by keys, some of which are its own.
-    """
-
-    def __init__(self, space: gym.Space[Any], kept: tuple[str, ...] | None = None) -> None:
-        self._space = space
-        self._shape = space.shape
-        self._kinds = _kinds(space)
-        self._kept = kept
-
-    def reset(self, result: Any) -> tuple[FloatArray, dict[str, Any]]:
-        """A copy of the first observation, and the info.
-
-        Raises:
-            ContractError: The result is not what a reset returns.
-        """
-        if type(result) is not tuple or len(result) != 2:
-            check_reset(result)
-        obs, info = result
-        check_obs(obs, self._space, "reset")
-        return np.array(obs), self._reduced(info)
-
-    def step(self, result: Any) -> StepResult:
-        """A copy of the observation, the reward, both flags and the info.
-
-        Raises:
-            ContractError: The result is not what a step returns.
-        """
-        if type(result) is not tuple or len(result) != 5:
-            check_step(result)
-        obs, reward, terminated, truncated, info = result
-        if type(terminated) is not bool:
-            terminated = as_flag(terminated, "terminated")
-        if type(truncated) is not bool:
-            truncated = as_flag(truncated, "truncated")
-        if type(reward) is not float and type(reward) is not np.float64:
-            reward = as_reward(reward)
-        is_array = type(obs) is np.ndarray and obs.shape == self._shape
-        if not is_array or obs.dtype.kind not in self._kinds:
-            check_obs(obs, self._space, "step")
-        # The one copy that is needed: many simulators return one array, and write into it.
-        return np.array(obs), reward, terminated, truncated, self._reduced(info)
-
-    def _reduced(self, info: Any) -> dict[str, Any]:
-        if self._kept == () or not isinstance(info, Mapping):  # one that is no dict tells nothing
-            return {}
-        if self._kept is None:
-            return dict(info)
-        return {key: info[key] for key in self._kept if key in info}
-
-
-# --- What is wrong ------------------------------------------------------------
+    """What is wrong, as the rest of a sentence that begins with the environment's name."""
 
 
 def check_reset(result: Any) -> None:
@@ -144,7 +82,7 @@ def check_obs(obs: Any, space: gym.Space[Any], method: str, name: str = "observa
         for key, part in space.spaces.items():
             check_obs(obs[key], part, method, key)
         return
-    kinds = _kinds(space)
+    kinds = number_kinds(space)
     if not is_numeric(obs, kinds) or np.shape(obs) != space.shape:
         numbers = "numbers" if "f" in kinds else "whole numbers"
         raise ContractError(
@@ -153,7 +91,7 @@ def check_obs(obs: Any, space: gym.Space[Any], method: str, name: str = "observa
         )
 
 
-def _kinds(space: gym.Space[Any]) -> str:
+def number_kinds(space: gym.Space[Any]) -> str:
     """NumPy's kinds of numbers that a space can hold without rounding them."""
     return "fiub" if space.dtype is None or space.dtype.kind == "f" else "iub"
 

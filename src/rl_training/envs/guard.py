@@ -9,20 +9,30 @@ Every environment that the package uses is called through `GuardedEnv`:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from typing import Any, TypeVar
 
 import gymnasium as gym
+import numpy as np
 import torch
 
 from rl_training.boundary.terminal import tell
 from rl_training.boundary.text import error_text
-from rl_training.envs.contract import Contract, ContractError, StepResult
+from rl_training.envs.contract import (
+    ContractError,
+    as_flag,
+    as_reward,
+    check_obs,
+    check_reset,
+    check_step,
+    number_kinds,
+)
 from rl_training.errors import EnvError
 from rl_training.types import FloatArray
 
 Result = TypeVar("Result")
+StepResult = tuple[FloatArray, float, bool, bool, dict[str, Any]]
 FAILURES = (Exception, SystemExit)
 """What an environment may raise: it does not end the program. An interrupt is not its own."""
 
@@ -73,7 +83,15 @@ class Isolation:
 
 
 class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
-    """The outermost wrapper of every environment. It has no state, and none of it is saved."""
+    """The outermost wrapper of every environment. It has no state, and none of it is saved.
+
+    Args:
+        env: The environment.
+        name: What error messages call it.
+        isolation: The settings that its constructor ran with.
+        kept: The keys of infos that are returned, by default all. A vector environment joins infos
+            by keys, some of which are its own.
+    """
 
     def __init__(
         self,
@@ -86,7 +104,10 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
         super().__init__(env)
         self.name = name or type(env.unwrapped).__name__
         self.isolation = isolation or Isolation()
-        self._contract = Contract(env.observation_space, kept)
+        self._space = env.observation_space
+        self._shape = self._space.shape
+        self._kinds = number_kinds(self._space)
+        self._kept = kept
 
     def ask(self, method: str, function: Callable[..., Result], *args: Any) -> Result:
         """Call a function of the environment's code.
@@ -109,18 +130,46 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> StepResult:
         """Step with an action of the environment's own; the result is checked and copied."""
         try:
-            return self._contract.step(self.isolation.run(self.env.step, action))
+            return self._checked_step(self.isolation.run(self.env.step, action))
         except FAILURES as error:
             raise self._failure("step", error) from error
+
+    def _checked_step(self, result: Any) -> StepResult:
+        if type(result) is not tuple or len(result) != 5:
+            check_step(result)
+        obs, reward, terminated, truncated, info = result
+        if type(terminated) is not bool:
+            terminated = as_flag(terminated, "terminated")
+        if type(truncated) is not bool:
+            truncated = as_flag(truncated, "truncated")
+        if type(reward) is not float and type(reward) is not np.float64:
+            reward = as_reward(reward)
+        is_array = type(obs) is np.ndarray and obs.shape == self._shape
+        if not is_array or obs.dtype.kind not in self._kinds:
+            check_obs(obs, self._space, "step")
+        # The one copy that is needed: many simulators return one array, and write into it.
+        return np.array(obs), reward, terminated, truncated, self._reduced(info)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[FloatArray, dict[str, Any]]:
         """Reset; the result is checked and the observation copied."""
-        return self.ask("reset", self._reset, seed, options)
+        return self.ask("reset", self._checked_reset, seed, options)
 
-    def _reset(self, seed: int | None, options: Any) -> tuple[FloatArray, dict[str, Any]]:
-        return self._contract.reset(self.env.reset(seed=seed, options=options))
+    def _checked_reset(self, seed: int | None, options: Any) -> tuple[FloatArray, dict[str, Any]]:
+        result: Any = self.env.reset(seed=seed, options=options)
+        if type(result) is not tuple or len(result) != 2:
+            check_reset(result)
+        obs, info = result
+        check_obs(obs, self._space, "reset")
+        return np.array(obs), self._reduced(info)
+
+    def _reduced(self, info: Any) -> dict[str, Any]:
+        if self._kept == () or not isinstance(info, Mapping):  # no dict: nothing to report
+            return {}
+        if self._kept is None:
+            return dict(info)
+        return {key: info[key] for key in self._kept if key in info}
 
     def render(self) -> Any:
         """Draw."""

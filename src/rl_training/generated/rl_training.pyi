@@ -48,8 +48,8 @@ from rl_training.api.checkpoints import predict_checkpoint as predict_checkpoint
 from rl_training.api.finetuning import finetune as finetune
 from rl_training.api.training import resume as resume
 from rl_training.api.training import train as train
-from rl_training.data.mixing import MixedSampler as MixedSampler
 from rl_training.data.replay_buffer import ReplayBuffer as ReplayBuffer
+from rl_training.data.samplers import MixedSampler as MixedSampler
 from rl_training.errors import CheckpointError as CheckpointError
 from rl_training.errors import ConfigError as ConfigError
 from rl_training.errors import RLTrainingError as RLTrainingError

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from rl_training.algorithms.rlpd import RLPDAlgorithm, RLPDConfig
 from rl_training.data import EpochSampler, MixedSampler, ReplayBuffer, TransitionDataset
-from rl_training.data.mixing import offline_share
-from rl_training.data.normalization import NormalizedSampler
+from rl_training.data.samplers import NormalizedSampler, offline_share
 from rl_training.errors import ConfigError
 from rl_training.runtime import engine
 from rl_training.runtime.engine import Engine
