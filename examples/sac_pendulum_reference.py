@@ -28,7 +28,7 @@ def train(steps: int, seed: int = 0, learning_starts: int = 500) -> list[float]:
     random = torch.Generator().manual_seed(seed)
 
     obs, _ = env.reset(seed=seed)
-    returns, total = [], 0.0
+    returns, total, updates = [], 0.0, 0
     for step in range(steps):
         if step < learning_starts:  # explore uniformly before learning
             action = torch.rand(1, spec.action_dim, generator=random) * 2 - 1
@@ -52,7 +52,11 @@ def train(steps: int, seed: int = 0, learning_starts: int = 500) -> list[float]:
             (obs, _), total = env.reset(), 0.0
         if step >= learning_starts:
             batch = buffer.sample(config.batch_size, random)
-            learner.update(batch, draw_noise(learner.noise(config.batch_size), random))
+            noise = draw_noise(learner.noise(config.batch_size), random)
+            # Some learners (TD3, REDQ, DQN) do not run every stage in every update; `due` says
+            # which to run now.
+            learner.update(batch, noise, learner.due(updates))
+            updates += 1
     env.close()
     return returns
 

@@ -268,15 +268,15 @@ MUTANTS = [
     Mutant(
         "the delayed policy moves in every update",
         BASE,
-        "return phase == self.period - 1",
-        "return True",
+        "if (updates + 1) % every == 0",
+        "if True",
         DETERMINISTIC,
     ),
     Mutant(
         "the policy moves at the delay's start",
         BASE,
-        "return phase == self.period - 1",
-        "return phase == 0",
+        "if (updates + 1) % every == 0",
+        "if updates % every == 0",
         DETERMINISTIC,
     ),
     Mutant(
@@ -289,8 +289,8 @@ MUTANTS = [
     Mutant(
         "the policy's delay starts again after a resume",
         "runtime/engine.py",
-        "(self.updates + i) % self.algorithm.period",
-        "next(self.__dict__.setdefault('_made', iter(range(10**9)))) % self.algorithm.period",
+        "self.algorithm.due(self.updates + i)",
+        "self.algorithm.due(next(self.__dict__.setdefault('_made', iter(range(10**9)))))",
         "tests/runtime/test_exact_resume.py -k delay",
     ),
     Mutant("minimum of the ensemble for REDQ's actor", REDQ, "q.mean(-2)", "q.amin(-2)", SUBSETS),
@@ -311,22 +311,25 @@ MUTANTS = [
     Mutant(
         "the subset is of the online critics",
         REDQ,
-        "subset_q_values(*at, model.target, members)",
-        "subset_q_values(*at, model.critic.flat, members)",
+        "following.actions, model.target, members",
+        "following.actions, model.critic.flat, members",
         SUBSETS,
     ),
     Mutant(
         "REDQ's actor moves in every update",
         BASE,
-        "return phase == self.period - 1",
-        "return True",
+        "if (updates + 1) % every == 0",
+        "if True",
         SUBSETS,
     ),
     Mutant(
         "REDQ's targets move once a block",
-        SAC,
-        "        polyak_update(self.model.target,",
-        "            polyak_update(self.model.target,",
+        BASE,
+        '        """The target critics follow the critics."""\n        polyak_update(',
+        (
+            '        """The target critics follow the critics."""\n'
+            '        "actor" in due and polyak_update('
+        ),
         SUBSETS,
     ),
     Mutant(
@@ -390,11 +393,7 @@ MUTANTS = [
         QUANTILES,
     ),
     Mutant(
-        "a learner's update ignores its phase",
-        SAC,
-        "if self.moves_policy(phase):",
-        "if True:",
-        SUBSETS,
+        "a learner's update ignores what is due", BASE, 'if "actor" in due:', "if True:", SUBSETS
     ),
     Mutant(
         "no target network",
@@ -435,17 +434,29 @@ MUTANTS = [
         "next_values(choosing_q, target_q)",
         DQN_GOLDEN,
     ),
-    Mutant("the target moves with every update", DQN, "if self.form(phase):", "if 1:", DQN_GOLDEN),
+    Mutant("the target moves with every update", DQN, 'if "target" in due:', "if 1:", DQN_GOLDEN),
     Mutant(
         "the target moves an update early",
-        DQN,
-        "phase == self.period - 1",
-        "phase == 0",
+        BASE,
+        "if (updates + 1) % every == 0",
+        "if (updates + 2) % every == 0",
         DQN_GOLDEN,
     ),
-    Mutant("no limit of the gradient", DQN, "config.max_grad_norm, q=", "q=", DQN_GOLDEN),
+    Mutant(
+        "no limit of the gradient",
+        DQN,
+        '{"q": model.flat}, config.max_grad_norm',
+        '{"q": model.flat}',
+        DQN_GOLDEN,
+    ),
     Mutant("a short gradient is stretched", BASE, ".clamp(max=1.0)", "", DQN_GOLDEN),
-    Mutant("soft updates copy", DQN, "model.flat, config.tau)", "model.flat, 1.0)", DQN_GOLDEN),
+    Mutant(
+        "soft updates copy",
+        DQN,
+        "self.model.flat, self.config.tau)",
+        "self.model.flat, 1.0)",
+        DQN_GOLDEN,
+    ),
     Mutant(
         "epsilon is constant", DQN, "step / config.epsilon_decay_steps)", "0.0 * step)", DQN_GOLDEN
     ),
@@ -630,33 +641,30 @@ MUTANTS = [
         "IQL's advantage from V before its step",
         IQL,
         (
-            "        metrics = self.value_step(batch, q)\n"
-            "        v, next_v = state_values(self.model, batch)\n"
+            "    yield value_terms(model, batch, q, expectile=expectile)\n"
+            "    v, next_v = state_values(model, batch)\n"
         ),
         (
-            "        v, next_v = state_values(self.model, batch)\n"
-            "        metrics = self.value_step(batch, q)\n"
+            "    v, next_v = state_values(model, batch)\n"
+            "    yield value_terms(model, batch, q, expectile=expectile)\n"
         ),
         IQL_GOLDEN,
     ),
     Mutant(
         "IQL's targets moved before the critics",
         IQL,
+        "            yield Stage(of_network, {key: network.flat})\n",
         (
-            "        metrics |= self.critic_step(batch, next_v)\n"
-            "        polyak_update(self.model.target, self.model.critic.flat, self.config.tau)\n"
-        ),
-        (
-            "        polyak_update(self.model.target, self.model.critic.flat, self.config.tau)\n"
-            "        metrics |= self.critic_step(batch, next_v)\n"
+            '            key == "critic" and self.move_targets(due)\n'
+            "            yield Stage(of_network, {key: network.flat})\n"
         ),
         IQL_GOLDEN,
     ),
     Mutant(
         "IQL's critics towards V(s)",
         IQL,
-        "self.critic_step(batch, next_v)",
-        "self.critic_step(batch, v)",
+        "batch.terminations, next_v, gamma=gamma)",
+        "batch.terminations, v, gamma=gamma)",
         IQL_GOLDEN,
     ),
     Mutant(
@@ -752,9 +760,17 @@ MUTANTS = [
     ),
     Mutant(
         "AWAC's advantage from critics before their step",
-        AWAC,
-        "self.critic_step(batch, noise) | self.policy_step(batch, noise)",
-        "self.policy_step(batch, noise) | self.critic_step(batch, noise)",
+        BASE,
+        (
+            "        yield self.critic_stage(batch, noise)\n"
+            '        if "actor" in due:\n'
+            "            yield self.policy_stage(batch, noise)\n"
+        ),
+        (
+            '        if "actor" in due:\n'
+            "            yield self.policy_stage(batch, noise)\n"
+            "        yield self.critic_stage(batch, noise)\n"
+        ),
         AWAC_GOLDEN,
     ),
     Mutant(
@@ -816,25 +832,22 @@ MUTANTS = [
     Mutant(
         "alpha on the imitation",
         TD3_BC,
-        "return imitation - weight * q.mean(-1)",
-        "return weight * imitation - q.mean(-1)",
+        "loss = imitation - weight * q.mean(-1)",
+        "loss = weight * imitation - q.mean(-1)",
         TD3_BC_GOLDEN,
     ),
     Mutant(
         "TD3+BC's actor moves in every update",
         BASE,
-        "return phase == self.period - 1",
-        "return True",
+        "if (updates + 1) % every == 0",
+        "if True",
         TD3_BC_GOLDEN,
     ),
     Mutant(
         "TD3+BC's targets follow every critic step",
         DDPG,
-        "            polyak_update(self.model.target, self.model.critic.flat, self.config.tau)\n",
-        (
-            "        polyak_update(self.model.target, self.model.critic.flat, self.config.tau)\n"
-            "        if self.moves_policy(phase):\n"
-        ),
+        '        if "actor" in due:\n            super().move_targets(due)\n',
+        '        super().move_targets(due)\n        if "actor" in due:\n',
         TD3_BC_GOLDEN,
     ),
     Mutant(
@@ -906,8 +919,8 @@ MUTANTS = [
     Mutant(
         "the critics' loss moves the multiplier",
         CQL,
-        "bounded_multiplier(log_multiplier.detach()) * excess",
-        "bounded_multiplier(log_multiplier) * excess",
+        "bounded_multiplier(log_multiplier.detach())\n",
+        "bounded_multiplier(log_multiplier)\n",
         CONSERVATIVE,
     ),
     Mutant(
@@ -916,8 +929,8 @@ MUTANTS = [
     Mutant(
         "entropy in the target although it is switched off",
         SAC,
-        "else 0.0 * self.alpha",
-        "else self.alpha",
+        "else 0.0 * alpha",
+        "else alpha",
         CONSERVATIVE,
     ),
     Mutant(
@@ -928,7 +941,7 @@ MUTANTS = [
         CONSERVATIVE,
     ),
     Mutant("pairs i = j count", EDAC, " - units.square().sum((-3, -1))", "", DIVERSE),
-    Mutant("divided by N", EDAC, "(gradients.shape[-3] - 1)", "gradients.shape[-3]", DIVERSE),
+    Mutant("divided by N", EDAC, "/ (critics - 1)", "/ critics", DIVERSE),
     Mutant(
         "gradients that are not normalized",
         EDAC,
@@ -939,8 +952,8 @@ MUTANTS = [
     Mutant(
         "gradients without a gradient: the penalty does nothing",
         EDAC,
-        "critic_diversity_loss(gradients)\n    loss",
-        "critic_diversity_loss(gradients.detach())\n    loss",
+        "critic_diversity_loss(gradients, num",
+        "critic_diversity_loss(gradients.detach(), num",
         DIVERSE,
     ),
     Mutant("diversity is rewarded", EDAC, "+ eta * diversity", "- eta * diversity", DIVERSE),
@@ -1014,8 +1027,8 @@ MUTANTS = [
     Mutant(
         "a graph of pretraining is replayed on mixed batches",
         "runtime/engine.py",
-        "pattern = (self.sampler.form, *forms)",
-        "pattern = forms",
+        "pattern = (self.sampler.form, due)",
+        "pattern = (0, due)",
         SHARES,
     ),
     Mutant(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import torch
+from collections.abc import Mapping
 
-from rl_training.algorithms.base import critic_loss, polyak_update
+import torch
+from torch import Tensor
+
+from rl_training.algorithms.base import Due, polyak_update
 from rl_training.algorithms.sac import SACAlgorithm, SACConfig
-from rl_training.models import MLPREDQModel
+from rl_training.models import GaussianActorCritic, MLPREDQModel
 from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseField, NoiseSpec
 
 
@@ -14,17 +17,11 @@ class DelayedSAC(SACAlgorithm):
     """The policy moves, and the targets follow, on each third update."""
 
     name = "delayed"
-    period = 3
+    intervals: Mapping[str, int] = {"actor": 3}
 
-    def form(self, phase: int) -> int:
-        return int(phase == 2)
-
-    def update(self, batch: Batch, noise: Noise, *, phase: int = 0) -> Metrics:
-        metrics = self.critic_step(batch, noise)
-        if self.form(phase):
-            metrics |= self.policy_step(batch, noise)
+    def move_targets(self, due: Due) -> None:
+        if "actor" in due:
             polyak_update(self.model.target, self.model.critic.flat, 0.05)
-        return metrics
 
 
 class SubsetSAC(SACAlgorithm):
@@ -32,41 +29,32 @@ class SubsetSAC(SACAlgorithm):
 
     name = "subset"
 
-    def build_model(self, generator: torch.Generator) -> MLPREDQModel:
+    def build_model(self, generator: torch.Generator) -> GaussianActorCritic:
         sizes = self.spec.obs_dim, self.spec.action_dim, self.config.hidden_sizes
         return MLPREDQModel(*sizes, 5, generator=generator)
 
     def noise(self, batch_size: int) -> NoiseSpec:
         return {**super().noise(batch_size), "subset": NoiseField("uniform", (5,))}
 
-    def critic_step(self, batch: Batch, noise: Noise) -> Metrics:
-        with torch.no_grad():
-            following = self.model.sample(batch.next_obs, noise["next_action"])
-            chosen = noise["subset"].topk(2, largest=False).indices
-            next_q = self.model.target_q_values(batch.next_obs, following.actions)
-            value = next_q.index_select(0, chosen).amin(0) - self.alpha * following.log_prob
-            target = batch.rewards + self.config.gamma * (1 - batch.terminations) * value
-        loss = critic_loss(self.model.q_values(batch.obs, batch.actions), target)
-        self.minimize(loss, critic=self.model.critic.flat)
-        return {"loss/critic": loss.detach()}
+    @torch.no_grad()
+    def critic_target(self, batch: Batch, noise: Noise) -> Tensor:
+        following = self.model.sample(batch.next_obs, noise["next_action"])
+        chosen = noise["subset"].topk(2, largest=False).indices
+        next_q = self.model.target_q_values(batch.next_obs, following.actions)
+        value = next_q.index_select(0, chosen).amin(0) - self.alpha * following.log_prob
+        return batch.rewards + self.config.gamma * (1 - batch.terminations) * value
 
 
 class HardCopySAC(SACAlgorithm):
     """The targets are copied on each seventh update."""
 
     name = "hard_copy"
-    period = 7
-
-    def form(self, phase: int) -> int:
-        return int(phase == 6)
+    intervals: Mapping[str, int] = {"actor": 1, "target": 7}
 
     @torch.no_grad()
-    def update(self, batch: Batch, noise: Noise, *, phase: int = 0) -> Metrics:
-        with torch.enable_grad():
-            metrics = self.critic_step(batch, noise) | self.policy_step(batch, noise)
-        if self.form(phase):
+    def move_targets(self, due: Due) -> None:
+        if "target" in due:
             self.model.target.copy_(self.model.critic.flat)
-        return metrics
 
 
 class PeekingSAC(SACAlgorithm):
@@ -74,10 +62,10 @@ class PeekingSAC(SACAlgorithm):
 
     name = "peeking"
 
-    def update(self, batch: Batch, noise: Noise, *, phase: int = 0) -> Metrics:
+    def update(self, batch: Batch, noise: Noise, due: Due | None = None) -> Metrics:
         if batch.rewards.mean().item() > 1e6:
             return {}
-        return super().update(batch, noise, phase=phase)
+        return super().update(batch, noise, due)
 
 
 class GamblingSAC(SACAlgorithm):
@@ -85,9 +73,9 @@ class GamblingSAC(SACAlgorithm):
 
     name = "gambling"
 
-    def update(self, batch: Batch, noise: Noise, *, phase: int = 0) -> Metrics:
+    def update(self, batch: Batch, noise: Noise, due: Due | None = None) -> Metrics:
         rewards = batch.rewards + torch.rand_like(batch.rewards)
-        return super().update(batch._replace(rewards=rewards), noise, phase=phase)
+        return super().update(batch._replace(rewards=rewards), noise, due)
 
 
 class HoardingSAC(SACAlgorithm):
@@ -99,6 +87,6 @@ class HoardingSAC(SACAlgorithm):
         super().__init__(spec, config, generator)
         self.hoard = [torch.ones(config.batch_size, dtype=torch.float64)]
 
-    def update(self, batch: Batch, noise: Noise, *, phase: int = 0) -> Metrics:
+    def update(self, batch: Batch, noise: Noise, due: Due | None = None) -> Metrics:
         rewards = batch.rewards * self.hoard[0]
-        return super().update(batch._replace(rewards=rewards), noise, phase=phase)
+        return super().update(batch._replace(rewards=rewards), noise, due)

@@ -90,11 +90,23 @@ def test_weights_equal_the_reference(form: Any) -> None:
     np.testing.assert_allclose(ours.numpy(), expected, **TOLERANCE)
 
 
+def advantages_and_weights(model: Any, batch: Any, noise: Any, form: str) -> Any:
+    """Those of the dataset's actions against a sample of the policy, each ``[B]``."""
+    own = model.actor.explore(batch.obs, noise["action"]).detach()
+    advantage = advantages(model, batch, own)
+    scores = advantage / SETTINGS["temperature"]
+    clipped = clipped_weights(scores, clip=SETTINGS["weight_clip"])
+    return advantage, clipped if form == "clip" else softmax_weights(scores)
+
+
 def test_actor_loss_and_gradient_equal_the_reference() -> None:
     learner = make()
     model: Any = learner.model
     batch, noise = make_batch(), make_noise(learner)
-    loss, advantage, weights = policy_terms(model, batch, noise, weighting="clip", **SETTINGS)
+    loss, metrics = policy_terms(model, batch, noise, weighting="clip", **SETTINGS)
+    advantage, weights = advantages_and_weights(model, batch, noise, "clip")
+    torch.testing.assert_close(metrics["advantage/mean"], advantage.mean(), **TOLERANCE)
+    torch.testing.assert_close(metrics["advantage/weight"], weights.mean(), **TOLERANCE)
     assert 0 < int((advantage / 0.3 > np.log(1.2)).sum()) < ROWS  # the clip matters here
     at = batch.obs.numpy(), batch.actions.numpy(), weights.numpy()
     expected, grads = reference.actor_loss(gaussian_layers(model.actor), *at, (-6.0, 0.0))
@@ -127,9 +139,9 @@ def test_gradients_reach_only_what_they_should(policy: Any) -> None:
 def test_the_squashed_policys_loss_is_made_of_its_log_probabilities() -> None:
     learner = make(policy="squashed", weighting="softmax")
     model, batch, noise = learner.model, make_batch(), make_noise(learner)
-    loss, advantage, weights = policy_terms(model, batch, noise, weighting="softmax", **SETTINGS)
-    own = model.sample(batch.obs, noise["action"]).actions
-    torch.testing.assert_close(advantage, advantages(model, batch, own), **TOLERANCE)
+    loss, metrics = policy_terms(model, batch, noise, weighting="softmax", **SETTINGS)
+    advantage, weights = advantages_and_weights(model, batch, noise, "softmax")
+    torch.testing.assert_close(metrics["advantage/mean"], advantage.mean(), **TOLERANCE)
     expected = -(weights * model.action_logprobs(batch.obs, batch.actions)).mean()
     torch.testing.assert_close(loss, expected, **TOLERANCE)
 

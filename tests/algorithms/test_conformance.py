@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import rl_training
+import rl_training.algorithms
 from rl_training import (
     Callback,
     ConfigError,
@@ -89,8 +90,8 @@ def test_update_is_a_function_of_its_inputs(entry: AlgorithmEntry) -> None:
         learner = build(entry)
         noise = draw_noise(learner.noise(8), torch.Generator().manual_seed(1))
         before = torch.random.get_rng_state()
-        for phase in range(learner.period):
-            metrics = learner.update(make_batch(learner), noise, phase=phase)
+        for due in learner.all_due():
+            metrics = learner.update(make_batch(learner), noise, due)
         assert torch.equal(torch.random.get_rng_state(), before)
         assert all(value.dim() == 0 and not value.requires_grad for value in metrics.values())
         states.append({k: v.clone() for k, v in learner.state_dict().items()})
@@ -105,8 +106,8 @@ def test_update_changes_networks_and_not_the_batch(entry: AlgorithmEntry) -> Non
     batch = make_batch(learner)
     copies = [tensor.clone() for tensor in batch]
     noise = draw_noise(learner.noise(8), torch.Generator().manual_seed(1))
-    for phase in range(learner.period):
-        learner.update(batch, noise, phase=phase)
+    for due in learner.all_due():
+        learner.update(batch, noise, due)
     assert all(torch.equal(a, b) for a, b in zip(batch, copies, strict=True))
     still = {n for n, t in learner.state_dict().items() if torch.equal(t, before[n])}
     assert still <= {"fixed_alpha", "epsilon", "obs_shift", "obs_scale"} | {

@@ -75,7 +75,7 @@ def test_updates_equal_the_reference(
     copies = 0
     for step in range(8):
         batch = make_batch(step)
-        ours = learner.update(batch, {}, phase=step % learner.period)
+        ours = learner.update(batch, {}, learner.due(step))
         state, theirs = reference.full_update(state, reference_batch(batch), hyper)
         pairs = {"loss/q": "loss", "q/mean": "q_mean", "q/target": "target_mean"}
         assert set(ours) == set(pairs) | {"policy/epsilon"}
@@ -97,7 +97,7 @@ def test_long_gradients_are_shortened_as_in_the_reference(limit: float | None) -
     hyper |= {"double": False, "max_grad_norm": limit}
     for step in range(8):
         batch = make_batch(step)
-        learner.update(batch, {}, phase=step % 3)
+        learner.update(batch, {}, learner.due(step))
         state, _ = reference.full_update(state, reference_batch(batch), hyper)
         assert_same_network(layers(model), state["network"])
 
@@ -151,7 +151,7 @@ def test_loss_helper_equals_the_update_at_frozen_parameters() -> None:
     batch = make_batch()
     losses = dqn_loss(learner.model, batch, gamma=0.95, double=True)
     learner.scale_learning_rates(0.0)
-    metrics = learner.update(batch, {})
+    metrics = learner.update(batch, {}, learner.due(0))
     for name, value in losses.items():
         torch.testing.assert_close(metrics[name], value.detach(), rtol=0, atol=0)
 
@@ -178,15 +178,11 @@ def test_time_limits_bootstrap_and_terminations_do_not() -> None:
     assert (running.item(), ended.item()) == (6.0, 1.0)
 
 
-def test_forms_name_the_update_that_moves_the_target() -> None:
-    assert [make_learner(target_update_interval=4).form(phase) for phase in range(4)] == [
-        0,
-        0,
-        0,
-        1,
-    ]
+def test_the_target_is_due_at_the_end_of_its_interval() -> None:
+    learner = make_learner(target_update_interval=4)
+    assert ["target" in learner.due(updates) for updates in range(5)] == [0, 0, 0, 1, 0]
     soft = make_learner(target_update_interval=1, tau=0.005)
-    assert (soft.period, soft.form(0)) == (1, 1)
+    assert soft.all_due() == [soft.due(0)] == [{"target"}]
 
 
 # --- Acting -------------------------------------------------------------------
@@ -200,8 +196,8 @@ def test_epsilon_falls_linearly_by_environment_steps() -> None:
         learner.explore_at(step)
         found.append(float(learner.epsilon))
     assert found == pytest.approx([0.9, 0.7, 0.5, 0.1, 0.1])
-    for phase in range(5):
-        learner.update(make_batch(phase), {}, phase=phase)
+    for step in range(5):
+        learner.update(make_batch(step), {}, learner.due(step))
     assert float(learner.epsilon) == pytest.approx(0.1)
     assert "epsilon" in learner.state_dict()
 

@@ -16,6 +16,7 @@ from rl_training.algorithms.edac import (
     critic_diversity_loss,
     edac_loss,
 )
+from rl_training.errors import ConfigError
 from rl_training.models import EnsembleCritic
 from tests.golden import (
     ACT,
@@ -101,6 +102,14 @@ def test_orthogonal_gradients_give_zero_and_opposed_ones_minus_two() -> None:
     assert abs(critic_diversity_loss(axes * 7.0).item()) < 1e-9
     opposed = torch.cat((axes[:1], -3.0 * axes[:1]))
     assert critic_diversity_loss(opposed).item() == pytest.approx(-2.0)
+
+
+def test_one_critic_and_transposed_axes_are_refused() -> None:
+    for shape in ((1, 8, 3), (8, 3), (3,)):
+        with pytest.raises(ConfigError, match=r"\[critics, batch, action\] of 2 or more critics"):
+            critic_diversity_loss(torch.ones(shape))
+    with pytest.raises(ConfigError, match=r"shape \[8, 5, 3\].* of 5 critics"):
+        critic_diversity_loss(torch.ones(8, 5, 3), num_critics=5)
 
 
 @settings(deadline=None, max_examples=25)

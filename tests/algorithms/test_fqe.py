@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from rl_training import ConfigError, evaluate_checkpoint, train
-from rl_training.algorithms.base import Algorithm
+from rl_training.algorithms.base import Algorithm, Due
 from rl_training.algorithms.config import AlgorithmConfig
 from rl_training.algorithms.dqn import DQNAlgorithm, DQNConfig
 from rl_training.algorithms.fqe import FittedQ, FQEConfig
@@ -89,7 +89,7 @@ def test_discrete_actions_can_be_traced() -> None:
     q = fitted.values(batch.obs, indices)
     one_hot = torch.eye(4, dtype=torch.float64)[indices.squeeze(-1).long()]
     torch.testing.assert_close(q, fitted.critic.q_values(batch.obs, one_hot))
-    UpdateTracer(fitted, batch, {}).trace(0)
+    UpdateTracer(fitted, batch, {}).trace(frozenset())
 
 
 # --- A known answer -------------------------------------------------------------
@@ -121,7 +121,7 @@ class LinearPolicy(Algorithm):
     def noise(self, batch_size: int) -> NoiseSpec:
         return {}
 
-    def update(self, batch: Batch, noise: Noise, *, phase: int = 0) -> Metrics:
+    def update(self, batch: Batch, noise: Noise, due: Due | None = None) -> Metrics:
         raise AssertionError("a frozen policy is not updated")
 
 

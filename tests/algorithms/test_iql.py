@@ -100,7 +100,9 @@ def test_actor_loss_and_gradient_equal_the_reference() -> None:
     batch = make_batch()
     batch.actions[0] = torch.tensor([1.0, -1.0, 0.0])  # saturated actions have a density
     advantage = torch.linspace(-1, 1, ROWS, dtype=torch.float64)
-    loss, weights = policy_terms(model, batch, advantage, beta=2.0, weight_clip=1.5)
+    loss, metrics = policy_terms(model, batch, advantage, beta=2.0, weight_clip=1.5)
+    weights = clipped_weights(2.0 * advantage, clip=1.5)
+    torch.testing.assert_close(metrics["advantage/weight"], weights.mean())
     actor = gaussian_layers(model.actor)
     at = batch.obs.numpy(), batch.actions.numpy(), weights.numpy()
     expected, grads = reference.actor_loss(actor, *at, (-5.0, 2.0))

@@ -50,15 +50,15 @@ def test_updates_equal_the_reference(alpha: Any) -> None:
         target_critics=layers(model.critic, model.target),
     )
     hyper: Any = {**SOFT, "subset_size": 2, "block": 3}
-    assert learner.period == 3
+    assert learner.intervals == {"actor": 3}
     for step in range(8):
         batch, noise = make_batch(step), make_noise(learner, 100 + step)
-        ours = learner.update(batch, noise, phase=step % 3)
+        ours = learner.update(batch, noise, learner.due(step))
         state, theirs = reference.full_update(state, reference_batch(batch), arrays(noise), hyper)
         if alpha != "auto":
             theirs.pop("alpha_loss", None)
         assert_same_metrics(ours, theirs)
-        assert ("loss/actor" in ours) == (step % 3 == 2) == (learner.form(step % 3) == 1)
+        assert ("loss/actor" in ours) == (step % 3 == 2) == (learner.due(step) == {"actor"})
     assert_same_network(layers(model.actor), state["actor"])
     assert_same_network(layers(model.critic), state["critics"])
     assert_same_network(layers(model.critic, model.target), state["target_critics"])
@@ -142,7 +142,7 @@ def test_loss_helper_equals_the_stages_at_frozen_parameters(alpha: Any) -> None:
         target_entropy=learner.target_entropy,
     )
     freeze(learner)
-    metrics = learner.update(batch, noise, phase=2)
+    metrics = learner.update(batch, noise, frozenset({"actor"}))
     assert {"loss/critic", "loss/actor"} <= set(losses)
     for name, value in losses.items():
         torch.testing.assert_close(metrics[name], value.detach(), rtol=0, atol=0)
@@ -166,12 +166,12 @@ def test_target_samples_the_current_actor_and_the_target_critics() -> None:
 def test_targets_follow_on_every_update_and_the_actor_on_the_last_of_a_block() -> None:
     learner = make_learner(REDQAlgorithm, **SMALL)
     model = learner.model
-    for phase in range(3):
+    for step in range(3):
         before = [model.target.clone(), model.actor.flat.clone(), learner.log_alpha.clone()]
-        learner.update(make_batch(), make_noise(learner), phase=phase)
+        learner.update(make_batch(), make_noise(learner), learner.due(step))
         after = [model.target, model.actor.flat, learner.log_alpha]
         moved = [not torch.equal(a, b) for a, b in zip(after, before, strict=True)]
-        assert moved == [True, phase == 2, phase == 2]
+        assert moved == [True, step == 2, step == 2]
 
 
 @pytest.mark.parametrize(

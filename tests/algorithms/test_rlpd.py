@@ -63,7 +63,7 @@ def test_updates_equal_the_reference(alpha: Any, backup: bool) -> None:
     }
     for step in range(8):
         batch, noise = make_batch(step), make_noise(learner, 100 + step)
-        ours = learner.update(batch, noise, phase=step % 3)
+        ours = learner.update(batch, noise, learner.due(step))
         state, theirs = reference.full_update(state, reference_batch(batch), arrays(noise), hyper)
         if alpha != "auto":
             theirs.pop("alpha_loss", None)
@@ -120,7 +120,7 @@ def test_loss_helper_equals_the_stages_at_frozen_parameters(backup: bool) -> Non
         backup_entropy=backup,
     )
     freeze(learner)
-    metrics = learner.update(batch, noise, phase=2)
+    metrics = learner.update(batch, noise, frozenset({"actor"}))
     assert {"loss/critic", "loss/actor", "loss/temperature"} == set(losses)
     for name, value in losses.items():
         torch.testing.assert_close(metrics[name], value.detach(), rtol=0, atol=0)

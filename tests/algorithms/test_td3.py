@@ -63,14 +63,14 @@ def test_td3_updates_equal_the_reference(delay: int) -> None:
         layers(model.critic, model.target),
     )
     hyper: Any = {**RATES, "target_noise": 0.4, "noise_clip": 0.5, "policy_delay": delay}
-    assert learner.period == delay
+    assert learner.intervals == {"actor": delay}
     for step in range(7):
         batch, noise = make_batch(step), make_noise(learner, 100 + step)
-        ours = learner.update(batch, noise, phase=step % learner.period)
+        ours = learner.update(batch, noise, learner.due(step))
         draws: Any = {"next_action": noise["smoothing"].numpy()}
         state, theirs = reference.full_update(state, reference_batch(batch), draws, hyper)
         assert_same_metrics(ours, theirs)
-        assert ("loss/actor" in ours) == (learner.form(step % delay) == 1)
+        assert ("loss/actor" in ours) == (step % delay == delay - 1)
     assert_same_network(layers(model.actor), state["actor"])
     assert_same_network(layers(model.critic), state["critics"])
     assert_same_network(layers(model.actor, model.actor_target), state["target_actor"])
@@ -129,7 +129,7 @@ def test_loss_helper_equals_the_stages_at_frozen_parameters(kind: Any) -> None:
     batch, noise = make_batch(), make_noise(learner)
     losses = helper_losses(learner, batch, noise)
     freeze(learner)
-    metrics = learner.update(batch, noise, phase=learner.period - 1)
+    metrics = learner.update(batch, noise, frozenset({"actor"}))
     assert set(losses) == {"loss/critic", "loss/actor"}
     for name, value in losses.items():
         torch.testing.assert_close(metrics[name], value.detach(), rtol=0, atol=0)
@@ -170,11 +170,11 @@ def test_critics_alone_move_between_policy_steps() -> None:
     kept = [model.actor.flat, model.actor_target, model.target]
     before = [tensor.detach().clone() for tensor in kept]
     critic = model.critic.flat.detach().clone()
-    metrics = learner.update(make_batch(), make_noise(learner), phase=0)
+    metrics = learner.update(make_batch(), make_noise(learner), learner.due(0))
     assert all(torch.equal(a, b) for a, b in zip(kept, before, strict=True))
     assert not torch.equal(model.critic.flat, critic)
     assert "loss/actor" not in metrics
-    learner.update(make_batch(), make_noise(learner), phase=1)
+    learner.update(make_batch(), make_noise(learner), learner.due(1))
     assert not any(torch.equal(a, b) for a, b in zip(kept, before, strict=True))
 
 

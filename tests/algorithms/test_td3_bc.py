@@ -11,7 +11,7 @@ import torch
 from rl_training.algorithms.td3_bc import (
     TD3BCAlgorithm,
     TD3BCConfig,
-    actor_loss,
+    actor_terms,
     policy_terms,
     td3_bc_loss,
 )
@@ -60,12 +60,12 @@ def test_updates_equal_the_reference(delay: int) -> None:
     }
     for step in range(7):
         batch, noise = make_batch(step), make_noise(learner, 100 + step)
-        phase = step % learner.period
-        ours = dict(learner.update(batch, noise, phase=phase))
+        due = learner.due(step)
+        ours = dict(learner.update(batch, noise, due))
         draws: Any = {"next_action": noise["smoothing"].numpy()}
         state, theirs = td3_bc.full_update(state, reference_batch(batch), draws, hyper)
         own = {name: ours.pop(name, None) for name in ("loss/imitation", "policy/value_weight")}
-        assert all((value is not None) == (phase == delay - 1) for value in own.values())
+        assert all((value is not None) == (step % delay == delay - 1) for value in own.values())
         assert_same_metrics(ours, theirs)
     assert_same_network(layers(model.actor), state["actor"])
     assert_same_network(layers(model.critic), state["critics"])
@@ -78,27 +78,29 @@ def test_actor_terms_and_gradient_equal_the_reference() -> None:
     batch, actor = make_batch(), learner.model.actor
     terms = policy_terms(learner.model, batch, alpha=1.5)
     expected = reference_terms(learner, batch)
-    values = [term.item() for term in terms]
+    names = "loss/actor", "policy/value_weight", "loss/imitation"
+    values = [terms.metrics[name].item() for name in names]
     theirs = [expected.loss, expected.value_weight, expected.imitation]
     np.testing.assert_allclose(values, theirs, **TOLERANCE)
-    (flat,) = torch.autograd.grad(terms[0], actor.flat)
+    (flat,) = torch.autograd.grad(terms.loss, actor.flat)
     assert_same_network(layers(actor, flat), expected.grads.network)
 
 
 def test_the_loss_does_not_depend_on_the_scale_of_rewards() -> None:
     q = torch.randn(16, dtype=torch.float64)
     actions, data = (torch.randn(16, 3, dtype=torch.float64) for _ in range(2))
-    one = actor_loss(q, actions, data, alpha=2.5)
-    other = actor_loss(1000 * q, actions, data, alpha=2.5)
-    torch.testing.assert_close(one[0], other[0], **TOLERANCE)
-    torch.testing.assert_close(one[1], 1000 * other[1], **TOLERANCE)
+    one = actor_terms(q, actions, data, alpha=2.5)
+    other = actor_terms(1000 * q, actions, data, alpha=2.5)
+    torch.testing.assert_close(one.loss, other.loss, **TOLERANCE)
+    weights = [terms.metrics["policy/value_weight"] for terms in (one, other)]
+    torch.testing.assert_close(weights[0], 1000 * weights[1], **TOLERANCE)
 
 
 def test_no_gradient_through_the_weight() -> None:
     q = torch.tensor([1.0, 3.0], requires_grad=True)
     zeros = torch.zeros(2, 1)
-    loss, weight, _ = actor_loss(q, zeros, zeros, alpha=2.0)
-    assert not weight.requires_grad
+    loss, metrics = actor_terms(q, zeros, zeros, alpha=2.0)
+    assert not metrics["policy/value_weight"].requires_grad
     (slope,) = torch.autograd.grad(loss, q)
     torch.testing.assert_close(slope, torch.full((2,), -0.5))  # −λ / B, with λ = 2 / 2
 
@@ -108,7 +110,7 @@ def test_loss_helper_equals_the_stages_at_frozen_parameters() -> None:
     batch, noise = make_batch(), make_noise(learner)
     losses = td3_bc_loss(learner.model, batch, noise, gamma=0.99, alpha=1.5, **SMOOTHING)
     freeze(learner)
-    metrics = learner.update(batch, noise, phase=learner.period - 1)
+    metrics = learner.update(batch, noise, frozenset({"actor"}))
     assert set(losses) == {"loss/critic", "loss/actor", "loss/imitation"}
     for name, value in losses.items():
         torch.testing.assert_close(metrics[name], value.detach(), rtol=0, atol=0)

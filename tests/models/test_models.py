@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from rl_training.errors import ConfigError
 from rl_training.models import (
     MLP,
+    GaussianActorCritic,
     MLPREDQModel,
     MLPSACModel,
     SquashedGaussianActor,
@@ -118,7 +119,8 @@ def test_population_axis_in_front_needs_no_change() -> None:
 
 def test_sac_model_is_the_family_model_with_two_critics() -> None:
     model = MLPSACModel(4, 2, (8,))
-    assert isinstance(model, MLPREDQModel)
+    assert isinstance(model, GaussianActorCritic)
+    assert issubclass(MLPREDQModel, GaussianActorCritic)
     assert model.q_values(torch.zeros(3, 4), torch.zeros(3, 2)).shape == (2, 3)
     assert torch.equal(model.target, model.critic.flat)
 

@@ -214,9 +214,8 @@ def test_blocks_are_recorded_once_a_pattern(
     for call in CALLS:
         while call:
             count = min(call, BLOCK)
-            forms = [graphs.algorithm.form((updates + i) % learner.period) for i in range(count)]
             if updates:  # the very first block prepares and runs without a graph
-                patterns.add(tuple(forms))
+                patterns.add(tuple(graphs.algorithm.due(updates + i) for i in range(count)))
             updates += count
             call -= count
     assert len(recorded) == len(patterns)

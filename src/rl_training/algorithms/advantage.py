@@ -7,8 +7,8 @@ import math
 from pydantic import Field, field_validator
 from torch import Tensor
 
+from rl_training.algorithms.base import Terms
 from rl_training.algorithms.config import ValueConfig
-from rl_training.types import Metrics
 
 
 class AdvantageConfig(ValueConfig):
@@ -43,10 +43,8 @@ def imitation_loss(log_prob: Tensor, weights: Tensor) -> Tensor:
     return -(weights.detach() * log_prob).mean(-1)
 
 
-def imitation_metrics(loss: Tensor, advantage: Tensor, weights: Tensor) -> Metrics:
-    """What a step of the actor reports."""
-    return {
-        "loss/actor": loss.detach(),
-        "advantage/mean": advantage.mean(-1),
-        "advantage/weight": weights.mean(-1),
-    }
+def imitation_terms(log_prob: Tensor, advantage: Tensor, weights: Tensor) -> Terms:
+    """The actor's loss with the advantages and weights behind it; all are ``[B]``."""
+    loss = imitation_loss(log_prob, weights)
+    figures = {"advantage/mean": advantage.mean(-1), "advantage/weight": weights.mean(-1)}
+    return Terms(loss, {"loss/actor": loss} | figures)

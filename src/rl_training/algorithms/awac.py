@@ -14,14 +14,13 @@ from torch import Tensor
 from rl_training.algorithms.advantage import (
     AdvantageConfig,
     clipped_weights,
-    imitation_loss,
-    imitation_metrics,
+    imitation_terms,
     softmax_weights,
 )
-from rl_training.algorithms.base import ActorCritic, critic_loss, polyak_update
+from rl_training.algorithms.base import ActorCritic, Stage, Terms, critic_terms
 from rl_training.algorithms.config import AlgorithmConfig, BatchSize, Widths
 from rl_training.algorithms.ddpg import clipped_target
-from rl_training.models import MLPREDQModel, MLPSACModel
+from rl_training.models import GaussianActorCritic, MLPSACModel
 from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise, NoiseField, NoiseSpec
 
 Weighting = Literal["clip", "softmax"]
@@ -61,14 +60,14 @@ class AWACConfig(AdvantageConfig):
 
 
 @torch.no_grad()
-def awac_target(model: MLPREDQModel, batch: Batch, noise: Noise, *, gamma: float) -> Tensor:
+def awac_target(model: GaussianActorCritic, batch: Batch, noise: Noise, *, gamma: float) -> Tensor:
     """Y = r + γ (1 − d) min_i Q̄_i(s', a') with a' of the *current* policy, no entropy; ``[B]``."""
     next_actions = model.actor.explore(batch.next_obs, noise["next_action"])
     return clipped_target(model, batch, next_actions, gamma=gamma)
 
 
 @torch.no_grad()
-def advantages(model: MLPREDQModel, batch: Batch, own_actions: Tensor) -> Tensor:
+def advantages(model: GaussianActorCritic, batch: Batch, own_actions: Tensor) -> Tensor:
     """Min_i Q_i(s, a) − min_i Q_i(s, ã): the dataset's actions against the policy's; ``[B]``."""
     obs = torch.cat((batch.obs, batch.obs), dim=-2)
     q = model.q_values(obs, torch.cat((batch.actions, own_actions), dim=-2))  # [N, 2B]
@@ -77,15 +76,15 @@ def advantages(model: MLPREDQModel, batch: Batch, own_actions: Tensor) -> Tensor
 
 
 def policy_terms(
-    model: MLPREDQModel,
+    model: GaussianActorCritic,
     batch: Batch,
     noise: Noise,
     *,
     temperature: float,
     weighting: Weighting,
     weight_clip: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The actor's loss with the advantages and the weights ``[B]`` behind it.
+) -> Terms:
+    """The actor's loss: imitate the dataset, the more the better an action is than the policy's.
 
     One pass of the actor serves its own action and the density of the dataset's.
     """
@@ -96,11 +95,11 @@ def policy_terms(
     clipped = weighting == "clip"
     weights = clipped_weights(scores, clip=weight_clip) if clipped else softmax_weights(scores)
     log_prob = model.actor.density(mean, log_std, batch.actions)
-    return imitation_loss(log_prob, weights), advantage, weights
+    return imitation_terms(log_prob, advantage, weights)
 
 
 def awac_loss(
-    model: MLPREDQModel,
+    model: GaussianActorCritic,
     batch: Batch,
     noise: Noise,
     *,
@@ -112,13 +111,14 @@ def awac_loss(
     """Both of AWAC's losses at the model's present parameters, by the terms that `update` uses."""
     target = awac_target(model, batch, noise, gamma=gamma)
     policy = policy_terms(
-        *(model, batch, noise),
+        model,
+        batch,
+        noise,
         temperature=temperature,
         weighting=weighting,
         weight_clip=weight_clip,
     )
-    q = model.q_values(batch.obs, batch.actions)
-    return {"loss/critic": critic_loss(q, target), "loss/actor": policy[0]}
+    return critic_terms(model, batch, target).losses | policy.losses
 
 
 # --- Learner ------------------------------------------------------------------
@@ -134,12 +134,14 @@ class AWACAlgorithm(ActorCritic):
     summary: ClassVar[str] = "Twin critics, and imitation weighted by the advantage."
     config_class: ClassVar[type[AlgorithmConfig]] = AWACConfig
     config: AWACConfig
-    model: MLPREDQModel
+    model: GaussianActorCritic
 
     def __init__(self, spec: EnvSpec, config: AWACConfig, generator: torch.Generator) -> None:
         super().__init__(spec, config, generator)
         self.model = MLPSACModel(
-            *(spec.obs_dim, spec.action_dim, config.hidden_sizes),
+            spec.obs_dim,
+            spec.action_dim,
+            config.hidden_sizes,
             critic_hidden_sizes=config.critic_hidden_sizes,
             policy=config.policy,
             log_std_bounds=config.log_std_bounds,
@@ -153,24 +155,18 @@ class AWACAlgorithm(ActorCritic):
         field = NoiseField("normal", (batch_size, self.spec.action_dim))
         return {"next_action": field, "action": field}
 
-    def update(self, batch: Batch, noise: Noise, *, phase: int = 0) -> Metrics:
-        """Critics, actor, targets; the advantage is that of the critics just moved."""
-        metrics = self.critic_step(batch, noise) | self.policy_step(batch, noise)
-        polyak_update(self.model.target, self.model.critic.flat, self.config.tau)
-        return metrics
-
     def critic_target(self, batch: Batch, noise: Noise) -> Tensor:
         """What the critics are moved towards."""
         return awac_target(self.model, batch, noise, gamma=self.config.gamma)
 
-    def policy_step(self, batch: Batch, noise: Noise) -> Metrics:
-        """Imitate the dataset, the more the better an action is than the policy's own."""
-        config = self.config
-        loss, advantage, weights = policy_terms(
-            *(self.model, batch, noise),
-            temperature=config.temperature,
-            weighting=config.weighting,
-            weight_clip=config.weight_clip,
+    def policy_stage(self, batch: Batch, noise: Noise) -> Stage:
+        """Move the actor by the advantages of the critics just moved."""
+        terms = policy_terms(
+            self.model,
+            batch,
+            noise,
+            temperature=self.config.temperature,
+            weighting=self.config.weighting,
+            weight_clip=self.config.weight_clip,
         )
-        self.minimize(loss, actor=self.model.actor.flat)
-        return imitation_metrics(loss, advantage, weights)
+        return Stage(terms, {"actor": self.model.actor.flat})

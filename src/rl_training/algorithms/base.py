@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import copy
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Iterator, Mapping
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from rl_training.algorithms.config import AlgorithmConfig
+from rl_training.algorithms.config import AlgorithmConfig, ValueConfig
 from rl_training.errors import ConfigError
 from rl_training.models import ActorCriticModel
 from rl_training.models.tracing import is_tracing
@@ -27,6 +29,31 @@ from rl_training.types import (
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+Due = frozenset[str]
+"""The stages that are due in one update, of those that are not part of every update."""
+
+
+class Terms(NamedTuple):
+    """The losses of one stage at the present parameters."""
+
+    loss: Tensor
+    """What the stage minimizes."""
+    metrics: Metrics
+    """What it reports: each loss by its name, ``loss/…``, and other figures."""
+
+    @property
+    def losses(self) -> Metrics:
+        """The reported losses alone."""
+        return {name: value for name, value in self.metrics.items() if name.startswith("loss/")}
+
+
+class Stage(NamedTuple):
+    """One step of an update: its terms, and the parameters to move, by optimizer name."""
+
+    terms: Terms
+    parameters: Mapping[str, Tensor]
+    max_norm: float | None = None
 
 
 def flush_tiny(values: Tensor, limit: float) -> None:
@@ -145,12 +172,19 @@ def clip_norm(gradient: Tensor, max_norm: float) -> Tensor:
 
 
 def critic_metrics(loss: Tensor, q: Tensor, target: Tensor) -> Metrics:
-    """What every step of the critics reports; ``q`` is ``[N, B]``, ``target`` ``[B]``."""
+    """What every critic stage reports; ``q`` is ``[N, B]``, ``target`` ``[B]``."""
     return {
-        "loss/critic": loss.detach(),
+        "loss/critic": loss,
         "q/mean": q.detach().mean((-2, -1)),
         "q/target": target.mean(-1),
     }
+
+
+def critic_terms(model: ActorCriticModel, batch: Batch, target: Tensor) -> Terms:
+    """The squared error of every critic; ``target`` is ``[B]``."""
+    q = model.q_values(batch.obs, batch.actions)  # [N, B]
+    loss = critic_loss(q, target)
+    return Terms(loss, critic_metrics(loss, q, target))
 
 
 class Algorithm(nn.Module, ABC):
@@ -177,8 +211,8 @@ class Algorithm(nn.Module, ABC):
     exports: ClassVar[tuple[str, ...]] = ()
     """Functions of the learner's file to export from `rl_training` besides `<name>_loss`."""
 
-    period: int = 1
-    """Updates after which the pattern of stages repeats (a policy delay); see `update`."""
+    intervals: Mapping[str, int] = {}
+    """Stages that are not part of every update: one with interval n is due in every n-th."""
     scheduled: ClassVar[tuple[str, ...]] = ()
     """The optimizers that a learning-rate schedule reaches, if not all."""
     loss_parts: ClassVar[frozenset[str]] = frozenset()
@@ -242,32 +276,57 @@ class Algorithm(nn.Module, ABC):
         """The random inputs of one `update`: it draws nothing itself."""
 
     @abstractmethod
-    def update(self, batch: Batch, noise: Noise, *, phase: int = 0) -> Metrics:
+    def update(self, batch: Batch, noise: Noise, due: Due | None = None) -> Metrics:
         """One gradient update; metrics stay on the device.
 
-        ``phase`` is the number of updates made so far modulo `period`, a plain integer that a
-        captured graph may be specialized on.
+        ``due`` is `due` of the number of updates made so far. A learner without `intervals` makes
+        the same update every time and needs no such parameter; it then takes two arguments.
         """
+
+    def due(self, updates: int) -> Due:
+        """The stages due in the next update, after ``updates`` earlier ones."""
+        return frozenset(key for key, every in self.intervals.items() if (updates + 1) % every == 0)
+
+    def all_due(self) -> list[Due]:
+        """Every value of `due`: an engine prepares an update for each."""
+        sizes = range(len(self.intervals) + 1)
+        groups = [group for size in sizes for group in combinations(self.intervals.values(), size)]
+        # The first update in which a group's stages are due together shows which others join them.
+        return list(dict.fromkeys(self.due(math.lcm(*group) - 1) for group in groups))
+
+    def checked_due(self, due: Due | None) -> Due:
+        """``due``, which may be left out where every update runs every stage."""
+        if due is None:
+            rare = [f"{key!r} every {n} updates" for key, n in self.intervals.items() if n > 1]
+            if rare:
+                raise ConfigError(
+                    f"{self.name} needs to know what is due, as it runs {', '.join(rare)} only: "
+                    "call update(batch, noise, learner.due(n)) after n earlier updates."
+                )
+            return frozenset(self.intervals)
+        if unknown := set(due) - set(self.intervals):
+            raise ConfigError(
+                f"due = {sorted(unknown)}: the stages of {self.name} are {list(self.intervals)}; "
+                "learner.due(n) returns those that are due after n updates."
+            )
+        return due
+
+    def run_update(self, batch: Batch, noise: Noise, due: Due) -> Metrics:
+        """`update`, with ``due`` unless all updates of the learner are alike."""
+        alike = all(every == 1 for every in self.intervals.values())
+        return self.update(batch, noise) if alike else self.update(batch, noise, due)
 
     def held_out_losses(self, batch: Batch, noise: Noise) -> Metrics:
         """Every loss at the present parameters, which stay as they are.
 
-        Here by an update of a copy whose learning rates are 0; an algorithm whose losses are pure
-        functions of its model may give them without a copy.
+        Here by an update of a copy whose learning rates are 0, which suits any `update`.
         """
         copied = copy.deepcopy(self)
         for optimizer in copied.optimizers.values():
             assert isinstance(optimizer, FlatAdam)
             optimizer.scale_learning_rate(0.0)
-        metrics = copied.update(batch, noise, phase=self.period - 1)
+        metrics = copied.run_update(batch, noise, frozenset(self.intervals))
         return {name: value for name, value in metrics.items() if name.startswith("loss/")}
-
-    def form(self, phase: int) -> int:
-        """Which form an update has at ``phase``: updates of one form run the same operations.
-
-        An engine prepares each form once, however long the period is.
-        """
-        return phase
 
     def explore_at(self, step: int) -> None:
         """Told before each exploring `act` how many steps came before: a decay follows it."""
@@ -309,7 +368,39 @@ class Algorithm(nn.Module, ABC):
             optimizer.scale_learning_rate(factor)
 
 
-class PolicyLearner(Algorithm):
+class StagedAlgorithm(Algorithm):
+    """A learner whose update is a sequence of stages, each one step down its losses."""
+
+    @abstractmethod
+    def stages(self, batch: Batch, noise: Noise, due: Due) -> Iterator[Stage]:
+        """The stages of one update, in order.
+
+        In an update each is computed after the step of the one before, and sees what it moved.
+        """
+
+    def move_targets(self, due: Due) -> None:
+        """Let target networks follow, after the last stage."""
+
+    def update(self, batch: Batch, noise: Noise, due: Due | None = None) -> Metrics:
+        """Take the step of every stage that is due, then move the targets."""
+        due = self.checked_due(due)
+        metrics: Metrics = {}
+        for terms, parameters, max_norm in self.stages(batch, noise, due):
+            self.minimize(terms.loss, max_norm, **parameters)
+            metrics |= {name: value.detach() for name, value in terms.metrics.items()}
+        self.move_targets(due)
+        return metrics
+
+    @torch.no_grad()
+    def held_out_losses(self, batch: Batch, noise: Noise) -> Metrics:
+        """The losses of all stages at the present parameters: no step is taken."""
+        losses: Metrics = {}
+        for stage in self.stages(batch, noise, frozenset(self.intervals)):
+            losses |= stage.terms.losses
+        return losses
+
+
+class PolicyLearner(StagedAlgorithm):
     """A learner that acts by its model's actor."""
 
     model: ActorCriticModel
@@ -331,31 +422,33 @@ class PolicyLearner(Algorithm):
 
 
 class ActorCritic(PolicyLearner):
-    """A learner with an actor and stacked critics. Its actor moves once a `period`, at its end."""
+    """A learner with an actor, stacked critics and target critics."""
 
-    def moves_policy(self, phase: int) -> bool:
-        """Whether the update at ``phase`` moves the actor."""
-        return phase == self.period - 1
+    config: ValueConfig
+    intervals: Mapping[str, int] = {"actor": 1}
 
-    def form(self, phase: int) -> int:
-        """1 where the actor moves, 0 where only the critics do."""
-        return int(self.moves_policy(phase))
+    def stages(self, batch: Batch, noise: Noise, due: Due) -> Iterator[Stage]:
+        """Critics, then the actor where it is due."""
+        yield self.critic_stage(batch, noise)
+        if "actor" in due:
+            yield self.policy_stage(batch, noise)
 
     @abstractmethod
     def critic_target(self, batch: Batch, noise: Noise) -> Tensor:
         """What the critics are moved towards, without gradient."""
 
-    def critic_terms(self, batch: Batch, noise: Noise) -> tuple[Tensor, Tensor, Tensor]:
-        """The critics' loss, their values ``[N, B]`` and the target ``[B]``."""
-        target = self.critic_target(batch, noise)
-        q = self.model.q_values(batch.obs, batch.actions)
-        return critic_loss(q, target), q, target
-
-    def critic_step(self, batch: Batch, noise: Noise) -> Metrics:
+    def critic_stage(self, batch: Batch, noise: Noise) -> Stage:
         """Move every critic towards the target."""
-        loss, q, target = self.critic_terms(batch, noise)
-        self.minimize(loss, critic=self.model.critic.flat)
-        return critic_metrics(loss, q, target)
+        terms = critic_terms(self.model, batch, self.critic_target(batch, noise))
+        return Stage(terms, {"critic": self.model.critic.flat})
+
+    @abstractmethod
+    def policy_stage(self, batch: Batch, noise: Noise) -> Stage:
+        """Move the actor."""
+
+    def move_targets(self, due: Due) -> None:
+        """The target critics follow the critics."""
+        polyak_update(self.model.target, self.model.critic.flat, self.config.tau)
 
 
 def draw_noise(

@@ -5,13 +5,14 @@ The only stage of an update moves the actor. Rewards and next observations are n
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from rl_training.algorithms.base import Algorithm
+from rl_training.algorithms.base import Due, Stage, StagedAlgorithm, Terms
 from rl_training.algorithms.config import AlgorithmConfig
 from rl_training.models import DeterministicActor, SquashedGaussianActor
 from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise, NoiseField, NoiseSpec
@@ -51,7 +52,7 @@ def bc_loss(model: Imitator, batch: Batch) -> Metrics:
 # --- Learner ------------------------------------------------------------------
 
 
-class BCAlgorithm(Algorithm):
+class BCAlgorithm(StagedAlgorithm):
     """Behavior cloning."""
 
     name: ClassVar[str] = "bc"
@@ -86,13 +87,7 @@ class BCAlgorithm(Algorithm):
         """None: the loss is of recorded actions."""
         return {}
 
-    def update(self, batch: Batch, noise: Noise, *, phase: int = 0) -> Metrics:
-        """Move the actor."""
+    def stages(self, batch: Batch, noise: Noise, due: Due) -> Iterator[Stage]:
+        """The actor."""
         losses = bc_loss(self.model, batch)
-        self.minimize(losses["loss/actor"], actor=self.model.flat)
-        return {name: loss.detach() for name, loss in losses.items()}
-
-    @torch.no_grad()
-    def held_out_losses(self, batch: Batch, noise: Noise) -> Metrics:
-        """The loss itself: no copy is needed."""
-        return bc_loss(self.model, batch)
+        yield Stage(Terms(losses["loss/actor"], losses), {"actor": self.model.flat})

@@ -13,11 +13,18 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from rl_training.algorithms import sac
-from rl_training.algorithms.base import critic_loss, critic_metrics
+from rl_training.algorithms.base import Stage, Terms, critic_loss, critic_metrics
 from rl_training.algorithms.config import AlgorithmConfig, LearningRate, SampleCount
-from rl_training.algorithms.sac import SACAlgorithm, SoftConfig
-from rl_training.models import MLPREDQModel
+from rl_training.algorithms.sac import (
+    SACAlgorithm,
+    SoftConfig,
+    Temperature,
+    actor_loss,
+    entropy_weight,
+    policy_terms,
+    sac_target,
+)
+from rl_training.models import GaussianActorCritic
 from rl_training.models.actors import ActionSample
 from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise, NoiseField, NoiseSpec
 
@@ -49,7 +56,7 @@ class CQLConfig(SoftConfig):
 
 
 @torch.no_grad()
-def sampled_actions(model: MLPREDQModel, batch: Batch, noise: Noise) -> ActionSample:
+def sampled_actions(model: GaussianActorCritic, batch: Batch, noise: Noise) -> ActionSample:
     """The 3K actions of each state behind the log-sum-exp, and their log-densities.
 
     Uniform ones, of density 0.5^|A|; the policy's at s; the policy's at s', which are scored at s
@@ -87,8 +94,8 @@ def bounded_multiplier(log_multiplier: Tensor) -> Tensor:
     return log_multiplier.exp().clamp(max=MULTIPLIER_MAX)
 
 
-def conservative_losses(
-    model: MLPREDQModel,
+def conservative_terms(
+    model: GaussianActorCritic,
     batch: Batch,
     noise: Noise,
     target: Tensor,
@@ -97,8 +104,8 @@ def conservative_losses(
     temperature: float,
     threshold: float | None,
     log_multiplier: Tensor | None,
-) -> tuple[Metrics, Tensor]:
-    """The losses of critics and multiplier with their parts, and the Q-values ``[N, B]``.
+) -> Terms:
+    """The losses of the critics and of a learned multiplier.
 
     Σ_i mean (Q_i(s, a) − y)² + w gap_i; with a threshold τ' the last term is α' (w gap_i − τ').
     """
@@ -107,17 +114,20 @@ def conservative_losses(
     values = model.critic.sampled_q_values(batch.obs, actions)  # [N, 1 + 3K, B]
     q, sampled = values[..., 0, :], values[..., 1:, :]
     gaps = conservative_gaps(q, sampled, samples.log_prob, temperature=temperature)
-    bellman, penalties, losses = critic_loss(q, target), weight * gaps, {}
-    if threshold is not None and log_multiplier is not None:
-        excess = penalties - threshold
-        penalties = bounded_multiplier(log_multiplier.detach()) * excess
-        losses["loss/multiplier"] = multiplier_loss(log_multiplier, excess)
-    losses |= {"loss/critic": bellman + penalties.sum(-1), "loss/bellman": bellman}
-    return losses | {"q/gap": gaps.mean(-1)}, q
+    bellman, penalties = critic_loss(q, target), weight * gaps
+    metrics = {"loss/bellman": bellman, "q/gap": gaps.mean(-1)}
+    if threshold is None or log_multiplier is None:
+        loss = bellman + penalties.sum(-1)
+        return Terms(loss, critic_metrics(loss, q, target) | metrics)
+    excess, multiplier = penalties - threshold, bounded_multiplier(log_multiplier.detach())
+    loss = bellman + (multiplier * excess).sum(-1)
+    own_loss = multiplier_loss(log_multiplier, excess)
+    metrics |= {"loss/multiplier": own_loss, "q/multiplier": multiplier}
+    return Terms(loss + own_loss, metrics | critic_metrics(loss, q, target))
 
 
 def cql_loss(
-    model: MLPREDQModel,
+    model: GaussianActorCritic,
     batch: Batch,
     noise: Noise,
     *,
@@ -132,17 +142,19 @@ def cql_loss(
     target_entropy: float = 0.0,
 ) -> Metrics:
     """All of CQL's losses at the model's present parameters, by the terms that `update` uses."""
-    backup_alpha = alpha if backup_entropy else 0.0 * alpha
-    target = sac.sac_target(model, batch, noise, alpha=backup_alpha, gamma=gamma)
-    losses, _ = conservative_losses(
-        *(model, batch, noise, target),
+    inside = entropy_weight(alpha, backup_entropy)
+    critics = conservative_terms(
+        model,
+        batch,
+        noise,
+        sac_target(model, batch, noise, alpha=inside, gamma=gamma),
         weight=conservative_weight,
         temperature=conservative_temperature,
         threshold=lagrange_threshold,
         log_multiplier=log_multiplier,
     )
-    rest = alpha, log_alpha, target_entropy
-    return losses | sac.policy_losses(model, batch, noise, sac.actor_loss, *rest)[0]
+    temperature = Temperature(alpha, log_alpha, target_entropy)
+    return critics.losses | policy_terms(model, batch, noise, actor_loss, temperature).losses
 
 
 # --- Learner ------------------------------------------------------------------
@@ -181,21 +193,22 @@ class CQLAlgorithm(SACAlgorithm):
             "next_actions": NoiseField("normal", shape),
         }
 
-    def critic_step(self, batch: Batch, noise: Noise) -> Metrics:
+    @property
+    def backup_alpha(self) -> Tensor:
+        """α inside the target; 0 without `backup_entropy`."""
+        return entropy_weight(self.alpha, self.config.backup_entropy)
+
+    def critic_stage(self, batch: Batch, noise: Noise) -> Stage:
         """Move every critic, and the multiplier by the gaps before that step."""
-        target, config = self.critic_target(batch, noise), self.config
-        losses, q = conservative_losses(
-            *(self.model, batch, noise, target),
-            weight=config.conservative_weight,
-            temperature=config.conservative_temperature,
-            threshold=config.lagrange_threshold,
+        terms = conservative_terms(
+            self.model,
+            batch,
+            noise,
+            self.critic_target(batch, noise),
+            weight=self.config.conservative_weight,
+            temperature=self.config.conservative_temperature,
+            threshold=self.config.lagrange_threshold,
             log_multiplier=self.log_multiplier,
         )
-        loss, parameters = losses["loss/critic"], {"critic": self.model.critic.flat}
-        metrics = {name: value.detach() for name, value in losses.items()}
-        if self.log_multiplier is not None:
-            parameters["multiplier"] = self.log_multiplier
-            metrics["q/multiplier"] = bounded_multiplier(self.log_multiplier.detach())
-            loss = loss + losses["loss/multiplier"]
-        self.minimize(loss, **parameters)
-        return metrics | critic_metrics(losses["loss/critic"], q, target)
+        learned = {} if self.log_multiplier is None else {"multiplier": self.log_multiplier}
+        return Stage(terms, {"critic": self.model.critic.flat, **learned})

@@ -11,7 +11,15 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from rl_training.algorithms.base import ActorCritic, critic_loss, polyak_update, td_target
+from rl_training.algorithms.base import (
+    ActorCritic,
+    Due,
+    Stage,
+    Terms,
+    critic_terms,
+    polyak_update,
+    td_target,
+)
 from rl_training.algorithms.config import AlgorithmConfig, OffPolicyConfig, ValueConfig
 from rl_training.models import ActorCriticModel, MLPTD3Model
 from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise, NoiseSpec
@@ -52,17 +60,16 @@ def ddpg_target(model: MLPTD3Model, batch: Batch, *, gamma: float) -> Tensor:
     return clipped_target(model, batch, model.target_actions(batch.next_obs), gamma=gamma)
 
 
-def losses_at(model: MLPTD3Model, batch: Batch, target: Tensor) -> Metrics:
-    """Both losses at the model's present parameters."""
-    return {
-        "loss/critic": critic_loss(model.q_values(batch.obs, batch.actions), target),
-        "loss/actor": actor_loss(model.policy_q_values(batch.obs)),
-    }
+def policy_terms(model: MLPTD3Model, batch: Batch) -> Terms:
+    """The actor's loss by the first critic alone."""
+    loss = actor_loss(model.policy_q_values(batch.obs))
+    return Terms(loss, {"loss/actor": loss})
 
 
 def ddpg_loss(model: MLPTD3Model, batch: Batch, *, gamma: float = 0.99) -> Metrics:
     """Both of DDPG's losses at the model's present parameters, by the terms that `update` uses."""
-    return losses_at(model, batch, ddpg_target(model, batch, gamma=gamma))
+    critics = critic_terms(model, batch, ddpg_target(model, batch, gamma=gamma))
+    return critics.losses | policy_terms(model, batch).losses
 
 
 # --- Learner ------------------------------------------------------------------
@@ -98,22 +105,16 @@ class DDPGAlgorithm(ActorCritic):
         """Nothing: an update is a function of its batch."""
         return {}
 
-    def update(self, batch: Batch, noise: Noise, *, phase: int = 0) -> Metrics:
-        """Critics; where the policy is due also the actor, then the targets of both."""
-        metrics = self.critic_step(batch, noise)
-        if self.moves_policy(phase):
-            metrics |= self.policy_step(batch)
-            # Not after every critic step: with a policy delay, targets wait for the policy too.
-            polyak_update(self.model.target, self.model.critic.flat, self.config.tau)
-            polyak_update(self.model.actor_target, self.model.actor.flat, self.config.tau)
-        return metrics
-
     def critic_target(self, batch: Batch, noise: Noise) -> Tensor:
         """What the critics are moved towards."""
         return ddpg_target(self.model, batch, gamma=self.config.gamma)
 
-    def policy_step(self, batch: Batch) -> Metrics:
+    def policy_stage(self, batch: Batch, noise: Noise) -> Stage:
         """Move the actor up the first critic."""
-        loss = actor_loss(self.model.policy_q_values(batch.obs))
-        self.minimize(loss, actor=self.model.actor.flat)
-        return {"loss/actor": loss.detach()}
+        return Stage(policy_terms(self.model, batch), {"actor": self.model.actor.flat})
+
+    def move_targets(self, due: Due) -> None:
+        """Both targets follow, with a policy delay only where the actor has moved."""
+        if "actor" in due:
+            super().move_targets(due)
+            polyak_update(self.model.actor_target, self.model.actor.flat, self.config.tau)

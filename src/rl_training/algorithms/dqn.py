@@ -6,6 +6,7 @@ where its interval ends.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 import torch
@@ -13,7 +14,14 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from rl_training.algorithms.base import Algorithm, polyak_update, td_target
+from rl_training.algorithms.base import (
+    Due,
+    Stage,
+    StagedAlgorithm,
+    Terms,
+    polyak_update,
+    td_target,
+)
 from rl_training.algorithms.config import (
     AlgorithmConfig,
     BatchSize,
@@ -104,23 +112,26 @@ def dqn_target(model: QNetwork, batch: Batch, *, gamma: float, double: bool) -> 
     return td_target(batch.rewards, batch.terminations, values, gamma=gamma)
 
 
-def taken_q(model: QNetwork, batch: Batch) -> Tensor:
-    """Q(s, a) of the actions that were taken; ``[B]``."""
-    return model.q_values(batch.obs).gather(-1, batch.actions.long()).squeeze(-1)
+def q_terms(model: QNetwork, batch: Batch, *, gamma: float, double: bool) -> Terms:
+    """The loss of the Q-network at the actions that were taken."""
+    target = dqn_target(model, batch, gamma=gamma, double=double)
+    q = model.q_values(batch.obs).gather(-1, batch.actions.long()).squeeze(-1)  # [B]
+    loss = huber_loss(q, target)
+    figures = {"q/mean": q.detach().mean(-1), "q/target": target.mean(-1)}
+    return Terms(loss, {"loss/q": loss} | figures)
 
 
 def dqn_loss(
     model: QNetwork, batch: Batch, *, gamma: float = 0.99, double: bool = False
 ) -> Metrics:
     """DQN's loss at the model's present parameters, by the terms that `update` uses."""
-    target = dqn_target(model, batch, gamma=gamma, double=double)
-    return {"loss/q": huber_loss(taken_q(model, batch), target)}
+    return q_terms(model, batch, gamma=gamma, double=double).losses
 
 
 # --- Learner ------------------------------------------------------------------
 
 
-class DQNAlgorithm(Algorithm):
+class DQNAlgorithm(StagedAlgorithm):
     """Deep Q-Network."""
 
     name: ClassVar[str] = "dqn"
@@ -135,7 +146,7 @@ class DQNAlgorithm(Algorithm):
 
     def __init__(self, spec: EnvSpec, config: DQNConfig, generator: torch.Generator) -> None:
         super().__init__(spec, config, generator)
-        self.period = config.target_update_interval
+        self.intervals = {"target": config.target_update_interval}
         sizes = spec.obs_dim, spec.action_dim, config.hidden_sizes
         self.model = QNetwork(*sizes, layer_norm=config.layer_norm, generator=generator)
         self.register_buffer("epsilon", torch.tensor(config.epsilon_start))
@@ -176,22 +187,14 @@ class DQNAlgorithm(Algorithm):
         """An update takes none."""
         return {}
 
-    def form(self, phase: int) -> int:
-        """1 for the update that ends the target's interval, 0 for the others."""
-        return int(phase == self.period - 1)
-
-    def update(self, batch: Batch, noise: Noise, *, phase: int = 0) -> Metrics:
-        """Q-network; in form 1 the target network too."""
+    def stages(self, batch: Batch, noise: Noise, due: Due) -> Iterator[Stage]:
+        """The Q-network."""
         config, model = self.config, self.model
-        target = dqn_target(model, batch, gamma=config.gamma, double=config.double)
-        q = taken_q(model, batch)
-        loss = huber_loss(q, target)
-        self.minimize(loss, config.max_grad_norm, q=model.flat)
-        if self.form(phase):
-            polyak_update(model.target, model.flat, config.tau)
-        return {
-            "loss/q": loss.detach(),
-            "q/mean": q.detach().mean(-1),
-            "q/target": target.mean(-1),
-            "policy/epsilon": self.epsilon,
-        }
+        loss, metrics = q_terms(model, batch, gamma=config.gamma, double=config.double)
+        terms = Terms(loss, metrics | {"policy/epsilon": self.epsilon})
+        yield Stage(terms, {"q": model.flat}, config.max_grad_norm)
+
+    def move_targets(self, due: Due) -> None:
+        """The target network follows at the end of its interval."""
+        if "target" in due:
+            polyak_update(self.model.target, self.model.flat, self.config.tau)

@@ -11,11 +11,18 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from rl_training.algorithms import sac
-from rl_training.algorithms.base import critic_loss, critic_metrics
+from rl_training.algorithms.base import Stage, Terms, critic_loss, critic_metrics, critic_terms
 from rl_training.algorithms.config import AlgorithmConfig, EnsembleSize
-from rl_training.algorithms.sac import SACAlgorithm, SoftConfig
-from rl_training.models import MLPREDQModel
+from rl_training.algorithms.sac import (
+    SACAlgorithm,
+    SoftConfig,
+    Temperature,
+    actor_loss,
+    policy_terms,
+    sac_target,
+)
+from rl_training.errors import ConfigError
+from rl_training.models import GaussianActorCritic, MLPREDQModel
 from rl_training.types import Batch, Metrics, Mode, Noise
 
 NORM_EPS = 1e-10
@@ -33,37 +40,45 @@ class EDACConfig(SoftConfig):
 # --- Losses: pure functions of tensors ----------------------------------------
 
 
-def critic_diversity_loss(gradients: Tensor) -> Tensor:
+def critic_diversity_loss(gradients: Tensor, *, num_critics: int | None = None) -> Tensor:
     """Mean of Σ_{i≠j} cos(∂Q_i/∂a, ∂Q_j/∂a) / (N − 1), eq. 7; ``gradients`` are ``[N, B, A]``.
 
-    N for N aligned gradients, 0 for orthogonal ones, −2 for two opposed ones.
+    N for N aligned gradients, 0 for orthogonal ones, −2 for two opposed ones. ``num_critics``,
+    where it is given, is what N should be.
+
+    Raises:
+        ConfigError: There are fewer than two critics, or the axes are in another order.
     """
+    critics = gradients.shape[-3] if gradients.dim() > 2 else 0
+    if critics < 2 or num_critics not in (None, critics):
+        raise ConfigError(
+            f"The action gradients have the shape {list(gradients.shape)}: critic_diversity_loss "
+            f"needs [critics, batch, action] of {num_critics or '2 or more'} critics."
+        )
     norms: Tensor = torch.linalg.vector_norm(gradients, dim=-1, keepdim=True)
     units = gradients / (norms + NORM_EPS)
     # Σ_{i≠j} ⟨u_i, u_j⟩ = |Σ_i u_i|² − Σ_i |u_i|²: no table of pairs.
     pairs = units.sum(-3).square().sum(-1) - units.square().sum((-3, -1))
-    return pairs.mean(-1) / (gradients.shape[-3] - 1)
+    return pairs.mean(-1) / (critics - 1)
 
 
-def diversified_losses(
-    model: MLPREDQModel, batch: Batch, target: Tensor, *, eta: float
-) -> tuple[Metrics, Tensor]:
-    """The critics' loss and its diversity part, and the Q-values ``[N, B]``.
+def diversified_terms(
+    model: GaussianActorCritic, batch: Batch, target: Tensor, *, eta: float
+) -> Terms:
+    """Σ_i mean (Q_i(s, a) − y)² + η diversity, at the dataset's actions.
 
-    Σ_i mean (Q_i(s, a) − y)² + η diversity, at the dataset's actions. Without η no gradient by the
-    action is made.
+    Without η no gradient by the action is made.
     """
     if eta == 0:
-        q = model.q_values(batch.obs, batch.actions)
-        return {"loss/critic": critic_loss(q, target)}, q
+        return critic_terms(model, batch, target)
     q, gradients = model.critic.action_gradients(batch.obs, batch.actions)
-    diversity = critic_diversity_loss(gradients)
+    diversity = critic_diversity_loss(gradients, num_critics=len(q))
     loss = critic_loss(q, target) + eta * diversity
-    return {"loss/critic": loss, "loss/diversity": diversity}, q
+    return Terms(loss, {"loss/diversity": diversity} | critic_metrics(loss, q, target))
 
 
 def edac_loss(
-    model: MLPREDQModel,
+    model: GaussianActorCritic,
     batch: Batch,
     noise: Noise,
     *,
@@ -74,10 +89,10 @@ def edac_loss(
     target_entropy: float = 0.0,
 ) -> Metrics:
     """All of EDAC's losses at the model's present parameters, by the terms that `update` uses."""
-    target = sac.sac_target(model, batch, noise, alpha=alpha, gamma=gamma)
-    losses, _ = diversified_losses(model, batch, target, eta=eta)
-    rest = alpha, log_alpha, target_entropy
-    return losses | sac.policy_losses(model, batch, noise, sac.actor_loss, *rest)[0]
+    target = sac_target(model, batch, noise, alpha=alpha, gamma=gamma)
+    temperature = Temperature(alpha, log_alpha, target_entropy)
+    policy = policy_terms(model, batch, noise, actor_loss, temperature)
+    return diversified_terms(model, batch, target, eta=eta).losses | policy.losses
 
 
 # --- Learner ------------------------------------------------------------------
@@ -96,19 +111,19 @@ class EDACAlgorithm(SACAlgorithm):
     loss_parts: ClassVar[frozenset[str]] = frozenset({"loss/diversity"})
     config: EDACConfig
 
-    def build_model(self, generator: torch.Generator) -> MLPREDQModel:
+    def build_model(self, generator: torch.Generator) -> GaussianActorCritic:
         """SAC's networks with N critics, whose last layers begin small."""
         return MLPREDQModel(
-            *(self.spec.obs_dim, self.spec.action_dim),
-            *(self.config.hidden_sizes, self.config.num_critics),
+            self.spec.obs_dim,
+            self.spec.action_dim,
+            self.config.hidden_sizes,
+            self.config.num_critics,
             last_layer_bound=LAST_LAYER_BOUND,
             generator=generator,
         )
 
-    def critic_step(self, batch: Batch, noise: Noise) -> Metrics:
+    def critic_stage(self, batch: Batch, noise: Noise) -> Stage:
         """Move every critic towards the target and away from the others."""
         target = self.critic_target(batch, noise)
-        losses, q = diversified_losses(self.model, batch, target, eta=self.config.eta)
-        self.minimize(losses["loss/critic"], critic=self.model.critic.flat)
-        metrics = {name: loss.detach() for name, loss in losses.items()}
-        return metrics | critic_metrics(losses["loss/critic"], q, target)
+        terms = diversified_terms(self.model, batch, target, eta=self.config.eta)
+        return Stage(terms, {"critic": self.model.critic.flat})

@@ -6,16 +6,25 @@ their updates; there is just no policy to improve.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from rl_training.algorithms.base import Algorithm, polyak_update, td_target
+from rl_training.algorithms.base import (
+    Algorithm,
+    Due,
+    Stage,
+    StagedAlgorithm,
+    Terms,
+    polyak_update,
+    td_target,
+)
 from rl_training.algorithms.config import AlgorithmConfig, ValueConfig
 from rl_training.models import EnsembleCritic
-from rl_training.types import Batch, Metrics, Noise, NoiseSpec
+from rl_training.types import Batch, Noise, NoiseSpec
 
 ROWS_AT_ONCE = 4096
 
@@ -32,7 +41,7 @@ def td_loss(q: Tensor, target: Tensor) -> Tensor:
     return (q - target).square().mean(-1).sum(-1)
 
 
-class FittedQ(Algorithm):
+class FittedQ(StagedAlgorithm):
     """Critics of a frozen policy, on observations normalized as the policy's own.
 
     A value is `value_shift` + `value_scale` · network: the networks begin at the data's own returns
@@ -90,18 +99,17 @@ class FittedQ(Algorithm):
         next_q = self.values(batch.next_obs, actions, self.target)
         return td_target(batch.rewards, batch.terminations, next_q, gamma=self.config.gamma)
 
-    def update(self, batch: Batch, noise: Noise, *, phase: int = 0) -> Metrics:
-        """Move every critic towards its target, then the targets."""
+    def stages(self, batch: Batch, noise: Noise, due: Due) -> Iterator[Stage]:
+        """Move every critic towards its target, in units of `value_scale`."""
         q = self.values(batch.obs, batch.actions)
         loss = td_loss(q, self.targets(batch))
-        self.minimize(loss / self.value_scale.square(), critic=self.critic.flat)
-        polyak_update(self.target, self.critic.flat, self.config.tau)
-        return {"loss/critic": loss.detach(), "q/mean": q.detach().mean((-2, -1))}
+        metrics = {"loss/critic": loss, "q/mean": q.detach().mean((-2, -1))}
+        terms = Terms(loss / self.value_scale.square(), metrics)
+        yield Stage(terms, {"critic": self.critic.flat})
 
-    @torch.no_grad()
-    def held_out_losses(self, batch: Batch, noise: Noise) -> Metrics:
-        """The loss itself: no copy is needed."""
-        return {"loss/critic": td_loss(self.values(batch.obs, batch.actions), self.targets(batch))}
+    def move_targets(self, due: Due) -> None:
+        """The target critics follow the critics."""
+        polyak_update(self.target, self.critic.flat, self.config.tau)
 
     @torch.no_grad()
     def policy_values(self, obs: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ Stages of an update, in the order of the authors' code: value, actor, critics, t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 import torch
@@ -14,13 +15,14 @@ from torch import Tensor
 from rl_training.algorithms.advantage import (
     AdvantageConfig,
     clipped_weights,
-    imitation_loss,
-    imitation_metrics,
+    imitation_terms,
 )
 from rl_training.algorithms.base import (
+    Due,
     PolicyLearner,
-    critic_loss,
-    critic_metrics,
+    Stage,
+    Terms,
+    critic_terms,
     polyak_update,
     td_target,
 )
@@ -65,21 +67,37 @@ def state_values(model: MLPIQLModel, batch: Batch) -> tuple[Tensor, Tensor]:
     return v, next_v
 
 
+def value_terms(model: MLPIQLModel, batch: Batch, q: Tensor, *, expectile: float) -> Terms:
+    """The loss of V towards the expectile of ``q`` ``[B]``."""
+    v = model.values(batch.obs)
+    loss = expectile_loss(v, q, expectile=expectile)
+    return Terms(loss, {"loss/value": loss, "v/mean": v.detach().mean(-1)})
+
+
 def policy_terms(
     model: MLPIQLModel, batch: Batch, advantage: Tensor, *, beta: float, weight_clip: float
-) -> tuple[Tensor, Tensor]:
-    """The actor's loss, eq. 7, and the weights ``[B]`` that are in it."""
+) -> Terms:
+    """The actor's loss, eq. 7: imitate the dataset, the more the better an action was."""
     weights = clipped_weights(beta * advantage, clip=weight_clip)
-    return imitation_loss(model.action_logprobs(batch.obs, batch.actions), weights), weights
+    return imitation_terms(model.action_logprobs(batch.obs, batch.actions), advantage, weights)
 
 
-def critic_terms(
-    model: MLPIQLModel, batch: Batch, next_v: Tensor, *, gamma: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The critics' loss, eq. 6, their values ``[N, B]`` and the target r + γ (1 − d) V(s')."""
-    target = td_target(batch.rewards, batch.terminations, next_v, gamma=gamma)
-    q = model.q_values(batch.obs, batch.actions)
-    return critic_loss(q, target), q, target
+def iql_terms(
+    model: MLPIQLModel,
+    batch: Batch,
+    *,
+    gamma: float,
+    expectile: float,
+    beta: float,
+    weight_clip: float,
+) -> Iterator[Terms]:
+    """The terms of value, actor and critics, in that order; what follows V sees it moved."""
+    q = dataset_q_values(model, batch)
+    yield value_terms(model, batch, q, expectile=expectile)
+    v, next_v = state_values(model, batch)
+    yield policy_terms(model, batch, q - v, beta=beta, weight_clip=weight_clip)
+    target = td_target(batch.rewards, batch.terminations, next_v, gamma=gamma)  # eq. 6
+    yield critic_terms(model, batch, target)
 
 
 def iql_loss(
@@ -92,14 +110,9 @@ def iql_loss(
     weight_clip: float = 100.0,
 ) -> Metrics:
     """All of IQL's losses at the model's present parameters, by the terms that `update` uses."""
-    q = dataset_q_values(model, batch)
-    v, next_v = state_values(model, batch)
-    weighting = {"beta": beta, "weight_clip": weight_clip}
-    return {
-        "loss/value": expectile_loss(model.values(batch.obs), q, expectile=expectile),
-        "loss/actor": policy_terms(model, batch, q - v, **weighting)[0],
-        "loss/critic": critic_terms(model, batch, next_v, gamma=gamma)[0],
-    }
+    weighting = {"expectile": expectile, "beta": beta, "weight_clip": weight_clip}
+    value, policy, critics = iql_terms(model, batch, gamma=gamma, **weighting)
+    return value.losses | policy.losses | critics.losses
 
 
 # --- Learner ------------------------------------------------------------------
@@ -121,7 +134,9 @@ class IQLAlgorithm(PolicyLearner):
     def __init__(self, spec: EnvSpec, config: IQLConfig, generator: torch.Generator) -> None:
         super().__init__(spec, config, generator)
         self.model = MLPIQLModel(
-            *(spec.obs_dim, spec.action_dim, config.hidden_sizes),
+            spec.obs_dim,
+            spec.action_dim,
+            config.hidden_sizes,
             log_std_bounds=config.log_std_bounds,
             generator=generator,
         )
@@ -133,33 +148,21 @@ class IQLAlgorithm(PolicyLearner):
         """Nothing: every action is the dataset's."""
         return {}
 
-    def update(self, batch: Batch, noise: Noise, *, phase: int = 0) -> Metrics:
-        """Value, actor, critics, targets; what comes after the value sees it moved."""
-        q = dataset_q_values(self.model, batch)
-        metrics = self.value_step(batch, q)
-        v, next_v = state_values(self.model, batch)
-        metrics |= self.policy_step(batch, q - v)
-        metrics |= self.critic_step(batch, next_v)
+    def stages(self, batch: Batch, noise: Noise, due: Due) -> Iterator[Stage]:
+        """Value, actor, critics."""
+        model, config = self.model, self.config
+        terms = iql_terms(
+            model,
+            batch,
+            gamma=config.gamma,
+            expectile=config.expectile,
+            beta=config.beta,
+            weight_clip=config.weight_clip,
+        )
+        networks = {"value": model.value, "actor": model.actor, "critic": model.critic}
+        for (key, network), of_network in zip(networks.items(), terms, strict=True):
+            yield Stage(of_network, {key: network.flat})
+
+    def move_targets(self, due: Due) -> None:
+        """The target critics follow the critics."""
         polyak_update(self.model.target, self.model.critic.flat, self.config.tau)
-        return metrics
-
-    def value_step(self, batch: Batch, q: Tensor) -> Metrics:
-        """Move V towards the expectile of the target critics' minimum."""
-        v = self.model.values(batch.obs)
-        loss = expectile_loss(v, q, expectile=self.config.expectile)
-        self.minimize(loss, value=self.model.value.flat)
-        return {"loss/value": loss.detach(), "v/mean": v.detach().mean(-1)}
-
-    def policy_step(self, batch: Batch, advantage: Tensor) -> Metrics:
-        """Imitate the dataset, the more the better an action was."""
-        config = self.config
-        weighting = {"beta": config.beta, "weight_clip": config.weight_clip}
-        loss, weights = policy_terms(self.model, batch, advantage, **weighting)
-        self.minimize(loss, actor=self.model.actor.flat)
-        return imitation_metrics(loss, advantage, weights)
-
-    def critic_step(self, batch: Batch, next_v: Tensor) -> Metrics:
-        """Move every critic towards r + γ (1 − d) V(s')."""
-        loss, q, target = critic_terms(self.model, batch, next_v, gamma=self.config.gamma)
-        self.minimize(loss, critic=self.model.critic.flat)
-        return critic_metrics(loss, q, target)

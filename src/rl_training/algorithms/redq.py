@@ -12,10 +12,16 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from rl_training.algorithms.base import critic_loss
+from rl_training.algorithms.base import critic_terms
 from rl_training.algorithms.config import AlgorithmConfig, EnsembleSize
-from rl_training.algorithms.sac import SACAlgorithm, SACConfig, policy_losses, soft_target
-from rl_training.models import MLPREDQModel
+from rl_training.algorithms.sac import (
+    SACAlgorithm,
+    SACConfig,
+    Temperature,
+    policy_terms,
+    soft_target,
+)
+from rl_training.models import GaussianActorCritic, MLPREDQModel
 from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise, NoiseField, NoiseSpec
 
 if TYPE_CHECKING:
@@ -60,7 +66,7 @@ def random_subset(uniform: Tensor, size: int) -> Tensor:
 
 @torch.no_grad()
 def redq_target(
-    model: MLPREDQModel,
+    model: GaussianActorCritic,
     batch: Batch,
     noise: Noise,
     *,
@@ -71,14 +77,16 @@ def redq_target(
     """SAC's target from the minimum over a random subset of the target critics; ``[B]``."""
     following = model.sample(batch.next_obs, noise["next_action"])
     members = random_subset(noise["subset"], subset_size)
-    at = batch.next_obs, following.actions
-    next_q = model.critic.subset_q_values(*at, model.target, members)  # [M, B]
-    rewards = batch.rewards, batch.terminations
-    return soft_target(*rewards, next_q, following.log_prob, alpha=alpha, gamma=gamma)
+    next_q = model.critic.subset_q_values(
+        batch.next_obs, following.actions, model.target, members
+    )  # [M, B]
+    return soft_target(
+        batch.rewards, batch.terminations, next_q, following.log_prob, alpha=alpha, gamma=gamma
+    )
 
 
 def redq_loss(
-    model: MLPREDQModel,
+    model: GaussianActorCritic,
     batch: Batch,
     noise: Noise,
     *,
@@ -95,9 +103,9 @@ def redq_loss(
     """
     inside = alpha if backup_alpha is None else backup_alpha
     target = redq_target(model, batch, noise, alpha=inside, subset_size=subset_size, gamma=gamma)
-    loss = critic_loss(model.q_values(batch.obs, batch.actions), target)
-    rest = alpha, log_alpha, target_entropy
-    return {"loss/critic": loss} | policy_losses(model, batch, noise, mean_actor_loss, *rest)[0]
+    temperature = Temperature(alpha, log_alpha, target_entropy)
+    policy = policy_terms(model, batch, noise, mean_actor_loss, temperature)
+    return critic_terms(model, batch, target).losses | policy.losses
 
 
 # --- Learner ------------------------------------------------------------------
@@ -116,9 +124,9 @@ class REDQAlgorithm(SACAlgorithm):
 
     def __init__(self, spec: EnvSpec, config: REDQConfig, generator: torch.Generator) -> None:
         super().__init__(spec, config, generator)
-        self.period = config.gradient_updates_per_step
+        self.intervals = {"actor": config.gradient_updates_per_step}
 
-    def build_model(self, generator: torch.Generator) -> MLPREDQModel:
+    def build_model(self, generator: torch.Generator) -> GaussianActorCritic:
         """SAC's networks with N critics."""
         sizes = self.spec.obs_dim, self.spec.action_dim, self.config.hidden_sizes
         return MLPREDQModel(*sizes, self.config.num_critics, generator=generator)
@@ -133,7 +141,9 @@ class REDQAlgorithm(SACAlgorithm):
     def critic_target(self, batch: Batch, noise: Noise) -> Tensor:
         """The soft target of this update's subset."""
         return redq_target(
-            *(self.model, batch, noise),
+            self.model,
+            batch,
+            noise,
             alpha=self.backup_alpha,
             subset_size=self.config.subset_size,
             gamma=self.config.gamma,

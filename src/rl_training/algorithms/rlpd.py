@@ -14,7 +14,8 @@ from torch import Tensor
 
 from rl_training.algorithms.config import AlgorithmConfig, MixingConfig
 from rl_training.algorithms.redq import REDQAlgorithm, REDQConfig, redq_loss
-from rl_training.models import MLPREDQModel
+from rl_training.algorithms.sac import entropy_weight
+from rl_training.models import GaussianActorCritic, MLPREDQModel
 from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise
 
 
@@ -29,7 +30,7 @@ class RLPDConfig(REDQConfig, MixingConfig):
 
 
 def rlpd_loss(
-    model: MLPREDQModel,
+    model: GaussianActorCritic,
     batch: Batch,
     noise: Noise,
     *,
@@ -42,13 +43,15 @@ def rlpd_loss(
 ) -> Metrics:
     """All of RLPD's losses at the model's present parameters: REDQ's, on a mixed batch."""
     return redq_loss(
-        *(model, batch, noise),
+        model,
+        batch,
+        noise,
         alpha=alpha,
         subset_size=subset_size,
         gamma=gamma,
         log_alpha=log_alpha,
         target_entropy=target_entropy,
-        backup_alpha=alpha if backup_entropy else 0.0 * alpha,
+        backup_alpha=entropy_weight(alpha, backup_entropy),
     )
 
 
@@ -68,11 +71,18 @@ class RLPDAlgorithm(REDQAlgorithm):
         if config.target_entropy == "auto":
             self.target_entropy = -0.5 * spec.action_dim
 
-    def build_model(self, generator: torch.Generator) -> MLPREDQModel:
+    def build_model(self, generator: torch.Generator) -> GaussianActorCritic:
         """REDQ's networks, the critics with LayerNorm before each ReLU."""
         return MLPREDQModel(
-            *(self.spec.obs_dim, self.spec.action_dim),
-            *(self.config.hidden_sizes, self.config.num_critics),
+            self.spec.obs_dim,
+            self.spec.action_dim,
+            self.config.hidden_sizes,
+            self.config.num_critics,
             layer_norm=self.config.layer_norm,
             generator=generator,
         )
+
+    @property
+    def backup_alpha(self) -> Tensor:
+        """α inside the target; 0 without `backup_entropy`."""
+        return entropy_weight(self.alpha, self.config.backup_entropy)

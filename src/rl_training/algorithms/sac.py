@@ -6,17 +6,15 @@ Stages of an update, in the paper's order (Algorithm 1): critics, actor, tempera
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
-from operator import add
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from rl_training.algorithms.base import ActorCritic, critic_loss, polyak_update, td_target
+from rl_training.algorithms.base import ActorCritic, Stage, Terms, critic_terms, td_target
 from rl_training.algorithms.config import AlgorithmConfig, OffPolicyConfig, ValueConfig
-from rl_training.models import MLPREDQModel, MLPSACModel
+from rl_training.models import GaussianActorCritic, MLPSACModel
 from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise, NoiseField, NoiseSpec
 
 
@@ -66,9 +64,14 @@ def temperature_loss(log_alpha: Tensor, log_prob: Tensor, *, target_entropy: flo
     return -log_alpha * (log_prob.detach() + target_entropy).mean(-1)
 
 
+def entropy_weight(alpha: Tensor, backup_entropy: bool) -> Tensor:
+    """α inside the critics' target: 0 without entropy there."""
+    return alpha if backup_entropy else 0.0 * alpha
+
+
 @torch.no_grad()
 def sac_target(
-    model: MLPREDQModel, batch: Batch, noise: Noise, *, alpha: Tensor, gamma: float
+    model: GaussianActorCritic, batch: Batch, noise: Noise, *, alpha: Tensor, gamma: float
 ) -> Tensor:
     """The critics' target, its action drawn from the *current* policy; ``[B]``."""
     following = model.sample(batch.next_obs, noise["next_action"])
@@ -78,31 +81,38 @@ def sac_target(
     )
 
 
-def policy_losses(
-    model: MLPREDQModel,
+class Temperature(NamedTuple):
+    """α and, where it is learned, its parameter and the entropy that it aims for."""
+
+    alpha: Tensor
+    log_alpha: Tensor | None
+    target_entropy: float
+
+
+def policy_terms(
+    model: GaussianActorCritic,
     batch: Batch,
     noise: Noise,
     actor_loss: Callable[..., Tensor],
-    alpha: Tensor,
-    log_alpha: Tensor | None,
-    target_entropy: float,
-) -> tuple[Metrics, Tensor]:
-    """The losses of actor and temperature, and the log-probabilities ``[B]`` behind both.
-
-    The temperature's loss is there when ``log_alpha`` is given.
-    """
+    temperature: Temperature,
+) -> Terms:
+    """The losses of the actor and of a learned temperature."""
+    alpha, log_alpha, target_entropy = temperature
     policy = model.sample(batch.obs, noise["action"])
     q = model.frozen_q_values(batch.obs, policy.actions)  # [N, B]
-    losses = {"loss/actor": actor_loss(q, policy.log_prob, alpha=alpha)}
+    loss = actor_loss(q, policy.log_prob, alpha=alpha)
+    losses = {"loss/actor": loss}
     if log_alpha is not None:
-        losses["loss/temperature"] = temperature_loss(
-            log_alpha, policy.log_prob, target_entropy=target_entropy
-        )
-    return losses, policy.log_prob
+        learned = temperature_loss(log_alpha, policy.log_prob, target_entropy=target_entropy)
+        losses["loss/temperature"] = learned
+        # Neither loss has a gradient for the other's parameter: one backward serves both.
+        loss = loss + learned
+    entropy = -policy.log_prob.detach().mean(-1)
+    return Terms(loss, losses | {"policy/entropy": entropy, "policy/alpha": alpha})
 
 
 def sac_loss(
-    model: MLPREDQModel,
+    model: GaussianActorCritic,
     batch: Batch,
     noise: Noise,
     *,
@@ -113,10 +123,9 @@ def sac_loss(
 ) -> Metrics:
     """All of SAC's losses at the model's present parameters, by the terms that `update` uses."""
     target = sac_target(model, batch, noise, alpha=alpha, gamma=gamma)
-    q = model.q_values(batch.obs, batch.actions)
-    rest = alpha, log_alpha, target_entropy
-    losses, _ = policy_losses(model, batch, noise, actor_loss, *rest)
-    return {"loss/critic": critic_loss(q, target)} | losses
+    temperature = Temperature(alpha, log_alpha, target_entropy)
+    policy = policy_terms(model, batch, noise, actor_loss, temperature)
+    return critic_terms(model, batch, target).losses | policy.losses
 
 
 # --- Learner ------------------------------------------------------------------
@@ -132,7 +141,7 @@ class SACAlgorithm(ActorCritic):
     summary: ClassVar[str] = "Entropy-regularized actor-critic with a learned temperature."
     config_class: ClassVar[type[AlgorithmConfig]] = SACConfig
     config: SoftConfig
-    model: MLPREDQModel
+    model: GaussianActorCritic
     fixed_alpha: Tensor
 
     def __init__(self, spec: EnvSpec, config: SoftConfig, generator: torch.Generator) -> None:
@@ -149,7 +158,7 @@ class SACAlgorithm(ActorCritic):
         if self.log_alpha is not None:
             self.add_optimizer("temperature", self.log_alpha)
 
-    def build_model(self, generator: torch.Generator) -> MLPREDQModel:
+    def build_model(self, generator: torch.Generator) -> GaussianActorCritic:
         """The networks; a family member with another ensemble overrides this."""
         sizes = self.spec.obs_dim, self.spec.action_dim, self.config.hidden_sizes
         return MLPSACModel(*sizes, generator=generator)
@@ -161,21 +170,13 @@ class SACAlgorithm(ActorCritic):
 
     @property
     def backup_alpha(self) -> Tensor:
-        """α inside the target; 0 where a family member's `backup_entropy` is off."""
-        return self.alpha if getattr(self.config, "backup_entropy", True) else 0.0 * self.alpha
+        """α inside the target; a family member may leave the entropy out of it."""
+        return self.alpha
 
     def noise(self, batch_size: int) -> NoiseSpec:
         """Policy noise for the target's action and for the actor's."""
         shape = (batch_size, self.spec.action_dim)
         return {"next_action": NoiseField("normal", shape), "action": NoiseField("normal", shape)}
-
-    def update(self, batch: Batch, noise: Noise, *, phase: int = 0) -> Metrics:
-        """Critics, actor and temperature where they are due, targets."""
-        metrics = self.critic_step(batch, noise)
-        if self.moves_policy(phase):
-            metrics |= self.policy_step(batch, noise)
-        polyak_update(self.model.target, self.model.critic.flat, self.config.tau)
-        return metrics
 
     def critic_target(self, batch: Batch, noise: Noise) -> Tensor:
         """The soft target."""
@@ -186,18 +187,9 @@ class SACAlgorithm(ActorCritic):
         """Eq. 9; a family member whose actor maximizes something else overrides this."""
         return actor_loss(q, log_prob, alpha=alpha)
 
-    def policy_step(self, batch: Batch, noise: Noise) -> Metrics:
+    def policy_stage(self, batch: Batch, noise: Noise) -> Stage:
         """Move the actor, and the temperature by the log-probabilities of the actor's step."""
-        alpha, log_alpha = self.alpha, self.log_alpha
-        rest = alpha, log_alpha, self.target_entropy
-        losses, log_prob = policy_losses(self.model, batch, noise, self.actor_loss, *rest)
-        parameters: dict[str, Tensor] = {"actor": self.model.actor.flat}
-        if log_alpha is not None:
-            parameters["temperature"] = log_alpha
-        # Neither loss has a gradient for the other's parameter: one backward serves both.
-        self.minimize(reduce(add, losses.values()), **parameters)
-        return {
-            **{name: loss.detach() for name, loss in losses.items()},
-            "policy/entropy": -log_prob.detach().mean(-1),
-            "policy/alpha": alpha,
-        }
+        temperature = Temperature(self.alpha, self.log_alpha, self.target_entropy)
+        terms = policy_terms(self.model, batch, noise, self.actor_loss, temperature)
+        learned = {} if self.log_alpha is None else {"temperature": self.log_alpha}
+        return Stage(terms, {"actor": self.model.actor.flat, **learned})

@@ -11,13 +11,14 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from rl_training.algorithms.base import critic_terms
 from rl_training.algorithms.config import AlgorithmConfig
 from rl_training.algorithms.ddpg import (
     DDPGAlgorithm,
     DDPGConfig,
     DeterministicConfig,
     clipped_target,
-    losses_at,
+    policy_terms,
 )
 from rl_training.models import MLPTD3Model
 from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise, NoiseField, NoiseSpec
@@ -78,7 +79,8 @@ def td3_loss(
 ) -> Metrics:
     """Both of TD3's losses at the model's present parameters, by the terms that `update` uses."""
     smoothing = {"target_noise": target_noise, "target_noise_clip": target_noise_clip}
-    return losses_at(model, batch, td3_target(model, batch, noise, gamma=gamma, **smoothing))
+    target = td3_target(model, batch, noise, gamma=gamma, **smoothing)
+    return critic_terms(model, batch, target).losses | policy_terms(model, batch).losses
 
 
 # --- Learner ------------------------------------------------------------------
@@ -98,7 +100,7 @@ class TD3Algorithm(DDPGAlgorithm):
 
     def __init__(self, spec: EnvSpec, config: SmoothedConfig, generator: torch.Generator) -> None:
         super().__init__(spec, config, generator)
-        self.period = config.policy_delay
+        self.intervals = {"actor": config.policy_delay}
 
     def noise(self, batch_size: int) -> NoiseSpec:
         """Standard-normal noise that smooths the target's action."""
@@ -108,7 +110,9 @@ class TD3Algorithm(DDPGAlgorithm):
         """What the critics are moved towards."""
         config = self.config
         return td3_target(
-            *(self.model, batch, noise),
+            self.model,
+            batch,
+            noise,
             gamma=config.gamma,
             target_noise=config.target_noise,
             target_noise_clip=config.target_noise_clip,

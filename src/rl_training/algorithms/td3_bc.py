@@ -10,7 +10,7 @@ from typing import ClassVar
 from pydantic import Field
 from torch import Tensor
 
-from rl_training.algorithms.base import critic_loss
+from rl_training.algorithms.base import Stage, Terms, critic_terms
 from rl_training.algorithms.bc import squared_error
 from rl_training.algorithms.config import AlgorithmConfig
 from rl_training.algorithms.td3 import SmoothedConfig, TD3Algorithm, td3_target
@@ -34,25 +34,23 @@ def value_weight(q: Tensor, *, alpha: float) -> Tensor:
     return alpha / q.detach().abs().mean(-1)
 
 
-def actor_loss(
-    q: Tensor, actions: Tensor, dataset_actions: Tensor, *, alpha: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """−λ mean Q_1(s, μ(s)) + mean (μ(s) − a)², and its parts λ and the imitation's loss.
+def actor_terms(q: Tensor, actions: Tensor, dataset_actions: Tensor, *, alpha: float) -> Terms:
+    """−λ mean Q_1(s, μ(s)) + mean (μ(s) − a)²; ``q`` is ``[B]``.
 
-    ``q`` is ``[B]``; the imitation's mean is over rows and action axes.
+    The imitation's mean is over rows and action axes.
     """
     weight = value_weight(q, alpha=alpha)
     imitation = squared_error(actions, dataset_actions)
-    return imitation - weight * q.mean(-1), weight, imitation
+    loss = imitation - weight * q.mean(-1)
+    losses = {"loss/actor": loss, "loss/imitation": imitation}
+    return Terms(loss, losses | {"policy/value_weight": weight})
 
 
-def policy_terms(
-    model: MLPTD3Model, batch: Batch, *, alpha: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The actor's loss by the first critic alone, λ and the imitation's loss."""
+def policy_terms(model: MLPTD3Model, batch: Batch, *, alpha: float) -> Terms:
+    """The actor's loss by the first critic alone."""
     actions = model.actor.mode(batch.obs)
     q = model.critic.first_q_values(batch.obs, actions)
-    return actor_loss(q, actions, batch.actions, alpha=alpha)
+    return actor_terms(q, actions, batch.actions, alpha=alpha)
 
 
 def td3_bc_loss(
@@ -68,12 +66,8 @@ def td3_bc_loss(
     """TD3+BC's losses at the model's present parameters, by the terms that `update` uses."""
     smoothing = {"target_noise": target_noise, "target_noise_clip": target_noise_clip}
     target = td3_target(model, batch, noise, gamma=gamma, **smoothing)
-    loss, _, imitation = policy_terms(model, batch, alpha=alpha)
-    return {
-        "loss/critic": critic_loss(model.q_values(batch.obs, batch.actions), target),
-        "loss/actor": loss,
-        "loss/imitation": imitation,
-    }
+    policy = policy_terms(model, batch, alpha=alpha)
+    return critic_terms(model, batch, target).losses | policy.losses
 
 
 # --- Learner ------------------------------------------------------------------
@@ -91,12 +85,7 @@ class TD3BCAlgorithm(TD3Algorithm):
     loss_parts: ClassVar[frozenset[str]] = frozenset({"loss/imitation"})
     config: TD3BCConfig
 
-    def policy_step(self, batch: Batch) -> Metrics:
+    def policy_stage(self, batch: Batch, noise: Noise) -> Stage:
         """Move the actor up the first critic and towards the dataset's actions."""
-        loss, weight, imitation = policy_terms(self.model, batch, alpha=self.config.alpha)
-        self.minimize(loss, actor=self.model.actor.flat)
-        return {
-            "loss/actor": loss.detach(),
-            "loss/imitation": imitation.detach(),
-            "policy/value_weight": weight,
-        }
+        terms = policy_terms(self.model, batch, alpha=self.config.alpha)
+        return Stage(terms, {"actor": self.model.actor.flat})

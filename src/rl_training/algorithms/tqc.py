@@ -12,11 +12,11 @@ import torch.nn.functional as F  # noqa: N812
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from rl_training.algorithms.base import td_target
+from rl_training.algorithms.base import Stage, Terms, critic_metrics, td_target
 from rl_training.algorithms.config import AlgorithmConfig, EnsembleSize, Width, Widths
 from rl_training.algorithms.redq import mean_actor_loss
-from rl_training.algorithms.sac import SACAlgorithm, SACConfig, policy_losses
-from rl_training.models import MLPREDQModel
+from rl_training.algorithms.sac import SACAlgorithm, SACConfig, Temperature, policy_terms
+from rl_training.models import GaussianActorCritic, MLPREDQModel
 from rl_training.models.quantile_kernel import QuantileHuberFunction, midpoints
 from rl_training.models.tracing import is_tracing
 from rl_training.types import Batch, Metrics, Mode, Noise
@@ -84,7 +84,7 @@ def critic_loss(quantiles: Tensor, target: Tensor) -> Tensor:
 
 @torch.no_grad()
 def tqc_target(
-    model: MLPREDQModel,
+    model: GaussianActorCritic,
     batch: Batch,
     noise: Noise,
     *,
@@ -101,8 +101,15 @@ def tqc_target(
     return td_target(rewards, terminations, soft_values, gamma=gamma)
 
 
+def quantile_terms(model: GaussianActorCritic, batch: Batch, target: Tensor) -> Terms:
+    """The quantiles' loss; reported are the means of the quantiles and of the target."""
+    quantiles = model.critic.quantiles(batch.obs, batch.actions)  # [N, B, M]
+    loss = critic_loss(quantiles, target)
+    return Terms(loss, critic_metrics(loss, quantiles.detach().mean(-1), target.mean(-1)))
+
+
 def tqc_loss(
-    model: MLPREDQModel,
+    model: GaussianActorCritic,
     batch: Batch,
     noise: Noise,
     *,
@@ -114,9 +121,9 @@ def tqc_loss(
 ) -> Metrics:
     """All of TQC's losses at the model's present parameters, by the terms that `update` uses."""
     target = tqc_target(model, batch, noise, alpha=alpha, drop_per_net=drop_per_net, gamma=gamma)
-    loss = critic_loss(model.critic.quantiles(batch.obs, batch.actions), target)
-    rest = alpha, log_alpha, target_entropy
-    return {"loss/critic": loss} | policy_losses(model, batch, noise, mean_actor_loss, *rest)[0]
+    temperature = Temperature(alpha, log_alpha, target_entropy)
+    policy = policy_terms(model, batch, noise, mean_actor_loss, temperature)
+    return quantile_terms(model, batch, target).losses | policy.losses
 
 
 # --- Learner ------------------------------------------------------------------
@@ -133,11 +140,14 @@ class TQCAlgorithm(SACAlgorithm):
     config_class: ClassVar[type[AlgorithmConfig]] = TQCConfig
     config: TQCConfig
 
-    def build_model(self, generator: torch.Generator) -> MLPREDQModel:
+    def build_model(self, generator: torch.Generator) -> GaussianActorCritic:
         """SAC's actor, and critics of their own size with M outputs each."""
         config = self.config
         return MLPREDQModel(
-            *(self.spec.obs_dim, self.spec.action_dim, config.hidden_sizes, config.num_critics),
+            self.spec.obs_dim,
+            self.spec.action_dim,
+            config.hidden_sizes,
+            config.num_critics,
             critic_hidden_sizes=config.critic_hidden_sizes,
             num_quantiles=config.num_quantiles,
             generator=generator,
@@ -146,17 +156,18 @@ class TQCAlgorithm(SACAlgorithm):
     def critic_target(self, batch: Batch, noise: Noise) -> Tensor:
         """The truncated soft target, ``[B, K]``."""
         return tqc_target(
-            *(self.model, batch, noise),
+            self.model,
+            batch,
+            noise,
             alpha=self.alpha,
             drop_per_net=self.config.top_quantiles_to_drop_per_net,
             gamma=self.config.gamma,
         )
 
-    def critic_terms(self, batch: Batch, noise: Noise) -> tuple[Tensor, Tensor, Tensor]:
-        """The quantiles' loss, their means ``[N, B]`` and the target's mean ``[B]``."""
-        target = self.critic_target(batch, noise)
-        quantiles = self.model.critic.quantiles(batch.obs, batch.actions)  # [N, B, M]
-        return critic_loss(quantiles, target), quantiles.detach().mean(-1), target.mean(-1)
+    def critic_stage(self, batch: Batch, noise: Noise) -> Stage:
+        """Move every critic's quantiles towards the target's."""
+        terms = quantile_terms(self.model, batch, self.critic_target(batch, noise))
+        return Stage(terms, {"critic": self.model.critic.flat})
 
     def actor_loss(self, q: Tensor, log_prob: Tensor, *, alpha: Tensor) -> Tensor:
         """The mean of all quantiles of all critics, none left out."""

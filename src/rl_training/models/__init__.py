@@ -10,7 +10,7 @@ from rl_training.models.actors import (
 from rl_training.models.critics import EnsembleCritic
 from rl_training.models.mlp import MLP, FlatModule
 from rl_training.models.mlp_iql import MLPIQLModel
-from rl_training.models.mlp_redq import MLPREDQModel
+from rl_training.models.mlp_redq import GaussianActorCritic, MLPREDQModel
 from rl_training.models.mlp_sac import MLPSACModel
 from rl_training.models.mlp_td3 import MLPTD3Model
 from rl_training.models.q_network import QNetwork
@@ -25,6 +25,7 @@ __all__ = [
     "EnsembleCritic",
     "FlatModule",
     "GaussianActor",
+    "GaussianActorCritic",
     "MLPIQLModel",
     "MLPREDQModel",
     "MLPSACModel",

@@ -17,7 +17,7 @@ from rl_training.models.tanh_mean import TanhMeanGaussianActor
 PolicyKind = Literal["squashed", "tanh_mean"]
 
 
-class MLPREDQModel(ActorCriticModel):
+class GaussianActorCritic(ActorCriticModel):
     """A Gaussian actor, an ensemble of critics and the critics' target vector.
 
     The critics have the actor's hidden layers unless they are given their own, and one value each
@@ -70,3 +70,7 @@ class MLPREDQModel(ActorCriticModel):
     def action_logprobs(self, obs: Tensor, actions: Tensor) -> Tensor:
         """Log-probability of given (dataset) actions in [-1, 1], ``[B]``."""
         return self.actor.log_prob(obs, actions)
+
+
+class MLPREDQModel(GaussianActorCritic):
+    """A Gaussian actor and N critics, as REDQ (arXiv 2101.05982) and its relatives have them."""

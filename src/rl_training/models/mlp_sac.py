@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import torch
 
-from rl_training.models.mlp_redq import MLPREDQModel, PolicyKind
+from rl_training.models.mlp_redq import GaussianActorCritic, PolicyKind
 
 
-class MLPSACModel(MLPREDQModel):
+class MLPSACModel(GaussianActorCritic):
     """A Gaussian actor and twin critics (arXiv 1812.05905)."""
 
     def __init__(

@@ -24,7 +24,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from rl_training.algorithms.base import Algorithm
+from rl_training.algorithms.base import Algorithm, Due
 from rl_training.models.tracing import tracing
 from rl_training.types import Batch, Metrics, Noise
 
@@ -87,17 +87,14 @@ def compiled(program: fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
 
 
 class UpdateTracer:
-    """Traces the forms of an algorithm's update on examples of its inputs."""
+    """Traces an algorithm's update, for each value of `due`, on examples of its inputs."""
 
     def __init__(self, algorithm: Algorithm, batch: Batch, noise: Noise) -> None:
         self.algorithm = algorithm
         self.noise_keys = tuple(noise)
-        phases = range(algorithm.period)
-        self.phases = {algorithm.form(phase): phase for phase in reversed(phases)}
-        """A phase of each form."""
         self._fake = FakeTensorMode(allow_non_fake_inputs=True)
         self._inputs = [self._fake.from_tensor(x) for x in (*batch, *noise.values())]
-        self.metric_keys = {form: tuple(self._update(form)) for form in sorted(self.phases)}
+        self.metric_keys = {due: tuple(self._update(due)) for due in algorithm.all_due()}
         self.keys = tuple(dict.fromkeys(k for keys in self.metric_keys.values() for k in keys))
         """The names of all metrics, in the order of the vector that sums them."""
 
@@ -106,26 +103,26 @@ class UpdateTracer:
         fakes = [self._fake.from_tensor(with_an_axis(x.detach())) for x in state]
         return [f.requires_grad_(x.requires_grad) for f, x in zip(fakes, state, strict=True)]
 
-    def _call(self, form: int, inputs: Sequence[Tensor], state: Sequence[Tensor]) -> Metrics:
+    def _call(self, due: Due, inputs: Sequence[Tensor], state: Sequence[Tensor]) -> Metrics:
         batch = Batch(*inputs[: len(Batch._fields)])
         noise = dict(zip(self.noise_keys, inputs[len(Batch._fields) :], strict=True))
         originals = state_tensors(self.algorithm).values()
         shaped = [x.view(like.shape) for x, like in zip(state, originals, strict=True)]
         with swapped(self.algorithm, shaped), tracing():
-            return self.algorithm.update(batch, noise, phase=self.phases[form])
+            return self.algorithm.run_update(batch, noise, due)
 
-    def _update(self, form: int) -> Metrics:
+    def _update(self, due: Due) -> Metrics:
         """The update on tensors without data, for the names of its metrics."""
         with self._fake, _saying_why():
-            return self._call(form, self._inputs, self._state())
+            return self._call(due, self._inputs, self._state())
 
-    def trace(self, form: int) -> fx.GraphModule:
-        """The operations of one form: inputs, sums of the metrics, then the state's tensors."""
+    def trace(self, due: Due) -> fx.GraphModule:
+        """The operations of one update: inputs, sums of the metrics, then the state's tensors."""
         count = len(self._inputs)
 
         def step(*tensors: Tensor) -> None:
             inputs, totals, state = tensors[:count], tensors[count], tensors[count + 1 :]
-            metrics = self._call(form, inputs, state)
+            metrics = self._call(due, inputs, state)
             zero = torch.zeros((), device=totals.device)
             values = [metrics.get(key, zero).to(totals.dtype) for key in self.keys]
             with torch.no_grad():
@@ -138,13 +135,13 @@ class UpdateTracer:
         _check_safe(traced)
         return traced
 
-    def compile(self, form: int, batch: Batch, noise: Noise) -> CompiledStep:
-        """One form, compiled and tried on copies of the state."""
+    def compile(self, due: Due, batch: Batch, noise: Noise) -> CompiledStep:
+        """One update, compiled and tried on copies of the state."""
         totals = torch.zeros(len(self.keys), dtype=torch.float64, device=batch.obs.device)
         tensors = state_tensors(self.algorithm).values()
         state = [with_an_axis(tensor.detach()) for tensor in tensors]
         copies = [tensor.clone() for tensor in state]
-        program = compiled(self.trace(form), [*batch, *noise.values(), totals, *copies])
+        program = compiled(self.trace(due), [*batch, *noise.values(), totals, *copies])
 
         def run(state: Sequence[Tensor], batch: Batch, noise: Noise, totals: Tensor) -> None:
             with torch.no_grad():

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rl_training.algorithms.base import Algorithm, draw_noise
+from rl_training.algorithms.base import Algorithm, Due, draw_noise
 from rl_training.boundary.values import StateError, real_number, whole_number
 from rl_training.data.generators import generator_state, restore_generator
 from rl_training.errors import TrainingError
@@ -74,12 +74,12 @@ class Engine:
         self._on_host = self.generator.device.type == "cpu"
         self._sums: dict[str, Tensor | float] = {}
         self._counts: dict[str, int] = {}
-        # Of the compiled modes: one step a form, and the metrics' sums as one vector.
-        self._steps: dict[int, CompiledStep] = {}
-        self._metric_keys: dict[int, tuple[str, ...]] = {}
+        # Of the compiled modes: a step for each set of due stages, the metrics' sums as one vector.
+        self._steps: dict[Due, CompiledStep] = {}
+        self._metric_keys: dict[Due, tuple[str, ...]] = {}
         self._keys: tuple[str, ...] = ()
         self._totals = torch.zeros(0, dtype=torch.float64)
-        self._graphs: dict[tuple[int, ...], Callable[[], None]] = {}
+        self._graphs: dict[tuple[int, tuple[Due, ...]], Callable[[], None]] = {}
         # Of recorded data: the block that an earlier call began, and the state before it was drawn.
         self._block: list[tuple[Batch, Noise]] = []
         self._before_block: dict[str, Any] = {}
@@ -95,30 +95,29 @@ class Engine:
             whole = longest if self.sampler.is_fixed else count
             if not self.sampler.is_fixed:  # no more: the rest of a block drawn ahead is left
                 self._block = []
-            phases = [(self.updates + i) % self.algorithm.period for i in range(count)]
+            due = tuple(self.algorithm.due(self.updates + i) for i in range(count))
             if not self._block:
                 self._before_block = self._sources() if self.sampler.is_fixed else {}
                 self.sampler.prepare(self._batch_size, self.generator, whole)
             if self.mode == "cuda_graph" and self._steps and count == whole:
-                self._replay(tuple(map(self.algorithm.form, phases)))
+                self._replay(due)
             else:
                 self._block = self._block or self._draw(whole)
-                self._run_block(self._block[start : start + count], phases)
+                self._run_block(self._block[start : start + count], due)
             if start + count == whole:
                 self._block = []
             self.updates += count
             num_updates -= count
 
-    def _run_block(self, drawn: list[tuple[Batch, Noise]], phases: list[int]) -> None:
+    def _run_block(self, drawn: list[tuple[Batch, Noise]], due: tuple[Due, ...]) -> None:
         if self.mode != "eager" and not self._steps:
             self._prepare(*drawn[0])
-        for (batch, noise), phase in zip(drawn, phases, strict=True):
+        for (batch, noise), stages in zip(drawn, due, strict=True):
             if self._steps:
-                form = self.algorithm.form(phase)
-                self._steps[form](batch, noise, self._totals)
-                self._count(self._metric_keys[form])
+                self._steps[stages](batch, noise, self._totals)
+                self._count(self._metric_keys[stages])
                 continue
-            metrics = self.algorithm.update(batch, noise, phase=phase)
+            metrics = self.algorithm.run_update(batch, noise, stages)
             for key, value in metrics.items():
                 # On the host a number is at hand; on a GPU asking for it would stall the device.
                 amount = value.item() if self._on_host else value.double()
@@ -129,22 +128,22 @@ class Engine:
         for key in keys:
             self._counts[key] = self._counts.get(key, 0) + 1
 
-    def _replay(self, forms: tuple[int, ...]) -> None:
-        """A block as one graph, recorded when its pattern of forms first comes up."""
-        pattern = (self.sampler.form, *forms)
+    def _replay(self, due: tuple[Due, ...]) -> None:
+        """A block as one graph, recorded when its pattern of due stages first comes up."""
+        pattern = (self.sampler.form, due)
         if pattern not in self._graphs:
             try:
-                self._graphs[pattern] = capture(lambda: self._record(forms), self.generator)
+                self._graphs[pattern] = capture(lambda: self._record(due), self.generator)
             except torch.OutOfMemoryError:
                 self._fall_back("because there is not enough GPU memory for its graphs", "compiled")
-                self._graphs = {pattern: lambda: self._record(forms)}
+                self._graphs = {pattern: lambda: self._record(due)}
         self._graphs[pattern]()
-        for form in forms:
-            self._count(self._metric_keys[form])
+        for stages in due:
+            self._count(self._metric_keys[stages])
 
-    def _record(self, forms: tuple[int, ...]) -> None:
-        for (batch, noise), form in zip(self._draw(len(forms)), forms, strict=True):
-            self._steps[form](batch, noise, self._totals)
+    def _record(self, due: tuple[Due, ...]) -> None:
+        for (batch, noise), stages in zip(self._draw(len(due)), due, strict=True):
+            self._steps[stages](batch, noise, self._totals)
 
     def _draw(self, count: int) -> list[tuple[Batch, Noise]]:
         """Batches and noise of a block."""
@@ -164,7 +163,7 @@ class Engine:
     # --- Preparing ----------------------------------------------------------------
 
     def _prepare(self, batch: Batch, noise: Noise) -> None:
-        """Trace and compile every form of the update, tried on copies; or fall back."""
+        """Trace and compile the update for each value of `due`, tried on copies; or fall back."""
         began = time.perf_counter()
         self._say(f"preparing the {self.mode} engine (about half a minute; less when cached) ...")
         try:
@@ -186,9 +185,9 @@ class Engine:
         if self._steps:
             self._say(f"{self.mode} engine ready after {self.preparation_seconds:.1f} s")
 
-    def _compile(self, batch: Batch, noise: Noise) -> tuple[dict[int, CompiledStep], UpdateTracer]:
+    def _compile(self, batch: Batch, noise: Noise) -> tuple[dict[Due, CompiledStep], UpdateTracer]:
         tracer = UpdateTracer(self.algorithm, batch, noise)
-        return {form: tracer.compile(form, batch, noise) for form in tracer.metric_keys}, tracer
+        return {due: tracer.compile(due, batch, noise) for due in tracer.metric_keys}, tracer
 
     def _fall_back(self, reason: str, mode: EngineMode = "eager") -> None:
         self._warn(

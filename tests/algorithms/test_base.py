@@ -1,0 +1,112 @@
+"""Which stages are due in an update, and learners that need not know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rl_training.algorithms.base import Algorithm, Due
+from rl_training.algorithms.config import AlgorithmConfig
+from rl_training.algorithms.dqn import DQNAlgorithm
+from rl_training.algorithms.redq import REDQAlgorithm
+from rl_training.algorithms.rlpd import RLPDAlgorithm
+from rl_training.algorithms.sac import SACAlgorithm
+from rl_training.algorithms.td3 import TD3Algorithm
+from rl_training.algorithms.td3_bc import TD3BCAlgorithm
+from rl_training.data import TransitionDataset
+from rl_training.errors import ConfigError
+from rl_training.models import MLP
+from rl_training.runtime.engine import Engine
+from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseSpec
+from tests.golden import ACT, OBS, ROWS, SPEC, make_batch, make_learner, make_noise
+
+DELAYED = [TD3Algorithm, TD3BCAlgorithm, REDQAlgorithm, RLPDAlgorithm]
+
+
+class Regression(Algorithm):
+    """Least squares: one kind of update, which takes a batch and noise."""
+
+    name = "regression"
+    config_class = AlgorithmConfig
+
+    def __init__(self, spec: EnvSpec, config: Any, generator: torch.Generator) -> None:
+        super().__init__(spec, config, generator)
+        self.net = MLP(spec.obs_dim, (8,), spec.action_dim, generator=generator)
+        self.add_optimizer("actor", self.net.flat)
+
+    def act_noise(self, batch_size: int) -> NoiseSpec:
+        return {}
+
+    def noise(self, batch_size: int) -> NoiseSpec:
+        return {}
+
+    def choose_actions(self, obs: Any, *, deterministic: bool, noise: Noise | None) -> Any:
+        return self.net(obs).tanh()
+
+    def update(self, batch: Batch, noise: Noise) -> Metrics:  # type: ignore[override]
+        loss = (self.net(batch.obs).tanh() - batch.actions).square().mean()
+        self.minimize(loss, actor=self.net.flat)
+        return {"loss/actor": loss.detach()}
+
+
+@pytest.mark.parametrize("kind", DELAYED)
+def test_an_update_that_would_never_move_the_actor_is_refused(kind: Any) -> None:
+    learner = make_learner(kind)
+    every = learner.intervals["actor"]
+    with pytest.raises(ConfigError, match=f"'actor' every {every} updates only.*learner.due"):
+        learner.update(make_batch(), make_noise(learner))
+    before = learner.model.actor.flat.detach().clone()
+    for updates in range(every):
+        assert torch.equal(learner.model.actor.flat, before)
+        learner.update(make_batch(), make_noise(learner), learner.due(updates))
+    assert not torch.equal(learner.model.actor.flat, before)
+
+
+def test_an_update_that_would_never_move_the_target_is_refused() -> None:
+    learner = DQNAlgorithm.build(EnvSpec(OBS, 4, discrete=True))
+    batch = Batch(*(x.float() for x in make_batch()))._replace(actions=torch.zeros(ROWS, 1))
+    with pytest.raises(ConfigError, match="'target' every 50 updates only"):
+        learner.update(batch, {})
+
+
+def test_what_is_always_due_may_be_left_out() -> None:
+    for learner in (make_learner(SACAlgorithm), make_learner(TD3Algorithm, policy_delay=1)):
+        assert learner.all_due() == [{"actor"}]
+        assert "loss/actor" in learner.update(make_batch(), make_noise(learner))
+
+
+@pytest.mark.parametrize("due", ["actor", {"policy"}, frozenset({"actor", "targets"})])
+def test_an_unknown_stage_is_refused(due: Any) -> None:
+    learner = make_learner(TD3Algorithm)
+    with pytest.raises(ConfigError, match=r"the stages of td3 are \['actor'\]"):
+        learner.update(make_batch(), make_noise(learner), due)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.dictionaries(st.sampled_from("abc"), st.integers(1, 6)))
+def test_every_value_of_due_is_known_beforehand(intervals: dict[str, int]) -> None:
+    learner = make_learner(SACAlgorithm)
+    learner.intervals = intervals
+    met: list[Due] = [learner.due(updates) for updates in range(60)]
+    assert set(met) == set(learner.all_due())
+    for stage, every in intervals.items():
+        assert [stage in due for due in met] == [(n + 1) % every == 0 for n in range(60)]
+
+
+def test_a_learner_with_one_kind_of_update_needs_no_stages() -> None:
+    data = {"observations": torch.randn(64, OBS).numpy(), "actions": torch.rand(64, ACT).numpy()}
+    data |= {"rewards": torch.zeros(64).numpy(), "next_observations": data["observations"]}
+    data |= {"terminations": torch.zeros(64, dtype=torch.bool).numpy()}
+    learner = Regression.build(SPEC, AlgorithmConfig(batch_size=16))
+    engine = Engine(learner, TransitionDataset.from_dict(data, spec=SPEC), seed=0)
+    engine.run(30)
+    first = engine.pop_metrics()["loss/actor"]
+    engine.run(300)
+    assert engine.pop_metrics()["loss/actor"] < first
+    batch = Batch(*(x.float() for x in make_batch()))
+    held_out = learner.held_out_losses(batch, {})
+    assert torch.equal(held_out["loss/actor"], learner.held_out_losses(batch, {})["loss/actor"])
