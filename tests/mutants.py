@@ -1195,8 +1195,8 @@ MUTANTS = [
     Mutant(
         "changed data is taken for the run's own",
         "experiment/build.py",
-        'saved["sha256"] != task.data.record["sha256"]',
-        'saved["rows"] != task.data.record["rows"]',
+        'saved["sha256"] != now["sha256"]',
+        'saved["rows"] != now["rows"]',
         OFFLINE,
     ),
     Mutant(

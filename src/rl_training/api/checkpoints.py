@@ -22,7 +22,6 @@ from rl_training.experiment.build import (
 from rl_training.experiment.config import plain_env_kwargs
 from rl_training.experiment.dataset_source import load_run_data, prepare_sampler
 from rl_training.experiment.run_directory import locate
-from rl_training.experiment.task import Task
 from rl_training.runtime.checkpointing import Checkpoint, open_checkpoint
 from rl_training.runtime.evaluation import Evaluator, Policy
 from rl_training.types import ActionArray, EnvSpec, FloatArray
@@ -112,16 +111,14 @@ def evaluate_checkpoint(
 def _evaluate_held_out(checkpoint: Checkpoint, policy: Policy) -> dict[str, Any]:
     config = checkpoint_config(checkpoint)
     data = load_run_data(config, None)
-    task = Task(config, policy.spec, data)
-    check_same_data(checkpoint, task, advice="estimate its value on other data with --fqe")
-    if data.held_out is None:
+    check_same_data(checkpoint, data, advice="estimate its value on other data with --fqe")
+    validation = build_validation(data, config.seed)
+    if data.held_out is None or validation is None:
         raise ConfigError(
             f"{checkpoint.path} was trained without an environment, and no rows were held out: "
             "estimate its value with --fqe (fqe=True)."
         )
     prepare_sampler(config, data, policy.algorithm, policy.device)
-    validation = build_validation(task)
-    assert validation is not None
     return {
         "checkpoint_path": str(checkpoint.path),
         "step": checkpoint.step,

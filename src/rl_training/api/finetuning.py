@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -74,11 +74,8 @@ def finetune(
     """
     callbacks = check_callbacks(callbacks)
     checkpoint = open_checkpoint(locate(as_path("path", path), best=best))
-    config = finetuning_run(checkpoint, env_id, overrides, dataset).resolved()
-    task = check_config(config)
-    if dataset is None:
-        _check_data(checkpoint, task)
-    _check_learner(checkpoint, task)
+    task = check_config(finetuning_run(checkpoint, env_id, overrides, dataset).resolved())
+    _check_fits(checkpoint, task, other_data=dataset is not None)
     return begin(task, callbacks, source=checkpoint, on_warning=on_warning)
 
 
@@ -107,7 +104,10 @@ def finetuning_run(
     apply_overrides(data, overrides)
     if kwargs["finetuned_step"] != checkpoint.step:
         raise ConfigError(f"finetuned_step is the source's, {checkpoint.step}: leave it out.")
-    kwargs.setdefault("learning_starts", _first_update(data["total_timesteps"]))
+    starts: int = FinetuningConfig.model_fields["learning_starts"].default
+    if isinstance(data["total_timesteps"], int):
+        starts = min(starts, data["total_timesteps"] // PART)
+    kwargs.setdefault("learning_starts", starts)
     kwargs.setdefault("offline_batch_ratio", 0.5 if kwargs.get("dataset_kind") else 0.0)
     used = kwargs["offline_batch_ratio"], kwargs.get("offline_pretrain_updates", 0)
     if used == (0, 0):
@@ -115,11 +115,6 @@ def finetuning_run(
     config = make_config(data)
     name_overrides(config.env_id, overrides)
     return config
-
-
-def _first_update(total: object) -> int:
-    most: int = FinetuningConfig.model_fields["learning_starts"].default
-    return min(most, total // PART) if isinstance(total, int) else most
 
 
 def _check_algorithm(source: TrainConfig) -> None:
@@ -152,7 +147,7 @@ def _fix_return_scale(
 
     Where that data is no longer in its place, ``dataset`` may be it.
     """
-    if not kwargs.get("return_scaling"):
+    if not source.parts.data.return_scaling:
         return
     try:
         scale = _return_scale(checkpoint, source)
@@ -167,39 +162,27 @@ def _fix_return_scale(
 
 
 def _return_scale(checkpoint: Checkpoint, source: TrainConfig) -> float:
-    spec = saved_spec(checkpoint)
-    data = load_run_data(source, spec if source.env_id else None)
+    data = load_run_data(source, saved_spec(checkpoint) if source.env_id else None)
     advice = "give that data with --dataset FILE, since return_scaling takes its factor from it"
-    check_same_data(checkpoint, Task(source, spec, data), advice=advice)
+    check_same_data(checkpoint, data, advice)
     return data.train.return_scale
 
 
-def _check_data(checkpoint: Checkpoint, task: Task) -> None:
-    """Refuse a file that has changed since the source learned from it."""
-    if not _changed(checkpoint, task, (*DATASET_KEYS, *REWARD_KEYS)):
-        check_same_data(
-            checkpoint, task, advice="give that data, or other data on purpose, with --dataset FILE"
-        )
-
-
-def _changed(checkpoint: Checkpoint, task: Task, keys: Iterable[str]) -> list[str]:
-    """Those of the keys that have another value than in the source's config."""
-    old, new = checkpoint_config(checkpoint).algo_kwargs, task.config.algo_kwargs
-    return sorted(k for k in keys if k in old and k in new and old[k] != new[k])
-
-
-def _check_learner(checkpoint: Checkpoint, task: Task) -> None:
-    """Whether the checkpoint's tensors fit the learner that goes on, and its environment."""
-    env_id = task.config.env_id
-    own = checkpoint_config(checkpoint).env_id
-    check_same_env(checkpoint, task.spec, named=env_id if env_id != own else None)
+def _check_fits(checkpoint: Checkpoint, task: Task, *, other_data: bool) -> None:
+    """Whether data, environment and learner are those of the checkpoint, or chosen on purpose."""
+    old, new = checkpoint_config(checkpoint), task.config
+    shared = old.algo_kwargs.keys() & new.algo_kwargs.keys()
+    changed = {key for key in shared if old.algo_kwargs[key] != new.algo_kwargs[key]}
+    if task.data is not None and not other_data and not changed & {*DATASET_KEYS, *REWARD_KEYS}:
+        advice = "give that data, or other data on purpose, with --dataset FILE"
+        check_same_data(checkpoint, task.data, advice)
+    check_same_env(checkpoint, task.spec, named=new.env_id if new.env_id != old.env_id else None)
     try:
-        check_same_learner(checkpoint, task.config, task.spec)
-        learner = build_algorithm(task.config, task.spec, torch.device("cpu"))
+        check_same_learner(checkpoint, new, task.spec)
+        learner = build_algorithm(new, task.spec, torch.device("cpu"))
         load_tensors(learner, checkpoint, MODEL, OPTIMIZERS)
     except CheckpointError as error:
-        kept = task.config.algo_kwargs.keys() - {*FRESH_KEYS, *DATASET_KEYS, *REWARD_KEYS}
-        changed = _changed(checkpoint, task, kept)
-        if not changed:
+        causes = sorted(changed - {*FRESH_KEYS, *DATASET_KEYS, *REWARD_KEYS})
+        if not causes:
             raise
-        raise ConfigError(f"{error}: it has another {' or '.join(changed)}.") from None
+        raise ConfigError(f"{error}: it has another {' or '.join(causes)}.") from None

@@ -18,7 +18,6 @@ from rl_training.experiment.build import check_same_data, checkpoint_config
 from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.dataset_source import load_dataset, load_run_data
 from rl_training.experiment.machine import choose_threads, keep_freed_memory, restoring_threads
-from rl_training.experiment.task import Task
 from rl_training.runtime.checkpointing import Checkpoint
 from rl_training.runtime.evaluation import Policy
 from rl_training.runtime.off_policy_evaluation import (
@@ -75,8 +74,8 @@ def _own_data(checkpoint: Checkpoint, policy: Policy) -> TransitionDataset:
             f"{checkpoint.path} was trained online and has no dataset: give one with --dataset "
             "(dataset=PATH)."
         )
-    task = Task(config, policy.spec, load_run_data(config, policy.spec))
-    check_same_data(checkpoint, task, advice="give that or other data with --dataset (dataset=)")
+    data = load_run_data(config, policy.spec)
+    check_same_data(checkpoint, data, advice="give that or other data with --dataset (dataset=)")
     return load_dataset(config, policy.spec, raw_rewards=True)
 
 

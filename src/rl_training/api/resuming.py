@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from rl_training.boundary.text import shown
 from rl_training.config_model import Trait, keys_with
@@ -52,11 +51,6 @@ def changed_config(base: TrainConfig, overrides: Sequence[str]) -> TrainConfig:
     return config
 
 
-def _flat(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A config's keys on one level, `algo_kwargs` among them."""
-    return {**{k: v for k, v in data.items() if k != "algo_kwargs"}, **data["algo_kwargs"]}
-
-
 def check_resume(
     checkpoint: Checkpoint | None,
     config: TrainConfig,
@@ -71,7 +65,13 @@ def check_resume(
         _check_first_state(config, run_dir)
         return check_config(config)
     old = checkpoint_config(checkpoint)
-    _check_same(old, config)
+    before, now = (data.pop("algo_kwargs") | data for data in (old.to_dict(), config.to_dict()))
+    for key in sorted(before.keys() | now.keys()):
+        if key not in RESUMABLE_KEYS and before.get(key) != now.get(key):
+            raise ConfigError(
+                f"{key} = {shown(now.get(key))} contradicts the checkpoint, which was trained with "
+                f"{shown(before.get(key))}: start a new run to change it."
+            )
     if config.total_timesteps is not None:  # or the data must be read first, to count epochs
         _check_left(checkpoint, config, run_dir)
     _warn_of_differences(checkpoint, config, on_warning)
@@ -79,7 +79,9 @@ def check_resume(
     task = check_config(config, begins=horizons[0] != horizons[1])
     _check_left(checkpoint, task.config, run_dir)
     check_same_env(checkpoint, task.spec)
-    check_same_data(checkpoint, task)
+    if task.data is not None:
+        advice = "give that data with dataset_path=FILE, or start a new run"
+        check_same_data(checkpoint, task.data, advice)
     check_same_learner(checkpoint, task.config, task.spec)
     return task
 
@@ -89,23 +91,11 @@ def _check_first_state(config: TrainConfig, run_dir: Path | None) -> None:
 
     Newer ones have a checkpoint from the instant that they have a name.
     """
-    again = None
+    ended = f"{run_dir} ended before its first checkpoint"
     if config.finetunes:
-        again = "fine-tune again"
-    elif run_dir is not None and "branched_from_step" in read_run_info(run_dir):
-        again = "resume the checkpoint that it came from again"
-    if again is not None:
-        raise CheckpointError(f"{run_dir} ended before its first checkpoint: {again}")
-
-
-def _check_same(begun: TrainConfig, config: TrainConfig) -> None:
-    old, new = _flat(begun.to_dict()), _flat(config.to_dict())
-    for key in sorted(old.keys() | new.keys()):
-        if key not in RESUMABLE_KEYS and old.get(key) != new.get(key):
-            raise ConfigError(
-                f"{key} = {shown(new.get(key))} contradicts the checkpoint, which was trained with "
-                f"{shown(old.get(key))}: start a new run to change it."
-            )
+        raise CheckpointError(f"{ended}: fine-tune again")
+    if run_dir is not None and "branched_from_step" in read_run_info(run_dir):
+        raise CheckpointError(f"{ended}: resume the checkpoint that it came from again")
 
 
 def _check_left(checkpoint: Checkpoint, config: TrainConfig, run_dir: Path | None) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +16,8 @@ from rl_training.boundary.terminal import tell
 from rl_training.boundary.writing import reporting_failed_writes
 from rl_training.envs import name_env
 from rl_training.errors import CheckpointError, ConfigError, TrainingError
-from rl_training.experiment.build import (
-    build_session,
-    checkpoint_config,
-    versions,
-)
-from rl_training.experiment.config import (
-    TrainConfig,
-    make_config,
-)
+from rl_training.experiment.build import build_session, checkpoint_config, versions
+from rl_training.experiment.config import TrainConfig, make_config
 from rl_training.experiment.machine import restoring_threads
 from rl_training.experiment.memory import explaining_memory
 from rl_training.experiment.run_directory import (
@@ -48,7 +40,7 @@ from rl_training.runtime.checkpoint_writer import finish_swaps
 from rl_training.runtime.checkpointing import Checkpoint, list_steps, open_checkpoint
 from rl_training.runtime.logging import cut_metrics
 from rl_training.runtime.session import Session
-from rl_training.runtime.stop_reason import COMPLETED, StopReason
+from rl_training.runtime.stop_reason import COMPLETED
 from rl_training.runtime.training_loop import TrainResult, run_session, updates_due
 
 ConfigLike = TrainConfig | Mapping[str, Any] | str | Path
@@ -98,8 +90,8 @@ def begin(
         if source is not None:
             session.adopt(source)
 
-    start = _Start(fill, prepare, step=source.step if source else 0)
-    return _run_new(task, callbacks, on_warning, start)
+    first_step = source.step if source else 0
+    return _run_new(task, callbacks, on_warning, fill, prepare, start_step=first_step)
 
 
 def as_config(config: ConfigLike) -> TrainConfig:
@@ -124,23 +116,22 @@ def resume(
     source, callbacks = as_path("path", path), check_callbacks(callbacks)
     run_dir = _run_to_continue(source)
     if run_dir is None:
-        return _branch(
-            open_checkpoint(locate(source), replay=True), overrides, callbacks, on_warning
-        )
+        checkpoint = open_checkpoint(locate(source), replay=True)
+        return _branch(checkpoint, overrides, callbacks, on_warning)
     refuse_links(run_dir)
     with lock_run(run_dir):
         with reporting_failed_writes(run_dir, run_dir):
             finish_swaps(run_dir / "checkpoints")
-        checkpoint = newest_sound_checkpoint(run_dir, on_warning)
+        newest = newest_sound_checkpoint(run_dir, on_warning)
         base = read_config_file(run_dir)
         config = changed_config(base, overrides)
         if config.output_dir != base.output_dir:
             raise ConfigError("A run is continued where it is: move its folder to change that.")
-        task = check_resume(checkpoint, config, on_warning, run_dir)
+        task = check_resume(newest, config, on_warning, run_dir)
         with reporting_failed_writes(run_dir, run_dir):
             write_config(run_dir, task.config)
-            _keep_metrics(checkpoint, run_dir, run_dir)
-        return _run_on(task, run_dir, checkpoint, callbacks, on_warning)
+            _keep_metrics(newest, run_dir, run_dir)
+        return _run_on(task, run_dir, newest, callbacks, on_warning)
 
 
 def _run_to_continue(source: Path) -> Path | None:
@@ -172,8 +163,10 @@ def _branch(
     def prepare(session: Session) -> None:
         _continue_from(checkpoint, session, task.config, on_warning)
 
-    start = _Start(fill, prepare, step=checkpoint.step, engine=checkpoint.manifest.get("engine"))
-    return _run_new(task, callbacks, on_warning, start)
+    start, engine = checkpoint.step, checkpoint.manifest.get("engine")
+    return _run_new(
+        task, callbacks, on_warning, fill, prepare, start_step=start, saved_engine=engine
+    )
 
 
 def _keep_metrics(checkpoint: Checkpoint | None, source: Path, run_dir: Path) -> None:
@@ -212,43 +205,37 @@ class _RunInfo(Callback):
         return facts
 
 
-@dataclass(frozen=True)
-class _Start:
-    """What a new run begins with."""
-
-    fill: Callable[[Path], None]
-    """Adds to its folder what comes from another run."""
-    prepare: Callable[[Session], None]
-    """Puts its session into the state of the first checkpoint."""
-    step: int = 0
-    engine: str | None = None
-
-
 @restoring_threads()
 def _run_new(
     task: Task,
     callbacks: Sequence[Callback],
     on_warning: Callable[[str], None],
-    start: _Start,
+    fill: Callable[[Path], None],
+    prepare: Callable[[Session], None],
+    *,
+    start_step: int,
+    saved_engine: str | None = None,
 ) -> TrainResult:
     """Train in a new folder, which appears under its name with its first checkpoint in it.
 
     So whatever ends the run, it can be resumed, and a start that is refused leaves nothing.
+    ``fill`` adds to the folder what comes from another run; ``prepare`` puts the session into the
+    state of the first checkpoint.
     """
     config = task.config
     with create_run(config) as folder:
         with reporting_output_dir(config):
-            start.fill(folder)
+            fill(folder)
         session = build_session(
             task,
             folder,
             callbacks=[_RunInfo(), *callbacks],
-            start_step=start.step,
-            saved_engine=start.engine,
+            start_step=start_step,
+            saved_engine=saved_engine,
             on_warning=on_warning,
         )
         with closing(session):
-            start.prepare(session)
+            prepare(session)
             session.begin()
             run_dir = name_run(folder, config)
             session.move_to(run_dir)
@@ -300,7 +287,9 @@ def _train(session: Session, config: TrainConfig, on_warning: Callable[[str], No
         update = f"batch_size = {session.algorithm.config.batch_size}: an update"
         with explaining_memory(update, session.policy.device, TrainingError):
             result = run_session(session)
-        info.write(session, state=_state_name(result.stop), stop_reason=result.stop_reason)
+        state = "interrupted" if result.stop.is_signal else "stopped"
+        state = "completed" if result.stop == COMPLETED else state
+        info.write(session, state=state, stop_reason=result.stop_reason)
         return result
 
 
@@ -310,20 +299,16 @@ def _continue_from(
     config: TrainConfig,
     on_warning: Callable[[str], None],
 ) -> None:
+    """Restore a session, and say what keeps it from going on as before."""
     session.restore(checkpoint)
     if why_over(checkpoint, config) is None:
         session.state.clear_stop()
     if session.collector is not None and session.collector.inexact_restore:
         reason = session.collector.inexact_restore
         on_warning(f"{config.env_id} begins a new episode here: {reason}.")
-    _warn_of_standstill(session, on_warning)
-
-
-def _warn_of_standstill(session: Session, on_warning: Callable[[str], None]) -> None:
-    """Say where a longer budget goes on after a schedule has brought the learning rate to 0."""
     first, last = session.settings.first_step, session.settings.total_timesteps
     end = session.schedule.zero_from
-    if end is not None and first + end < last:
+    if end is not None and first + end < last:  # a longer budget, but no longer schedule
         change = f"schedule_horizon={last - first}"
         whose = "".join(f"{name}'s " for name in session.algorithm.scheduled)
         on_warning(
@@ -345,12 +330,6 @@ def _tell_notes(task: Task, session: Session, on_warning: Callable[[str], None])
                 session.say(f"{source}: {note}.")
 
 
-def _state_name(stop: StopReason) -> str:
-    if stop == COMPLETED:
-        return "completed"
-    return "interrupted" if stop.is_signal else "stopped"
-
-
 @contextmanager
 def _noting_failure(
     run_dir: Path, on_warning: Callable[[str], None], session: Session | None = None
@@ -363,30 +342,21 @@ def _noting_failure(
         yield
     except BaseException as error:
         refused = session is None and isinstance(error, ConfigError)
-        if run_dir.is_dir() and not refused:
-            _note_failure(run_dir, error, on_warning, session)
+        if refused or not run_dir.is_dir():
+            raise
+        facts = {} if session is None else _RunInfo.facts(session)
+        if isinstance(error, Exception):
+            facts |= {"state": "failed", "error": str(error)}
+            how = "ended in an error"
+        else:
+            facts |= {"state": "interrupted", "error": repr(error)}
+            how = f"was interrupted by {type(error).__name__}"
+        try:
+            write_run_info(run_dir, facts)
+            steps = list_steps(run_dir)
+        except (OSError, CheckpointError) as second:  # as on a full disk; the first one counts
+            warn(f"run.json could not be updated: {second}")
+        else:
+            then = f"resume continues it from {steps[-1].name}" if steps else "it has no checkpoint"
+            on_warning(f"the run in {run_dir} {how}: {then}.")
         raise
-
-
-def _note_failure(
-    run_dir: Path,
-    error: BaseException,
-    on_warning: Callable[[str], None],
-    session: Session | None,
-) -> None:
-    """Keep what is known of a run that failed, and say where it is."""
-    facts = {} if session is None else _RunInfo.facts(session)
-    if isinstance(error, Exception):
-        facts |= {"state": "failed", "error": str(error)}
-        how = "ended in an error"
-    else:
-        facts |= {"state": "interrupted", "error": repr(error)}
-        how = f"was interrupted by {type(error).__name__}"
-    try:
-        write_run_info(run_dir, facts)
-        steps = list_steps(run_dir)
-    except (OSError, CheckpointError) as second:  # a full disk fails here too; the first one counts
-        warn(f"run.json could not be updated: {second}")
-        return
-    newest = f"resume continues it from {steps[-1].name}" if steps else "it has no checkpoint"
-    on_warning(f"the run in {run_dir} {how}: {newest}.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -23,7 +24,7 @@ from rl_training.data import HindsightReplay, ReplayBuffer, TransitionDataset
 from rl_training.envs import make_training_envs, read_goal_task
 from rl_training.errors import CheckpointError, ConfigError
 from rl_training.experiment.config import TrainConfig, saved_config
-from rl_training.experiment.dataset_source import mix, prepare_sampler
+from rl_training.experiment.dataset_source import RunData, mix, prepare_sampler
 from rl_training.experiment.machine import choose_device, choose_threads, keep_freed_memory
 from rl_training.experiment.memory import explaining_memory, plan_learner
 from rl_training.experiment.task import Task, training_envs
@@ -129,11 +130,12 @@ def build_sources(
     task: Task, algorithm: Algorithm, device: torch.device, mode: EngineMode
 ) -> Sources:
     """The dataset's sampler, a replay with the collector that fills it, or a mixture of both."""
-    config, validation = task.config, build_validation(task)
+    config, data = task.config, task.data
+    validation = build_validation(data, config.seed) if data else None
     recorded: Sampler | None = None
-    if task.data is not None:
-        with explaining_memory(f"{task.data.record['source']}: the dataset", device):
-            recorded = prepare_sampler(config, task.data, algorithm, device)
+    if data is not None:
+        with explaining_memory(f"{data.record['source']}: the dataset", device):
+            recorded = prepare_sampler(config, data, algorithm, device)
         if config.mode == "offline":
             return Sources(recorded, validation=validation)
     buffer = build_replay(config, task.spec, device)
@@ -145,11 +147,11 @@ def build_sources(
     return Sources(mix(config, recorded, buffer, algorithm), collector, buffer, validation)
 
 
-def build_validation(task: Task) -> Validation | None:
+def build_validation(data: RunData, seed: int) -> Validation | None:
     """The losses on the rows that are held out, where there are any."""
-    if task.data is None or task.data.held_out is None:
+    if data.held_out is None:
         return None
-    return Validation(task.data.held_out, seed=derive_seed(task.config.seed, Stream.VALIDATION, 1))
+    return Validation(data.held_out, seed=derive_seed(seed, Stream.VALIDATION, 1))
 
 
 def build_evaluator(config: TrainConfig) -> Evaluator | None:
@@ -248,21 +250,17 @@ def describe_run(task: Task, device: torch.device) -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """The versions that decide a run's numbers."""
-    return {
+    found = {
         "rl_training": __version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,
         "gymnasium": gymnasium.__version__,
-    } | {name: found for name in ("mujoco", "gymnasium_robotics") if (found := _installed(name))}
-
-
-def _installed(package: str) -> str | None:
-    """The version that is installed, by its record: the package itself is not imported."""
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
+    }
+    for package in ("mujoco", "gymnasium_robotics"):
+        with suppress(metadata.PackageNotFoundError):
+            found[package] = metadata.version(package)  # by its record: it is not imported
+    return found
 
 
 def checkpoint_config(checkpoint: Checkpoint, output_dir: str = "runs") -> TrainConfig:
@@ -329,24 +327,17 @@ def check_same_learner(checkpoint: Checkpoint, config: TrainConfig, spec: EnvSpe
         )
 
 
-def check_same_data(
-    checkpoint: Checkpoint,
-    task: Task,
-    advice: str = "give that data with dataset_path=FILE, or start a new run",
-) -> None:
+def check_same_data(checkpoint: Checkpoint, data: RunData, advice: str) -> None:
     """Refuse recorded data that is not what the checkpoint was trained on, with a way out."""
-    saved = checkpoint.manifest.get("dataset")
-    if task.data is None:
-        return
+    saved, now = checkpoint.manifest.get("dataset"), data.record
     if not isinstance(saved, dict) or not isinstance(saved.get("sha256"), str):
         raise CheckpointError(
             f"{checkpoint.path / MANIFEST} does not say what data it was trained on"
         )
-    if saved["sha256"] != task.data.record["sha256"]:
+    if saved["sha256"] != now["sha256"]:
         raise ConfigError(
-            f"{task.data.record['source']} is not the data that {checkpoint.path} was trained on: "
-            f"{saved.get('rows')} rows then, {task.data.record['rows']} now, or other values in "
-            f"them: {advice}."
+            f"{now['source']} is not the data that {checkpoint.path} was trained on: "
+            f"{saved.get('rows')} rows then, {now['rows']} now, or other values in them: {advice}."
         )
 
 
