@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rl_training.api.arguments import as_path, whole_number
+from rl_training.api.offline_evaluation import estimate
+from rl_training.api.video import record
 from rl_training.config_model import validated
 from rl_training.envs import GOAL_KEYS, EnvConfig, describe_env, name_env, name_kwargs
 from rl_training.errors import ConfigError
@@ -79,8 +82,6 @@ def evaluate_checkpoint(
         raise ConfigError(f"{checkpoint.path} was trained without an environment to film.")
     policy = load_policy(checkpoint, device)
     if fqe:
-        from rl_training.api.offline_evaluation import estimate
-
         return estimate(
             checkpoint, policy, updates=fqe_updates, dataset=dataset, seed=seed, progress=progress
         )
@@ -90,15 +91,11 @@ def evaluate_checkpoint(
     chosen = place if env_id is not None or given else None
     check_same_env(checkpoint, describe_env(place, env), named=chosen)
     evaluator = Evaluator(place, env.make_kwargs, seed=seed, render=video is not None)
-    try:
+    with closing(evaluator):
         if video is not None:
-            from rl_training.api.video import record
-
             result = record(evaluator, policy, episodes, video)
         else:
             result = evaluator.evaluate(policy, episodes)
-    finally:
-        evaluator.close()
     return {
         "checkpoint_path": str(checkpoint.path),
         "step": checkpoint.step,
@@ -146,40 +143,28 @@ def predict_checkpoint(
 
 def check_obs(obs: FloatArray | Mapping[str, FloatArray], spec: EnvSpec) -> FloatArray:
     """Observations of the right shape and finite, or an error that says which."""
+    needed = f"[{spec.obs_dim}] or [batch, {spec.obs_dim}] is needed"
+    if spec.goal_dim:
+        needed += (
+            f": first the {spec.obs_dim - spec.goal_dim} values of observation, then the "
+            f"{spec.goal_dim} of desired_goal"
+        )
     if isinstance(obs, Mapping):
-        obs = _goal_rows(obs, spec)
+        keys = GOAL_KEYS[:2]
+        if not spec.goal_dim or not set(keys) <= set(obs):
+            raise ConfigError(f"Observations are a Dict of {', '.join(sorted(obs))}, but {needed}.")
+        parts = [np.asarray(obs[key]) for key in keys]
+        if len({part.shape[:-1] for part in parts}) > 1:
+            shapes = " and ".join(f"{k} {part.shape}" for k, part in zip(keys, parts, strict=True))
+            raise ConfigError(f"Observations have the shapes {shapes}, which are not of one batch.")
+        obs = np.concatenate(parts, axis=-1)
     array = np.asarray(obs)
     if array.dtype.kind not in "biuf":
         raise ConfigError(f"Observations must be numbers, but these are {array.dtype}.")
     if array.ndim not in (1, 2) or array.shape[-1] != spec.obs_dim:
-        raise ConfigError(
-            f"Observations have shape {array.shape}, but [{spec.obs_dim}] or "
-            f"[batch, {spec.obs_dim}] is needed{_goal_order(spec)}."
-        )
+        raise ConfigError(f"Observations have shape {array.shape}, but {needed}.")
     with np.errstate(over="ignore"):  # what is too large for float32 is found below
         held = array.astype(np.float32)
     if not np.isfinite(held).all():
         raise ConfigError("Observations hold values that are not finite as float32.")
     return held
-
-
-def _goal_order(spec: EnvSpec) -> str:
-    if not spec.goal_dim:
-        return ""
-    plain = spec.obs_dim - spec.goal_dim
-    return f": first the {plain} values of observation, then the {spec.goal_dim} of desired_goal"
-
-
-def _goal_rows(obs: Mapping[str, FloatArray], spec: EnvSpec) -> FloatArray:
-    """A goal environment's Dict as rows."""
-    keys = GOAL_KEYS[:2]
-    if not spec.goal_dim or not set(keys) <= set(obs):
-        raise ConfigError(
-            f"Observations are a Dict of {', '.join(sorted(obs))}, but [{spec.obs_dim}] or "
-            f"[batch, {spec.obs_dim}] is needed{_goal_order(spec)}."
-        )
-    parts = [np.asarray(obs[key]) for key in keys]
-    if len({part.shape[:-1] for part in parts}) > 1:
-        shapes = " and ".join(f"{key} {part.shape}" for key, part in zip(keys, parts, strict=True))
-        raise ConfigError(f"Observations have the shapes {shapes}, which are not of one batch.")
-    return np.concatenate(parts, axis=-1)

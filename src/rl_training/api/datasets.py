@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -36,20 +37,13 @@ from rl_training.envs import (
     time_limit,
 )
 from rl_training.errors import CheckpointError, ConfigError
-from rl_training.experiment.build import (
-    build_replay,
-    checkpoint_config,
-    load_policy,
-    saved_spec,
-)
-from rl_training.experiment.config import TrainConfig, plain_env_kwargs
+from rl_training.experiment.build import build_replay, checkpoint_config, load_policy, saved_spec
+from rl_training.experiment.config import plain_env_kwargs
 from rl_training.experiment.machine import available_memory
 from rl_training.experiment.memory import FLOAT
 from rl_training.experiment.run_directory import locate
-from rl_training.experiment.task import training_envs
 from rl_training.runtime.checkpointing import STATE, Checkpoint, open_checkpoint
 from rl_training.runtime.recording import noisy_policy, record
-from rl_training.types import EnvSpec
 
 
 def read_raw(source: str) -> TransitionDataset:
@@ -72,7 +66,7 @@ def read_replay(checkpoint: Checkpoint) -> TransitionDataset:
         raise ConfigError(f"{checkpoint.path} learned from recorded data: it has no replay.")
     if spec.goal_dim:
         raise ConfigError(f"{checkpoint.path} has a replay of goals, which no dataset holds.")
-    if not training_envs(config).wrappers.reward.is_identity:
+    if not config.parts.rewards.is_identity:
         raise ConfigError(
             f"{checkpoint.path} has a replay of changed rewards (reward_scale and the like), from "
             "which the environment's own cannot be had: record its policy with data collect."
@@ -130,17 +124,14 @@ def validate_data(
 def _expect_env(env_id: str, kwargs: dict[str, Any], given: Mapping[str, Any]) -> Expectation:
     """The spaces of an environment with ``kwargs``, those of them that were ``given`` named."""
     name_kwargs(env_id, given)
-    env = make_env(env_id, kwargs)
-    try:
+    with closing(make_env(env_id, kwargs)) as env:
         return _expectation(env, time_limit(env_id, kwargs), env_id)
-    finally:
-        env.close()
 
 
 def _expect_record(source: str, given: Mapping[str, Any]) -> Expectation:
     if Path(source).is_dir():
-        env_id, run = _env_of_run(source)
-        return _expect_env(env_id, run.parts.env.make_kwargs | dict(given), given)
+        env_id, own = _env_of_run(source)
+        return _expect_env(env_id, own | dict(given), given)
     config = config_for(source)
     if config.dataset_kind != "minari":
         raise ConfigError(f"{source} does not say what it is of: give --env-id.")
@@ -150,11 +141,11 @@ def _expect_record(source: str, given: Mapping[str, Any]) -> Expectation:
     return _expectation(dataset, None, f"the record of {source}")
 
 
-def _env_of_run(source: str) -> tuple[str, TrainConfig]:
-    """The environment of a run that has a replay, and its config."""
+def _env_of_run(source: str) -> tuple[str, dict[str, Any]]:
+    """The environment of a run that has a replay, and what it is made with."""
     config = checkpoint_config(open_checkpoint(locate(Path(source))))
     assert config.env_id is not None
-    return config.env_id, config
+    return config.env_id, config.parts.env.make_kwargs
 
 
 def _expectation(spaces: Any, limit: int | None, name: str) -> Expectation:
@@ -166,17 +157,6 @@ def _expectation(spaces: Any, limit: int | None, name: str) -> Expectation:
         time_limit=limit,
         name=name,
     )
-
-
-def _check_rows_fit(steps: int, spec: EnvSpec) -> None:
-    """Refuse a recording that is larger than the memory that it is collected in."""
-    size = steps * RowLayout(spec.obs_dim, spec.action_width).width * FLOAT
-    room = available_memory(torch.device("cpu"))
-    if size > room:
-        raise ConfigError(
-            f"steps = {steps}: that many transitions take {size / 2**30:,.0f} GiB, but this "
-            f"machine has {room / 2**30:,.0f} GiB; record fewer at a time."
-        )
 
 
 def collect_data(
@@ -209,15 +189,18 @@ def collect_data(
     if config.env_id is None:
         raise ConfigError(f"{opened.path} was trained without an environment to record in.")
     policy = load_policy(opened)
-    _check_rows_fit(steps, policy.spec)
+    size = steps * RowLayout(policy.spec.obs_dim, policy.spec.action_width).width * FLOAT
+    room = available_memory(torch.device("cpu"))
+    if size > room:
+        raise ConfigError(
+            f"steps = {steps}: that many transitions take {size / 2**30:,.0f} GiB, but this "
+            f"machine has {room / 2**30:,.0f} GiB; record fewer at a time."
+        )
     given = plain_env_kwargs(env_kwargs)
     name_kwargs(config.env_id, given)
-    env = make_env(config.env_id, config.parts.env.make_kwargs | given)
-    try:
+    with closing(make_env(config.env_id, config.parts.env.make_kwargs | given)) as env:
         choose = noisy_policy(policy, noise, seed)
         arrays = record(env, choose, steps=steps, seed=seed, progress=progress)
-    finally:
-        env.close()
     if out is not None:
         return str(write_arrays(arrays, Path(out)))
     return write_minari(arrays, str(minari_id), env.unwrapped)
@@ -243,13 +226,9 @@ def convert_data(
         return str(write_arrays(arrays, Path(destination)))
     given, own = plain_env_kwargs(env_kwargs), dict[str, Any]()
     if env_id is None and Path(source).is_dir():
-        env_id, run = _env_of_run(source)
-        own = run.parts.env.make_kwargs
+        env_id, own = _env_of_run(source)
     if env_id is None:
         return write_minari(arrays, minari_id, None)
     name_kwargs(env_id, given)
-    env = make_env(env_id, own | given)
-    try:
+    with closing(make_env(env_id, own | given)) as env:
         return write_minari(arrays, minari_id, env.unwrapped)
-    finally:
-        env.close()

@@ -27,7 +27,7 @@ from rl_training.experiment.config import TrainConfig, saved_config
 from rl_training.experiment.dataset_source import RunData, mix, prepare_sampler
 from rl_training.experiment.machine import choose_device, choose_threads, keep_freed_memory
 from rl_training.experiment.memory import explaining_memory, plan_learner
-from rl_training.experiment.task import Task, training_envs
+from rl_training.experiment.task import Task
 from rl_training.runtime.acting import Explorer, GraphedExplorer
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpoint_writer import CheckpointWriter
@@ -173,7 +173,7 @@ def build_collector(
     generator = torch.Generator(algorithm.obs_shift.device).manual_seed(seed)
     explorer = GraphedExplorer if mode == "cuda_graph" else Explorer
     collector = Collector(
-        make_training_envs(config.env_id, training_envs(config), config.num_envs),
+        make_training_envs(config.env_id, config.parts.training_env, config.num_envs),
         explorer(algorithm, config.num_envs, generator),
         buffer,
         task.spec,
@@ -217,7 +217,7 @@ def build_replay(config: TrainConfig, spec: EnvSpec, device: torch.device) -> Re
             *sizes,
             goal_dim=spec.goal_dim,
             num_envs=config.num_envs,
-            task=read_goal_task(config.env_id, training_envs(config)),
+            task=read_goal_task(config.env_id, config.parts.training_env),
             strategy=settings.her_strategy,
             ratio=settings.her_ratio,
             device=device,

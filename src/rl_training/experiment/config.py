@@ -22,10 +22,11 @@ from rl_training.boundary.text import shorten, shown
 from rl_training.boundary.yaml_codec import parse_yaml
 from rl_training.config_model import ConfigModel, Model, Trait, keys_with, sentence, validated
 from rl_training.data.config import DataConfig
-from rl_training.envs.factory import EnvConfig
+from rl_training.envs.factory import EnvConfig, WrappersConfig
 from rl_training.envs.resolving import name_env, name_kwargs
 from rl_training.errors import ConfigError, nearest
 from rl_training.experiment.plain_values import listed, plain
+from rl_training.rewards import RewardTransformConfig
 from rl_training.runtime.control_config import ControlsConfig
 from rl_training.types import Mode
 
@@ -197,6 +198,8 @@ class ConfigParts:
     controls: ControlsConfig
     data: DataConfig
     env: EnvConfig
+    rewards: RewardTransformConfig
+    """What is done to every reward, recorded or new, by whichever of the two keys it is given."""
 
     @classmethod
     def of(cls, config: TrainConfig) -> ConfigParts:
@@ -214,9 +217,25 @@ class ConfigParts:
         def part(model: type[Model]) -> Model:
             return validated(model, {k: v for k, v in kwargs.items() if k in model.model_fields})
 
-        algorithm, controls, data = models
-        env = validated(EnvConfig, config.env_kwargs)
-        return cls(part(algorithm), part(controls), part(data), env)
+        data, env = part(models[2]), validated(EnvConfig, config.env_kwargs)
+        wrapped, keyed = env.wrappers.reward, data.rewards()
+        if not wrapped.is_identity and not keyed.is_identity and wrapped != keyed:
+            raise ConfigError(
+                f"env_kwargs.wrappers.reward ({wrapped}) and the reward_* keys ({keyed}) differ: "
+                "give one of them."
+            )
+        return cls(
+            algorithm=part(models[0]),
+            controls=part(models[1]),
+            data=data,
+            env=env,
+            rewards=keyed if wrapped.is_identity else wrapped,
+        )
+
+    @property
+    def training_env(self) -> EnvConfig:
+        """The training environments' settings, with the rewards that the learner sees."""
+        return self.env.model_copy(update={"wrappers": WrappersConfig(reward=self.rewards)})
 
 
 def kwargs_models(

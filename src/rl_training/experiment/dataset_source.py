@@ -17,7 +17,6 @@ from rl_training.data import (
     load_transition_dataset,
 )
 from rl_training.envs import time_limit
-from rl_training.errors import ConfigError
 from rl_training.experiment.config import TrainConfig
 from rl_training.rewards import RewardTransformConfig
 from rl_training.runtime.recording import record_random
@@ -46,28 +45,12 @@ class RunData:
         return len(self.train) + (0 if self.held_out is None else len(self.held_out))
 
 
-def reward_transform(config: TrainConfig) -> RewardTransformConfig:
-    """What is done to every reward, recorded or new.
-
-    `env_kwargs.wrappers.reward` and the `reward_*` keys say the same thing; both may be given where
-    they agree.
-    """
-    parts = config.parts
-    wrapped, keyed = parts.env.wrappers.reward, parts.data.rewards()
-    if not wrapped.is_identity and not keyed.is_identity and wrapped != keyed:
-        raise ConfigError(
-            f"env_kwargs.wrappers.reward ({wrapped}) and the reward_* keys ({keyed}) differ: "
-            "give one of them."
-        )
-    return keyed if wrapped.is_identity else wrapped
-
-
 def load_dataset(
     config: TrainConfig, spec: EnvSpec | None, *, raw_rewards: bool = False
 ) -> TransitionDataset:
     """The dataset that `algo_kwargs` names, checked and with its rewards transformed."""
     parts, env_id = config.parts, config.env_id
-    rewards = RewardTransformConfig() if raw_rewards else reward_transform(config)
+    rewards = RewardTransformConfig() if raw_rewards else parts.rewards
     update: dict[str, Any] = {f"reward_{k}": v for k, v in rewards.model_dump().items()}
     if raw_rewards:
         update["return_scaling"] = False

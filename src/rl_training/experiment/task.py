@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from rl_training.algorithms.config import MixingConfig
 from rl_training.algorithms.finetuning_config import FinetuningConfig
+from rl_training.algorithms.her import HindsightConfig
 from rl_training.algorithms.registry import HindsightEntry, get_algorithm
 from rl_training.data import DataConfig
-from rl_training.envs import EnvConfig, WrappersConfig, examine_env, read_goal_task
+from rl_training.envs import examine_env, read_goal_task
 from rl_training.errors import ConfigError
 from rl_training.experiment.config import TrainConfig
-from rl_training.experiment.dataset_source import RunData, load_run_data, reward_transform
+from rl_training.experiment.dataset_source import RunData, load_run_data
 from rl_training.experiment.machine import choose_device
 from rl_training.experiment.memory import check_memory
 from rl_training.types import EnvSpec
@@ -58,7 +59,6 @@ def check_config(config: TrainConfig, *, begins: bool = True) -> Task:
         check_memory(config, spec, device, rows=data.num_rows)
     _check_rows(config, data)
     _check_stopping(config, data)
-    training_envs(config)
     capacity = getattr(parts.algorithm, "buffer_capacity", config.num_envs)
     if capacity < config.num_envs:
         raise ConfigError(
@@ -150,12 +150,23 @@ def _check_rows(config: TrainConfig, data: RunData | None) -> None:
 
 def _check_spec(config: TrainConfig, spec: EnvSpec) -> None:
     """Whether the algorithm fits the spaces."""
-    entry = get_algorithm(config.algo)
-    if entry.goals != (spec.goal_dim > 0):
-        raise ConfigError(_wrong_observations(config, spec))
+    algo, env_id, settings = config.algo, config.env_id, config.parts.algorithm
+    goals = get_algorithm(algo).goals
+    if spec.goal_dim and not goals:
+        base = f" with base_algo: {algo}" if algo in HindsightEntry.bases() else ""
+        raise ConfigError(
+            f"{env_id} has the observation space Dict(achieved_goal, desired_goal, observation), "
+            f"which {algo} does not take: use algo: her{base}."
+        )
+    if isinstance(settings, HindsightConfig) and not spec.goal_dim:
+        raise ConfigError(
+            f"{env_id} has the observation space Box({spec.obs_dim}), but {algo} needs a Dict of "
+            "observation, achieved_goal and desired_goal, each a flat Box: use algo: "
+            f"{settings.base_algo} on this environment."
+        )
     config.learner_class.check_spec(spec)
-    if entry.goals and config.env_id is not None:
-        read_goal_task(config.env_id, config.parts.env)
+    if goals and env_id is not None:
+        read_goal_task(env_id, config.parts.env)
 
 
 def _check_stopping(config: TrainConfig, data: RunData | None) -> None:
@@ -200,24 +211,3 @@ def _with_budget(config: TrainConfig, data: RunData | None) -> TrainConfig:
             f"total_timesteps is {given}: give one of them."
         )
     return config.model_copy(update={"total_timesteps": updates}).resolved()
-
-
-def _wrong_observations(config: TrainConfig, spec: EnvSpec) -> str:
-    if spec.goal_dim:
-        base = f" with base_algo: {config.algo}" if config.algo in HindsightEntry.bases() else ""
-        return (
-            f"{config.env_id} has the observation space Dict(achieved_goal, desired_goal, "
-            f"observation), which {config.algo} does not take: use algo: her{base}."
-        )
-    base = get_algorithm(config.algo).learner_class(config.algo_kwargs).name
-    return (
-        f"{config.env_id} has the observation space Box({spec.obs_dim}), but {config.algo} needs "
-        "a Dict of observation, achieved_goal and desired_goal, each a flat Box: use algo: "
-        f"{base} on this environment."
-    )
-
-
-def training_envs(config: TrainConfig) -> EnvConfig:
-    """The training environments' settings, with the rewards that the learner shall see."""
-    wrappers = WrappersConfig(reward=reward_transform(config))
-    return config.parts.env.model_copy(update={"wrappers": wrappers})
