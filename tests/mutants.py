@@ -1181,8 +1181,8 @@ MUTANTS = [
     Mutant(
         "held-out rows stay among the training rows",
         "data/offline_dataset.py",
-        "self.rows = self.rows[:kept]",
-        "kept = kept",
+        "self.rows = _keep_in_place(self.rows, ~held)",
+        "_keep_in_place(self.rows, ~held)",
         OFFLINE,
     ),
     Mutant(

@@ -134,7 +134,7 @@ def download_minari(dataset_id: str) -> None:
     except ImportError:
         raise ConfigError(f"Downloading {dataset_id!r} needs minari: {INSTALL}") from None
     try:
-        get_cloud_storage().download_dataset(check_minari_id(dataset_id), get_dataset_path())
+        get_cloud_storage().download_dataset(dataset_id, get_dataset_path())
     except Exception as error:  # of the network, the server or a missing client
         raise ConfigError(
             f"Minari dataset {dataset_id!r} could not be downloaded: {first_line(error)}"

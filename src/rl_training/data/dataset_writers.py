@@ -18,7 +18,7 @@ from rl_training.boundary.minari_format import minari_folder
 from rl_training.boundary.text import first_line, reason
 from rl_training.boundary.writing import replace_file
 from rl_training.data.dataset_loaders import SUFFIXES
-from rl_training.data.offline_dataset import TransitionDataset
+from rl_training.data.offline_dataset import TransitionDataset, episode_bounds
 from rl_training.errors import ConfigError
 
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -103,9 +103,8 @@ def write_minari(arrays: Arrays, dataset_id: str, env: gym.Env[Any, Any] | None)
         from minari.data_collector import EpisodeBuffer
     except ImportError:
         raise ConfigError(f"Minari datasets need minari: {INSTALL}") from None
-    ends = np.flatnonzero(arrays["terminals"] | arrays["timeouts"]) + 1
-    bounds = np.unique(np.concatenate([[0], ends, [len(arrays["rewards"])]]))
     episodes = []
+    bounds = episode_bounds(arrays["terminals"] | arrays["timeouts"])
     for index, (start, stop) in enumerate(pairwise(bounds)):
         obs = arrays["observations"][start:stop]
         last = arrays["next_observations"][stop - 1 : stop]

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from rl_training.rewards import RewardTransformConfig
 from rl_training.types import Batch, EnvSpec, Sampler
 
 FloatRows = npt.NDArray[np.float32]
+Rows = TypeVar("Rows", FloatRows, torch.Tensor)
 BOUND_TOLERANCE = 1e-3
 """How far, of its range, an action may lie outside the bounds and still be clipped to them."""
 
@@ -42,6 +43,7 @@ class DatasetStatistics:
         return float(returns.max() - returns.min())
 
 
+@dataclass(eq=False)
 class TransitionDataset(Sampler):
     """Transitions in episode order, on the learner's device; a sampler with replacement.
 
@@ -50,27 +52,19 @@ class TransitionDataset(Sampler):
 
     is_fixed = True  # recorded rows never change
 
-    def __init__(
-        self,
-        rows: torch.Tensor,
-        layout: RowLayout,
-        *,
-        spec: EnvSpec | None = None,
-        notes: tuple[str, ...] = (),
-    ) -> None:
-        self.rows = rows
-        self.layout = layout
-        self.spec = spec
-        self.notes = notes
-        """What was assumed in reading the data, in words."""
-        self.guesses: tuple[str, ...] = ()
-        """Those of the notes on what the data does not say: they may be wrong."""
-        self.return_scale = 1.0
-        """The factor on all rewards that `return_scaling` found."""
-        self.integer_actions = False
-        """Whether actions were recorded as integers: a choice, not a quantity."""
-        self.odd_flags: tuple[str, ...] = ()
-        """Flags other than 0 and 1, in words, where they were let through for an inspection."""
+    rows: torch.Tensor
+    layout: RowLayout
+    spec: EnvSpec | None = None
+    notes: tuple[str, ...] = ()
+    """What was assumed in reading the data, in words."""
+    guesses: tuple[str, ...] = ()
+    """Those of the notes about what the data does not say: they may be wrong."""
+    return_scale: float = 1.0
+    """The factor on all rewards that `return_scaling` found."""
+    integer_actions: bool = False
+    """Whether actions were recorded as integers: a choice, not a quantity."""
+    odd_flags: tuple[str, ...] = ()
+    """Flags other than 0 and 1, in words, where they were let through for an inspection."""
 
     @classmethod
     def from_dict(
@@ -121,15 +115,22 @@ class TransitionDataset(Sampler):
         if fields.ambiguous_done:
             notes += _settle_done(ended, cut, "truncations" in fields.columns, time_limit)
         if "next_observations" not in fields.columns:
-            rows, guess = _derive_next(rows, layout)
-            guesses.append(guess)
+            count = len(rows)
+            rows = _derive_next(rows, layout)
+            guesses.append(
+                "next observations are derived from the order of rows; "
+                f"{count - len(rows)} rows without one are left out"
+            )
         _map_actions(rows[:, layout.slices["actions"]], spec, source)
-        notes = [*guesses, *notes]
-        dataset = cls(torch.from_numpy(rows).to(device), layout, spec=spec, notes=tuple(notes))
-        dataset.guesses = tuple(guesses)
-        dataset.integer_actions = fields.integer_actions
-        dataset.odd_flags = odd
-        return dataset
+        return cls(
+            torch.from_numpy(rows).to(device),
+            layout,
+            spec,
+            notes=(*guesses, *notes),
+            guesses=tuple(guesses),
+            integer_actions=fields.integer_actions,
+            odd_flags=odd,
+        )
 
     def __len__(self) -> int:
         return int(self.rows.shape[0])
@@ -157,9 +158,7 @@ class TransitionDataset(Sampler):
 
     def episode_bounds(self) -> npt.NDArray[np.int64]:
         """Where episodes begin, and the length at the end: episode i is [b[i], b[i + 1])."""
-        ends = np.flatnonzero((self.column("terminations") + self.column("truncations")) > 0) + 1
-        bounds = np.concatenate([[0], ends, [len(self)]])
-        return np.unique(bounds).astype(np.int64)
+        return episode_bounds((self.column("terminations") + self.column("truncations")) > 0)
 
     def statistics(self, time_limit: int | None = None) -> DatasetStatistics:
         """Moments of the observations, returns and lengths of the episodes.
@@ -225,15 +224,9 @@ class TransitionDataset(Sampler):
         episode is too long for that, as a single one is, the last rows go.
         """
         held = self._choose_episodes(fraction, seed)
-        taken = self.rows[held]
-        kept, step = 0, 1 << 16
-        for start in range(0, len(self), step):  # in place: a second copy would double the memory
-            part = self.rows[start : start + step][~held[start : start + step]]
-            self.rows[kept : kept + len(part)] = part
-            kept += len(part)
-        self.rows = self.rows[:kept]
         other = copy(self)
-        other.rows = taken
+        other.rows = self.rows[held]
+        self.rows = _keep_in_place(self.rows, ~held)
         return other
 
     def _choose_episodes(self, fraction: float, seed: int) -> torch.Tensor:
@@ -262,6 +255,12 @@ class TransitionDataset(Sampler):
         scale = torch.from_numpy(1.0 / std).float().to(device)
         for name in ("observations", "next_observations"):
             self.rows[:, self.layout.slices[name]].sub_(shift).mul_(scale)
+
+
+def episode_bounds(ended: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """Where episodes begin, and the number of rows at the end."""
+    bounds = np.concatenate([[0], np.flatnonzero(ended) + 1, [len(ended)]])
+    return np.unique(bounds).astype(np.int64)
 
 
 def _moments(
@@ -334,7 +333,7 @@ def _settle_done(
     return [f"{len(limited)} ends at the environment's limit of {time_limit} steps are time limits"]
 
 
-def _derive_next(rows: FloatRows, layout: RowLayout) -> tuple[FloatRows, str]:
+def _derive_next(rows: FloatRows, layout: RowLayout) -> FloatRows:
     """Next observations from the row after, never across an episode's end.
 
     The last row of an episode that did not terminate has no next observation: it is left out, and
@@ -346,20 +345,22 @@ def _derive_next(rows: FloatRows, layout: RowLayout) -> tuple[FloatRows, str]:
     cut = rows[:, layout.slices["truncations"].start] > 0
     cut[-1] |= not ended[-1]
     rows[ended, nxt] = rows[ended, obs]
-    dropped = np.flatnonzero(cut & ~ended)
-    for row in dropped:
-        if row > 0 and not (ended[row - 1] or cut[row - 1]):
-            rows[row - 1, layout.slices["truncations"]] = 1.0
-    if len(dropped) == len(rows):
+    dropped = cut & ~ended
+    if dropped.all():
         raise ConfigError("No episode is long enough to derive a next observation from.")
-    kept = 0
-    for start, stop in zip(
-        np.concatenate([[0], dropped + 1]), np.concatenate([dropped, [len(rows)]]), strict=True
-    ):  # in place: a second copy would double the memory
-        rows[kept : kept + stop - start] = rows[start:stop]
-        kept += int(stop - start)
-    note = f"next observations are derived from the order of rows; {len(dropped)} rows without one"
-    return rows[:kept], f"{note} are left out"
+    shortened = np.flatnonzero(dropped[1:] & ~(ended | cut)[:-1])
+    rows[shortened, layout.slices["truncations"]] = 1.0
+    return _keep_in_place(rows, ~dropped)
+
+
+def _keep_in_place(rows: Rows, kept: Any) -> Rows:
+    """Move the rows of a mask to the front, in pieces: a second copy would double the memory."""
+    count = 0
+    for start in range(0, len(rows), CHUNK_ROWS):
+        part = rows[start : start + CHUNK_ROWS][kept[start : start + CHUNK_ROWS]]
+        rows[count : count + len(part)] = part
+        count += len(part)
+    return rows[:count]
 
 
 def _map_actions(actions: FloatRows, spec: EnvSpec | None, source: str) -> None:
