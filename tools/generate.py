@@ -24,6 +24,8 @@ from pydantic.fields import FieldInfo
 
 import rl_training.algorithms
 import rl_training.api
+import rl_training.data
+import rl_training.envs
 import rl_training.runtime
 from rl_training.algorithms.base import Algorithm
 from rl_training.algorithms.registry import REGISTRY, AlgorithmEntry

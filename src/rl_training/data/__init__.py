@@ -1,20 +1,22 @@
 """Where batches come from: replay, recorded data, and the order they are sampled in."""
 
-from rl_training.data.config import DataConfig
-from rl_training.data.dataset_loaders import load_transition_dataset
-from rl_training.data.hindsight import HindsightReplay
-from rl_training.data.offline_dataset import DatasetStatistics, TransitionDataset
-from rl_training.data.replay_buffer import ReplayBuffer
-from rl_training.data.samplers import EpochSampler, MixedSampler, NormalizedSampler
+from __future__ import annotations
 
-__all__ = [
-    "DataConfig",
-    "DatasetStatistics",
-    "EpochSampler",
-    "HindsightReplay",
-    "MixedSampler",
-    "NormalizedSampler",
-    "ReplayBuffer",
-    "TransitionDataset",
-    "load_transition_dataset",
-]
+from typing import TYPE_CHECKING
+
+from rl_training.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from rl_training.generated.data import *
+else:
+    __getattr__, __dir__, __all__ = lazy_exports(
+        __name__,
+        {
+            "config": ["DataConfig"],
+            "dataset_loaders": ["load_transition_dataset"],
+            "hindsight": ["HindsightReplay"],
+            "offline_dataset": ["DatasetStatistics", "TransitionDataset"],
+            "replay_buffer": ["ReplayBuffer"],
+            "samplers": ["EpochSampler", "MixedSampler", "NormalizedSampler"],
+        },
+    )

@@ -7,7 +7,7 @@ from typing import Any, SupportsFloat
 import gymnasium as gym
 
 from rl_training.envs.contract import as_reward
-from rl_training.rewards import RewardTransformConfig
+from rl_training.rewards import RewardTransformConfig as RewardTransformConfig
 
 
 class RewardTransformWrapper(gym.RewardWrapper[Any, Any]):

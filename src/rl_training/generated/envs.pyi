@@ -1,0 +1,33 @@
+"""The exports of `rl_training.envs`. Written by `make generate`. Do not edit."""
+
+from rl_training.envs.actions import ActionScaler as ActionScaler
+from rl_training.envs.contract import is_numeric as is_numeric
+from rl_training.envs.factory import EnvConfig as EnvConfig
+from rl_training.envs.factory import TrainingEnvs as TrainingEnvs
+from rl_training.envs.factory import WrappersConfig as WrappersConfig
+from rl_training.envs.factory import describe_env as describe_env
+from rl_training.envs.factory import examine_env as examine_env
+from rl_training.envs.factory import make_env as make_env
+from rl_training.envs.factory import make_training_envs as make_training_envs
+from rl_training.envs.factory import read_env_spec as read_env_spec
+from rl_training.envs.factory import read_goal_task as read_goal_task
+from rl_training.envs.goals import GOAL_KEYS as GOAL_KEYS
+from rl_training.envs.goals import GoalTask as GoalTask
+from rl_training.envs.guard import GuardedEnv as GuardedEnv
+from rl_training.envs.point_goal import POINT_GOAL as POINT_GOAL
+from rl_training.envs.point_goal import PointGoalEnv as PointGoalEnv
+from rl_training.envs.resolving import ResolvedEnv as ResolvedEnv
+from rl_training.envs.resolving import name_env as name_env
+from rl_training.envs.resolving import name_kwargs as name_kwargs
+from rl_training.envs.resolving import resolve_env as resolve_env
+from rl_training.envs.resolving import time_limit as time_limit
+from rl_training.envs.reward_wrappers import OWN_RETURN as OWN_RETURN
+from rl_training.envs.reward_wrappers import RewardClipWrapper as RewardClipWrapper
+from rl_training.envs.reward_wrappers import RewardScaleWrapper as RewardScaleWrapper
+from rl_training.envs.reward_wrappers import RewardShiftWrapper as RewardShiftWrapper
+from rl_training.envs.reward_wrappers import RewardTransformConfig as RewardTransformConfig
+from rl_training.envs.reward_wrappers import apply_reward_wrappers as apply_reward_wrappers
+from rl_training.envs.state import CapturableEnv as CapturableEnv
+from rl_training.envs.state import CaptureError as CaptureError
+from rl_training.envs.state import capture_env as capture_env
+from rl_training.envs.state import restore_env as restore_env
