@@ -42,15 +42,23 @@ SMALL_KWARGS: dict[str, Any] = {
     "num_threads": 1,
 }
 
-TINY: dict[str, dict[str, Any]] = {
-    "awac": {"critic_hidden_sizes": [16, 16]},
-    "redq": {"num_critics": 3, "gradient_updates_per_step": 3},
-    "rlpd": {"num_critics": 3, "gradient_updates_per_step": 3},
-    "cql": {"num_sampled_actions": 3},
-    "edac": {"num_critics": 3},
-    "tqc": {"num_critics": 2, "num_quantiles": 5, "critic_hidden_sizes": [16, 16]},
+SIZES: dict[str, Any] = {
+    "num_critics": 3,
+    "num_quantiles": 5,
+    "num_sampled_actions": 3,
+    "gradient_updates_per_step": 3,
+    "critic_hidden_sizes": (16, 16),
 }
-"""What an algorithm's small runs need besides, to be small."""
+TINY: dict[str, dict[str, Any]] = {
+    name: {
+        key: size
+        for key, size in SIZES.items()
+        if key in entry.config_class().model_fields
+        and entry.config_class().model_fields[key].default > size
+    }
+    for name, entry in REGISTRY.items()
+}
+"""What an algorithm's small runs need besides, to be small: its sizes, where they are larger."""
 
 
 @pytest.fixture(autouse=True)

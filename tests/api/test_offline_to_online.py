@@ -309,7 +309,13 @@ def test_a_managed_run_goes_on(prior: Config) -> None:
 
 # --- Fine-tuning --------------------------------------------------------------
 
-FINETUNED = ("iql", "awac", "td3_bc", "cql", "edac", "sac", "td3", "rlpd")
+FINETUNED = [
+    entry.name
+    for entry in REGISTRY.values()
+    if entry.actions == "continuous"
+    and not entry.goals
+    and entry.learner_class().learns_from_rewards
+]
 GO_ON = ("total_timesteps=60", "learning_starts=20", "checkpoint_interval=25", "log_interval=10")
 
 

@@ -14,8 +14,7 @@ import yaml
 from pydantic import BaseModel
 
 from rl_training import build_control_callbacks
-from rl_training.algorithms.registry import REGISTRY, get_algorithm, register_algorithm
-from rl_training.algorithms.sac import SACAlgorithm, SACConfig
+from rl_training.algorithms.registry import REGISTRY
 from rl_training.api import train
 from rl_training.api.finetuning import DATASET_KEYS, FRESH_KEYS, REWARD_KEYS
 from rl_training.api.resuming import RESUMABLE_KEYS
@@ -322,32 +321,6 @@ def test_fingerprint_ignores_where_and_labels_but_nothing_else() -> None:
     moved = make_config(BASE | {"output_dir": "elsewhere", "tags": ["x"]})
     assert config.fingerprint() == moved.fingerprint()
     assert config.fingerprint() != make_config(BASE | {"seed": 1}).fingerprint()
-
-
-def test_algorithms_of_ones_own_are_registered_by_class() -> None:
-    class Mine(SACAlgorithm):
-        """The first line.
-
-        And more.
-        """
-
-        name = "mine"
-
-    try:
-        register_algorithm(Mine)
-        assert make_config(BASE | {"algo": "mine"})
-        entry = get_algorithm("mine")
-        assert (entry.learner_class(), entry.summary) == (Mine, "The first line.")
-        register_algorithm(type("Mine", (Mine,), {}))  # a notebook's cell that is run again
-        assert get_algorithm("mine").learner_class() is not Mine
-    finally:
-        del REGISTRY["mine"]
-    with pytest.raises(ConfigError, match=r"Unknown algorithm 'mine'.* registered first"):
-        make_config(BASE | {"algo": "mine"})
-    with pytest.raises(ConfigError, match="There is an algorithm 'sac' already"):
-        register_algorithm(SACAlgorithm)
-    with pytest.raises(ConfigError, match="is not a learner"):
-        register_algorithm(SACConfig)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,8 @@ GIB = 2**30
 CPU = torch.device("cpu")
 BOX = EnvSpec(3, 1, (-2.0,), (2.0,))
 DISCRETE = EnvSpec(4, 2, discrete=True)
+SPECS = {"continuous": BOX, "discrete": DISCRETE}
+LEARNERS = [entry.name for entry in REGISTRY.values() if not entry.goals]
 DATA = {"dataset_kind": "random", "dataset_size": 100}
 
 
@@ -40,7 +42,7 @@ def _small_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run_of(folder: Path, algo: str = "sac", **kwargs: Any) -> dict[str, Any]:
     top = {key: kwargs.pop(key) for key in [*kwargs] if key in TrainConfig.model_fields}
-    env_id = "CartPole-v1" if algo == "dqn" else "Pendulum-v1"
+    env_id = "CartPole-v1" if REGISTRY[algo].actions == "discrete" else "Pendulum-v1"
     base = {"algo": algo, "env_id": env_id, "total_timesteps": 10, "output_dir": str(folder / "r")}
     recorded = DATA if REGISTRY[algo].mode != "online" else {}
     return base | {"algo_kwargs": recorded | kwargs} | top
@@ -123,9 +125,9 @@ def test_an_output_dir_that_cannot_be_made_gets_one_sentence(tmp_path: Path, nam
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-@pytest.mark.parametrize("algo", [name for name in REGISTRY if name != "her"])
+@pytest.mark.parametrize("algo", LEARNERS)
 def test_the_estimate_of_a_learner_is_exact(algo: str) -> None:
-    spec = DISCRETE if algo == "dqn" else BOX
+    spec = SPECS[REGISTRY[algo].actions]
     config = make_config(run_of(Path(), algo, hidden_sizes=[8, 16]))
     real = build_algorithm(config, spec, CPU)
     settings = config.parts.algorithm
@@ -210,11 +212,11 @@ print('torch._dynamo' in sys.modules)"` says whether one does.
 """
 
 
-@pytest.mark.parametrize("algo", [name for name in REGISTRY if name != "her"])
+@pytest.mark.parametrize("algo", LEARNERS)
 def test_the_estimate_does_not_wait_for_the_compiler(algo: str) -> None:
     settings = REGISTRY[algo].config_class()()
     with torch.device("meta"), Shapes() as shapes:
-        REGISTRY[algo].learner_class().build(DISCRETE if algo == "dqn" else BOX, settings)
+        REGISTRY[algo].learner_class().build(SPECS[REGISTRY[algo].actions], settings)
     assert "uniform_" in shapes.seen
     assert shapes.seen <= QUICK
 

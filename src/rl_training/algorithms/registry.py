@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from inspect import isabstract
@@ -165,7 +165,7 @@ def check_learner(
             "underscores, such as 'my_sac'."
         )
     if isabstract(learner):
-        missing = " and ".join(sorted(learner.__abstractmethods__))
+        missing = _listed(sorted(learner.__abstractmethods__))
         raise ConfigError(f"{label} is abstract: define {missing}.")
     mode = mode or learner.mode
     for key, value, kinds in (
@@ -173,9 +173,14 @@ def check_learner(
         ("actions", actions or learner.actions, ActionKind),
     ):
         if value not in get_args(kinds):
-            options = " or ".join(map(repr, get_args(kinds)))
+            options = _listed(map(repr, get_args(kinds)), "or")
             raise ConfigError(f"{key} = {shown(value)} of {label}: should be {options}.")
     _check_config_class(label, getattr(learner, "config_class", None), mode)
+
+
+def _listed(words: Iterable[str], link: str = "and") -> str:
+    *first, last = words
+    return f"{', '.join(first)} {link} {last}" if first else last
 
 
 def _check_config_class(label: str, config: Any, mode: Mode) -> None:

@@ -1,0 +1,115 @@
+"""Learners of one's own are registered, and incomplete ones refused with one sentence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rl_training import ConfigError, register_algorithm
+from rl_training.algorithms.base import Algorithm
+from rl_training.algorithms.bc import BCAlgorithm
+from rl_training.algorithms.config import AlgorithmConfig, ValueConfig
+from rl_training.algorithms.iql import IQLAlgorithm
+from rl_training.algorithms.registry import REGISTRY, get_algorithm
+from rl_training.algorithms.sac import SACAlgorithm, SACConfig, SoftConfig
+from rl_training.experiment.config import make_config
+
+RUN: dict[str, Any] = {"algo": "mine", "env_id": "Pendulum-v1", "total_timesteps": 100}
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> Iterator[None]:
+    yield
+    REGISTRY.pop("mine", None)
+
+
+def learner(base: Any = SACAlgorithm, **declared: Any) -> type[Algorithm]:
+    return type("Mine", (base,), {"name": "mine", "__module__": __name__, **declared})
+
+
+def test_a_learner_of_ones_own_is_known_by_its_name() -> None:
+    first = learner(__doc__="The first line.\n\nAnd more.")
+    register_algorithm(first)
+    assert make_config(RUN).algo == "mine"
+    entry = get_algorithm("mine")
+    assert (entry.learner_class(), entry.summary) == (first, "The first line.")
+    assert (entry.title, entry.paper) == ("Mine", "")
+    register_algorithm(learner())  # a notebook's cell that is run again
+    assert get_algorithm("mine").learner_class() is not first
+
+
+def test_an_unknown_name_may_lack_its_registration() -> None:
+    with pytest.raises(ConfigError, match=r"Unknown algorithm 'mine'.* registered first"):
+        make_config(RUN)
+
+
+def test_mode_and_actions_are_the_classes_unless_given() -> None:
+    register_algorithm(learner(IQLAlgorithm))
+    assert get_algorithm("mine").mode == "offline"
+    register_algorithm(
+        learner(config_class=SoftConfig, mode="online"), mode="offline", actions="discrete"
+    )
+    assert (get_algorithm("mine").mode, get_algorithm("mine").actions) == ("offline", "discrete")
+
+
+def test_a_learner_may_have_a_title_and_a_summary() -> None:
+    register_algorithm(learner(title="My SAC", summary="Mine.", paper="arXiv 0000.00000"))
+    entry = get_algorithm("mine")
+    assert (entry.title, entry.summary, entry.paper) == ("My SAC", "Mine.", "arXiv 0000.00000")
+
+
+class Nameless(Algorithm):
+    """Lacks everything."""
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (SACConfig, "is not a learner: derive a class from Algorithm."),
+        ("sac", "'sac' is not a learner: derive a class from Algorithm."),
+        (Nameless, "Nameless has no name: set one in the class, such as name = 'mine'."),
+        (learner(name=3), "Mine.name = 3: should have only lower-case letters, digits and"),
+        (learner(name="My SAC"), "Mine.name = 'My SAC': should have only lower-case letters"),
+        (learner(name="../x"), "Mine.name = '../x': should have only lower-case letters"),
+        (
+            learner(Algorithm, config_class=SACConfig),
+            "Mine is abstract: define act_noise, choose_actions, noise and update.",
+        ),
+        (
+            learner(Nameless, **{key: None for key in Algorithm.__abstractmethods__}),
+            "Mine has no config_class: set it to a subclass of AlgorithmConfig.",
+        ),
+        (learner(config_class={}), "Mine.config_class = {}: should be a subclass of AlgorithmConf"),
+        (
+            learner(config_class=ValueConfig),
+            "Mine has mode 'online', so ValueConfig should derive from CollectionConfig.",
+        ),
+        (
+            learner(mode="offline_to_online"),
+            "Mine has mode 'offline_to_online', so SACConfig should derive from MixingConfig.",
+        ),
+        (
+            learner(mode="offline"),
+            "Mine has mode 'offline', so SACConfig should not derive from CollectionConfig, whose "
+            "options would have no effect.",
+        ),
+        (
+            learner(BCAlgorithm, mode="online", config_class=AlgorithmConfig),
+            "Mine has mode 'online', so AlgorithmConfig should derive from CollectionConfig.",
+        ),
+        (
+            learner(mode="onlin"),
+            "mode = 'onlin' of Mine: should be 'online', 'offline' or 'offline_to_online'.",
+        ),
+        (learner(actions="both"), "actions = 'both' of Mine: should be 'continuous' or 'discrete'"),
+        (SACAlgorithm, "There is an algorithm 'sac' already: choose another name."),
+        (learner(name="iql"), "There is an algorithm 'iql' already: choose another name."),
+    ],
+)
+def test_what_is_not_a_whole_learner_is_refused(given: Any, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(sentence)):
+        register_algorithm(given)
+    assert "mine" not in REGISTRY
