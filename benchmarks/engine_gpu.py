@@ -80,6 +80,17 @@ def jax_speed() -> Result:
     return result
 
 
+def gpu_state() -> list[str]:
+    """Clocks, reasons for lower ones, and the processes on the GPU: what else decides a speed."""
+    fields = "clocks.sm,clocks.mem,clocks_event_reasons.active,temperature.gpu,power.draw"
+    found = []
+    for query in (f"--query-gpu={fields}", "--query-compute-apps=pid,used_memory"):
+        command = ["nvidia-smi", query, "--format=csv,noheader"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        found += done.stdout.strip().splitlines()
+    return found
+
+
 def kernels(engine: Engine) -> list[tuple[str, int, float]]:
     """The kernels of one update: name, launches and microseconds, the costliest first."""
     from torch.profiler import ProfilerActivity, profile
@@ -117,6 +128,7 @@ def main() -> None:
         prepared[mode] = engines[mode].preparation_seconds
         console.print(f"{mode}: prepared in {prepared[mode]:.1f} s, mode {engines[mode].mode}")
     speeds: dict[str, list[float]] = {mode: [] for mode in MODES}
+    states = [gpu_state()]
     peer: list[Result] = []
     for number in range(args.rounds):
         for mode, engine in engines.items():
@@ -125,6 +137,7 @@ def main() -> None:
         if not args.no_jax:
             peer.append(jax_speed())
             console.print(f"round {number + 1}  jax {peer[-1]}")
+        states.append(gpu_state())
     launched = kernels(engines["cuda_graph"])
     table = Table(title=f"{args.algo}, one GPU: updates/s, median (least - greatest)")
     table.add_column("")
@@ -149,6 +162,7 @@ def main() -> None:
         report = {
             **describe(),
             "gpu": torch.cuda.get_device_name(),
+            "gpu_state": states,
             "summary": summary,
             "preparation_seconds": prepared,
             "speeds": speeds,

@@ -1,80 +1,189 @@
-"""HDF5 files: only values that are in the file itself, through filters that HDF5 ships with.
-
-External links, external storage and virtual datasets make the library open other files; unknown
-filters make it load a plug-in. All of them are refused before a dataset is opened or read.
-"""
+"""HDF5 files, read in a process of their own (`boundary/hdf5_process.py`)."""
 
 from __future__ import annotations
 
+import atexit
+import json
+import math
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rl_training.boundary.columns import Column, check_expansion, refusing_damage
+import numpy as np
+from pydantic import BaseModel, ValidationError
+
+from rl_training.boundary.columns import CHUNK_ROWS, Chunks, Column, check_expansion
+from rl_training.boundary.hdf5_process import IDLE_SECONDS
 from rl_training.boundary.reading import open_file
-from rl_training.boundary.text import shown
+from rl_training.boundary.text import printable, shorten
 from rl_training.errors import ConfigError
 
 INSTALL = "pip install 'rl-training[offline]'"
 HDF5 = "an HDF5 file"
-_FILTERS = {1, 2, 3, 4, 5, 6, 32000}
-"""Deflate, shuffle, Fletcher32, szip, n-bit, scale-offset; and LZF, which h5py brings."""
+_START = (
+    "import sys; sys.path[:] = sys.argv[1:]; "
+    "from rl_training.boundary.hdf5_process import serve; serve()"
+)
+_LONGEST_ANSWER = 1 << 28
+
+
+class Entry(BaseModel, strict=True):
+    """A dataset, or a group or an empty dataset, which have neither shape nor type."""
+
+    path: str
+    shape: list[int] | None = None
+    dtype: str = ""
+
+
+class Answer(BaseModel, strict=True):
+    """What the process answers."""
+
+    refused: str | None = None
+    damaged: str | None = None
+    bytes: int | None = None
+    entries: list[Entry] = []
+
+
+class Reader:
+    """A process that reads one file after another."""
+
+    def __init__(self) -> None:
+        paths = [path for path in sys.path if path]  # the current folder is never among them
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-c", _START, *paths],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        self._last_asked = time.monotonic()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it can be asked: it has neither ended nor is about to."""
+        idle = time.monotonic() - self._last_asked
+        return self._process.poll() is None and idle < IDLE_SECONDS / 2
+
+    def ask(self, **request: Any) -> tuple[Answer, bytes]:
+        """Send a request; returns the answer and the bytes after it.
+
+        Raises:
+            EOFError: The process ended, or its answer makes no sense.
+        """
+        self._last_asked = time.monotonic()
+        requests, answers = self._process.stdin, self._process.stdout
+        assert requests is not None
+        assert answers is not None
+        try:
+            requests.write(json.dumps(request).encode() + b"\n")
+            requests.flush()
+            answer = Answer.model_validate_json(answers.readline(_LONGEST_ANSWER))
+            data = answers.read(request["bytes"]) if answer.bytes is not None else b""
+        except (OSError, ValidationError) as error:
+            self.stop()
+            raise EOFError from error
+        if answer.bytes not in (None, len(data)):
+            self.stop()
+            raise EOFError
+        return answer, data
+
+    def stop(self) -> None:
+        """End the process."""
+        self._process.kill()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            with suppress(OSError):  # a request that was not sent to its end
+                pipe.close()
+        self._process.wait()
+
+
+_idle: list[Reader] = []
+"""At most one process, for the next file."""
 
 
 @contextmanager
-def open_hdf5(path: Path, *, follow_links: bool = True) -> Iterator[Any]:
-    """An HDF5 file as h5py opens it; read it with `members` alone."""
+def open_hdf5(
+    path: Path, *, depth: int = 1, source: str = "", follow_links: bool = True
+) -> Iterator[dict[str, Column | None]]:
+    """What is in a file: datasets as columns, groups and empty datasets as None.
+
+    ``depth`` is 1 for the top level alone, 2 for what its groups hold as well (``group/name``).
+    """
+    source = source or str(path)
     try:
-        import h5py
+        import h5py  # noqa: F401
     except ImportError:
         raise ConfigError(f"Reading {path} needs h5py: {INSTALL}") from None
-    open_file(path, follow_links=follow_links).close()  # a regular file, or an error
-    with refusing_damage(str(path), HDF5):
-        file = h5py.File(path, "r")
-    with file:
-        yield file
+    with open_file(path, follow_links=follow_links) as file:  # a regular file, or an error
+        size = os.fstat(file.fileno()).st_size
+    reader = _idle.pop() if _idle else Reader()
+    if not reader.is_alive:
+        reader.stop()
+        reader = Reader()
+    try:
+        answer, _ = _ask(reader, str(path), open=str(path.absolute()), depth=depth, bytes=size)
+        columns = {
+            entry.path: None if entry.shape is None else _column(reader, entry, source)
+            for entry in answer.entries
+        }
+        check_expansion(path, [column for column in columns.values() if column])
+        yield columns
+    finally:
+        if reader.is_alive:
+            _ask(reader, source)
+        if reader.is_alive and not _idle:
+            _idle.append(reader)
+        else:
+            reader.stop()
 
 
 @contextmanager
 def open_hdf5_columns(path: Path) -> Iterator[dict[str, Column]]:
-    """The datasets at the top of a file, D4RL's layout; groups and empty datasets are skipped."""
-    with open_hdf5(path) as file:
-        import h5py
-
-        with refusing_damage(str(path), HDF5):
-            columns = {
-                name: Column.of(found, str(path), HDF5)
-                for name, found in members(file, str(path))
-                if isinstance(found, h5py.Dataset) and found.shape is not None
-            }
-            check_expansion(path, columns.values())
-        yield columns
+    """The datasets at the top level of a file, which is D4RL's layout."""
+    with open_hdf5(path) as found:
+        yield {name: column for name, column in found.items() if column is not None}
 
 
-def members(group: Any, source: str) -> Iterator[tuple[str, Any]]:
-    """The datasets and groups inside a group, each refused if it is not wholly in this file."""
-    import h5py
-
-    for key in group:
-        name = str(key)  # a name that is not UTF-8 comes as bytes
-        if not isinstance(group.get(key, getlink=True), h5py.HardLink):
-            raise ConfigError(f"{source}: {shown(name)} is a link, and links are not followed.")
-        found = group[key]
-        if isinstance(found, h5py.Dataset):
-            _check_dataset(found, f"{source}: {shown(name)}")
-        yield name, found
+def _column(reader: Reader, entry: Entry, source: str) -> Column:
+    shape, dtype = tuple(entry.shape or ()), np.dtype(entry.dtype)
+    read = partial(_rows, reader, entry.path, shape, dtype, source)
+    return Column(shape, dtype, read, source, HDF5)
 
 
-def _check_dataset(dataset: Any, place: str) -> None:
-    import h5py
+def _rows(
+    reader: Reader, name: str, shape: tuple[int, ...], dtype: np.dtype[Any], source: str
+) -> Chunks:
+    for start in range(0, shape[0], CHUNK_ROWS):
+        stop = min(start + CHUNK_ROWS, shape[0])
+        size = (stop - start) * math.prod(shape[1:]) * dtype.itemsize
+        _, data = _ask(reader, source, read=name, start=start, stop=stop, bytes=size)
+        yield np.frombuffer(data, dtype).reshape(stop - start, *shape[1:])
 
-    plist = dataset.id.get_create_plist()
-    if plist.get_external_count():
-        raise ConfigError(f"{place} has its values in another file, which is not opened.")
-    if plist.get_layout() == h5py.h5d.VIRTUAL:
-        raise ConfigError(f"{place} is a virtual dataset of other files, which are not opened.")
-    for index in range(plist.get_nfilters()):
-        code = plist.get_filter(index)[0]
-        if code not in _FILTERS:
-            raise ConfigError(f"{place} uses HDF5 filter {code}: store it with gzip or without.")
+
+def _ask(reader: Reader, source: str, **request: Any) -> tuple[Answer, bytes]:
+    try:
+        answer, data = reader.ask(**request)
+    except EOFError:
+        raise ConfigError(
+            f"{source} is damaged or not {HDF5}: the HDF5 library crashed or did not finish."
+        ) from None
+    if answer.refused is not None:
+        raise ConfigError(f"{source}: {shorten(printable(answer.refused, keep=''), 400)}")
+    if answer.damaged is not None:
+        reason = shorten(printable(answer.damaged, keep=""), 400)
+        raise ConfigError(f"{source} is damaged or not {HDF5}: {reason}")
+    return answer, data
+
+
+def _stop_idle() -> None:
+    while _idle:
+        _idle.pop().stop()
+
+
+atexit.register(_stop_idle)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_idle.clear)  # the process is the parent's

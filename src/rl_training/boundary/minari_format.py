@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import BaseModel, Field, ValidationError
 
-from rl_training.boundary.columns import NUMBERS, Column, check_expansion, refusing_damage
-from rl_training.boundary.hdf5 import HDF5, INSTALL, members, open_hdf5
+from rl_training.boundary.columns import NUMBERS, Column, refusing_damage
+from rl_training.boundary.hdf5 import INSTALL, open_hdf5
 from rl_training.boundary.reading import MAX_TEXT, read_json
 from rl_training.boundary.text import first_line, shorten, shown
 from rl_training.errors import ConfigError
@@ -77,12 +77,10 @@ class MinariDataset:
         """All episodes one after the other, under the names that Minari uses."""
         file_path = self.folder / "data" / "main_data.hdf5"
         with (
-            open_hdf5(file_path, follow_links=False) as file,
+            open_hdf5(file_path, depth=2, source=self.source, follow_links=False) as found,
             refusing_damage(self.source, "a Minari dataset"),
         ):
-            found = dict(members(file, self.source))
             episodes = [_episode(found, index, self.source) for index in range(self.episodes)]
-            check_expansion(file_path, [part for episode in episodes for part in episode.values()])
             if not episodes:
                 raise ConfigError(f"{self.source} holds no episodes.")
             arrays = [
@@ -189,23 +187,21 @@ def _space(text: str | None, place: str) -> gym.Space[Any] | None:
 # --- Episodes -------------------------------------------------------------------------
 
 
-def _episode(found: dict[str, Any], index: int, source: str) -> dict[str, Column]:
+def _episode(found: dict[str, Column | None], index: int, source: str) -> dict[str, Column]:
     """An episode's columns, none of them read yet."""
-    import h5py
-
-    group = found.get(f"episode_{index}")
-    if not isinstance(group, h5py.Group):
+    group = f"episode_{index}"
+    if group not in found:
         raise ConfigError(f"{source} is damaged: it has no episode {index}.")
-    parts = dict(members(group, f"{source}, episode {index}"))
     columns: dict[str, Column] = {}
     for name in _COLUMNS:
-        if name not in parts:
+        if f"{group}/{name}" not in found:
             raise ConfigError(f"{source} is damaged: episode {index} has no {name}.")
-        if not isinstance(parts[name], h5py.Dataset) or parts[name].dtype.kind not in NUMBERS:
+        column = found[f"{group}/{name}"]
+        if column is None or column.dtype.kind not in NUMBERS:
             raise ConfigError(
                 f"{source} has {name} that are not one array of numbers: store flat arrays."
             )
-        columns[name] = Column.of(parts[name], source, HDF5)
+        columns[name] = column
     return columns
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rl_training.boundary.columns import NUMBERS, Column
+from rl_training.boundary.text import printable, shorten
 from rl_training.data.rows import SCALAR_FIELDS
 from rl_training.errors import ConfigError
 
@@ -73,7 +74,7 @@ def find_fields(available: Mapping[str, Column], source: str) -> Fields:
             columns[field], names[field] = available[present[0]], present[0]
     for field in REQUIRED:
         if field not in columns:
-            known = ", ".join(sorted(available)) or "nothing"
+            known = shorten(printable(", ".join(sorted(available)), keep=""), 300) or "nothing"
             raise ConfigError(
                 f"{source} has no {field} (any of {', '.join(ALIASES[field])}); it holds {known}."
             )
