@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from typing import Any
 
 import numpy as np
 
 from rl_training.boundary.reading import unique_keys
+from rl_training.boundary.text import shown
 
 _KINDS = "biuf"
+_DTYPE = re.compile(rf"[<>|][{_KINDS}]\d{{1,2}}")
 
 
 def encode(value: Any) -> Any:
@@ -50,12 +53,11 @@ def decode(value: Any) -> Any:
 
 
 def _decode_array(dtype: str, shape: list[int], data: str) -> np.ndarray[Any, Any]:
-    kind = np.dtype(dtype)
-    if kind.kind not in _KINDS:
-        raise ValueError(f"an array of {kind} is not plain data")
-    values = np.frombuffer(base64.b64decode(data, validate=True), dtype=kind)
+    if not isinstance(dtype, str) or not _DTYPE.fullmatch(dtype):
+        raise ValueError(f"an array of {shown(dtype)} is not plain data")
     if not all(type(size) is int and size >= 0 for size in shape):
-        raise ValueError(f"an array has the shape {shape}")
+        raise ValueError(f"an array has the shape {shown(shape)}")
+    values = np.frombuffer(base64.b64decode(data, validate=True), dtype=np.dtype(dtype))
     return values.reshape(shape).copy()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_training.boundary.text import error_text, shown
+from rl_training.boundary.text import error_text, printable, shorten, shown
 from rl_training.errors import CheckpointError, RLTrainingError
 
 
@@ -24,7 +24,8 @@ def explaining_misfits(file: Path) -> Iterator[None]:
     try:
         yield
     except StateError as error:
-        raise CheckpointError(f"{file} does not fit this run: {error}") from error
+        reason = shorten(printable(str(error), keep=""), 400)
+        raise CheckpointError(f"{file} does not fit this run: {reason}") from error
     except RLTrainingError:
         raise
     except Exception as error:

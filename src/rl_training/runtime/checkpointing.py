@@ -25,7 +25,7 @@ from rl_training.boundary import json_codec
 from rl_training.boundary.npy import read_npy
 from rl_training.boundary.reading import open_file, read_bytes, read_json, read_text, sha256_of
 from rl_training.boundary.tensors import read_tensors
-from rl_training.boundary.text import shorten, shown
+from rl_training.boundary.text import error_text, shown
 from rl_training.boundary.writing import remove, temporary_name
 from rl_training.data.replay_buffer import ReplayBuffer
 from rl_training.errors import CheckpointError
@@ -108,8 +108,9 @@ class Checkpoint:
         try:
             state: dict[str, Any] = json_codec.loads(data)
         except _UNREADABLE as error:
-            reason = shorten(f"{type(error).__name__}: {error}", 200)
-            raise CheckpointError(f"{self.path / STATE} cannot be read: {reason}") from None
+            raise CheckpointError(
+                f"{self.path / STATE} cannot be read: {error_text(error)}"
+            ) from None
         if not isinstance(state, dict) or not isinstance(state.get("trainer"), dict):
             raise CheckpointError(f"{self.path / STATE} does not hold a run's state")
         return state

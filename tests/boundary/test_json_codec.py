@@ -1,0 +1,46 @@
+"""Arrays inside JSON: what a forged file can say of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rl_training.boundary import json_codec
+from rl_training.boundary.values import StateError, explaining_misfits
+from rl_training.errors import CheckpointError
+
+
+@pytest.mark.parametrize("dtype", ["f4", "u1", "i8", "b1", "f8"])
+def test_arrays_survive(dtype: str) -> None:
+    array = np.array([[0, 1], [1, 0]], dtype)
+    found = json_codec.loads(json_codec.dumps({"a": array}))["a"]
+    assert found.dtype == array.dtype
+    np.testing.assert_array_equal(found, array)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [",f4", [1], ""],
+        ["(2,)f4", [1], ""],
+        ["O", [1], ""],
+        [["<f4"], [1], ""],
+        ["<f4", ["a\x1b[2J"], ""],
+        ["<f4", [-1], ""],
+        ["<f4", [True], ""],
+    ],
+)
+def test_forged_arrays_are_refused_in_printable_words(content: list[Any]) -> None:
+    with pytest.raises(ValueError, match="an array (of|has the shape)") as caught:
+        json_codec.decode({"@array": content})
+    assert str(caught.value).isprintable()
+
+
+def test_a_misfit_repeats_no_more_of_a_file_than_fits_a_line() -> None:
+    with pytest.raises(CheckpointError) as caught, explaining_misfits(Path("state.json")):
+        raise StateError("class is " + "x\x07" * 5_000)
+    assert len(str(caught.value)) < 600
+    assert str(caught.value).isprintable()
