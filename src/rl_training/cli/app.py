@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,30 +12,27 @@ import typer
 from typer.core import TyperGroup
 
 from rl_training.boundary.terminal import open_standard_streams, output_failure, say, tell
-from rl_training.cli.data import EnvKwargs, data_app
-from rl_training.cli.output import Json, counting, print_json, print_table
+from rl_training.cli.data import Best, EnvKwargs, RunPath, data_app
+from rl_training.cli.output import Json, counting, print_json, print_result, print_table
 from rl_training.cli.summaries import evaluation_text, score_text, training_lines
-from rl_training.cli.user_imports import import_for_user, keep_workers_out_of_present_folder
+from rl_training.cli.user_imports import import_for_user
 from rl_training.errors import ConfigError, RLTrainingError
 
 if TYPE_CHECKING:
     from rl_training.runtime.training_loop import TrainResult
 
 SIGNAL_EXITS = {"SIGINT": 130, "SIGTERM": 143}
-_debug = False
-_imports: list[str] = []
-"""The modules of `--import`, which the next command needs too."""
 
 
 class _Group(TyperGroup):
-    """Turns a user's error into one line; usage errors are typer's."""
+    """Prints an expected error as one line; usage errors are typer's."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command; its exit code is 2 for bad input, 1 for other failures."""
         try:
             return super().invoke(ctx)
         except RLTrainingError as error:
-            if _debug:
+            if ctx.params["debug"]:
                 raise
             tell(f"Error: {error}")
             sys.exit(error.exit_code)
@@ -61,8 +59,10 @@ Overrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="[KEY=VALUE]...", help="Config keys to set, such as seed=1."),
 ]
-Best = Annotated[bool, typer.Option("--best", help="The run's best checkpoint, not its last.")]
-RunPath = Annotated[Path, typer.Argument(metavar="RUN_OR_CHECKPOINT", help="A folder.")]
+EnvId = Annotated[
+    str | None, typer.Option("--env-id", help="The environment; the run's own by default.")
+]
+Device = Annotated[str, typer.Option(help="Where the policy runs.")]
 
 
 def _version(show: bool) -> None:
@@ -84,15 +84,13 @@ def _options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    global _debug
-    _debug = debug
-    _imports[:] = imports or ()
     for module in imports or ():
         import_for_user(module)
 
 
 @app.command(epilog="Example: rl-training train --config sac/pendulum seed=1 batch_size=512")
 def train(
+    context: typer.Context,
     config: Annotated[
         str, typer.Option("--config", "-c", help="A packaged name (sac/pendulum) or a YAML file.")
     ],
@@ -108,17 +106,19 @@ def train(
     resolved = TrainConfig.load(config, overrides or ()).resolved()
     with _display(None if as_json else resolved.to_dict()) as display:
         result = run(resolved, callbacks=[display])
-    _finish(result, as_json)
+    _finish(context, result, as_json)
 
 
 @app.command(epilog="Example: rl-training resume runs/sac_Pendulum-v1_seed0 total_timesteps=40000")
-def resume(run: RunPath, overrides: Overrides = None, as_json: Json = False) -> None:
-    """Continue a run exactly where its newest checkpoint stands."""
+def resume(
+    context: typer.Context, run: RunPath, overrides: Overrides = None, as_json: Json = False
+) -> None:
+    """Continue a run exactly from its newest checkpoint."""
     from rl_training.api.training import resume as continue_run
 
     with _display() as display:
         result = continue_run(run, overrides or (), callbacks=[display])
-    _finish(result, as_json)
+    _finish(context, result, as_json)
 
 
 @app.command(
@@ -126,10 +126,9 @@ def resume(run: RunPath, overrides: Overrides = None, as_json: Json = False) -> 
     "total_timesteps=5000"
 )
 def finetune(
+    context: typer.Context,
     run: RunPath,
-    env_id: Annotated[
-        str | None, typer.Option("--env-id", help="The environment; the source's by default.")
-    ] = None,
+    env_id: EnvId = None,
     dataset: Annotated[
         str | None,
         typer.Option(
@@ -140,18 +139,18 @@ def finetune(
     overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:
-    """Take a trained policy on to an environment, with its critics and optimizers; a new run.
+    """Continue to train a policy in an environment, with its critics and optimizers; a new run.
 
-    The data that it was trained on stays in the batches, with a share of offline_batch_ratio;
+    Batches keep a share of offline_batch_ratio of the data that it was trained on;
     offline_batch_ratio=0 drops it.
     """
-    from rl_training.api.finetuning import finetune as go_on
+    from rl_training.api.finetuning import finetune as continue_online
 
     with _display() as display:
-        result = go_on(
+        result = continue_online(
             run, env_id, overrides or (), dataset=dataset, best=best, callbacks=[display]
         )
-    _finish(result, as_json)
+    _finish(context, result, as_json)
 
 
 @app.command(epilog="Example: rl-training evaluate runs/sac_Pendulum-v1_seed0 --best --episodes 20")
@@ -159,9 +158,7 @@ def evaluate(
     run: RunPath,
     best: Best = False,
     episodes: Annotated[int | None, typer.Option(help="Episodes to play (10).")] = None,
-    env_id: Annotated[
-        str | None, typer.Option("--env-id", help="Where to play; in the run's own by default.")
-    ] = None,
+    env_id: EnvId = None,
     env_kwargs: EnvKwargs = None,
     seed: Annotated[int, typer.Option(help="Episode i starts from seed + i.")] = 0,
     video: Annotated[
@@ -176,14 +173,14 @@ def evaluate(
     dataset: Annotated[
         str | None, typer.Option(help="Its data: a file or a Minari id; else the run's own.")
     ] = None,
-    device: Annotated[str, typer.Option(help="Where the policy runs.")] = "cpu",
+    device: Device = "cpu",
     as_json: Json = False,
 ) -> None:
     """Play episodes without exploration and report the environment's own returns.
 
-    A run without an environment reports its loss on rows held out, unless --env-id names one.
+    A run without an environment reports its loss on held-out rows, unless --env-id names one.
 
-    With --fqe nothing is played: the value of the policy is estimated from the run's dataset.
+    With --fqe, the value of the policy is estimated from the run's dataset instead.
     """
     from rl_training.api.checkpoints import evaluate_checkpoint
     from rl_training.experiment.config import parse_env_kwargs
@@ -203,10 +200,7 @@ def evaluate(
             dataset=dataset,
             progress=progress,
         )
-    if as_json:
-        print_json(result)
-        return
-    say(evaluation_text(result))
+    print_result(result, evaluation_text(result), as_json)
 
 
 @app.command(epilog="Example: rl-training predict runs/sac_Pendulum-v1_seed0 --obs obs.npy")
@@ -215,7 +209,7 @@ def predict(
     obs: Annotated[Path, typer.Option(help="A .npy file: one observation or a batch.")],
     out: Annotated[Path | None, typer.Option(help="Write the actions to this .npy file.")] = None,
     best: Best = False,
-    device: Annotated[str, typer.Option(help="Where the policy runs.")] = "cpu",
+    device: Device = "cpu",
     as_json: Json = False,
 ) -> None:
     """Actions in the environment's own scale for observations in a file."""
@@ -290,11 +284,11 @@ def configs_show(
     """Print a packaged config."""
     from rl_training.experiment.config import config_text, read_config
 
+    text = config_text(name)
     if as_json:
-        config_text(name)
         print_json(read_config(name))
     else:
-        say(config_text(name).rstrip("\n"), keep="\n")
+        say(text.rstrip("\n"), keep="\n")
 
 
 @app.command(epilog="Example: rl-training runs runs")
@@ -342,13 +336,8 @@ def plot(
     from rl_training.api.plots import plot_runs
 
     plot_runs(runs, out)
-    if as_json:
-        print_json({"out": str(out), "runs": [str(run) for run in runs]})
-    else:
-        say(f"Wrote {out}")
-
-
-# --- Printing -----------------------------------------------------------------
+    facts = {"out": str(out), "runs": [str(run) for run in runs]}
+    print_result(facts, f"Wrote {out}", as_json)
 
 
 def _display(config: dict[str, Any] | None = None) -> Any:
@@ -360,12 +349,13 @@ def _display(config: dict[str, Any] | None = None) -> Any:
     return closing(ProgressCallback(config=config))
 
 
-def _finish(result: TrainResult, as_json: bool) -> None:
-    """Print how a training ended and what to do next, and exit as a signal would."""
+def _finish(context: typer.Context, result: TrainResult, as_json: bool) -> None:
+    """Print how a training ended and what to do next; exit as after the signal that ended it."""
     if as_json:
         print_json(result.to_json())
     else:
-        for line in training_lines(result, _imports):
+        imports = context.find_root().params["imports"] or ()
+        for line in training_lines(result, imports):
             say(line)
     if result.interrupted_by is not None:
         raise typer.Exit(SIGNAL_EXITS[result.interrupted_by])
@@ -373,7 +363,9 @@ def _finish(result: TrainResult, as_json: bool) -> None:
 
 def main() -> None:
     """Run the command line."""
-    keep_workers_out_of_present_folder()
+    # Worker processes must import from where this one does. The server that starts them is
+    # `python -c`, which otherwise puts the current folder before the standard library.
+    os.environ.setdefault("PYTHONSAFEPATH", "1")
     words = sys.argv[1:]
     open_standard_streams(results_only="--json" in words and "--help" not in words)
     try:

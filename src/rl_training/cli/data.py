@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rl_training.boundary.terminal import say
-from rl_training.cli.output import Json, counting, print_json, print_table
+from rl_training.cli.output import Json, counting, print_json, print_result, print_table
 
 if TYPE_CHECKING:
     from rl_training.data.inspection import DatasetReport
 
-data_app = typer.Typer(
-    help="Look at datasets, check, record and convert them.", add_completion=False
-)
+data_app = typer.Typer(help="Inspect, check, record and convert datasets.", add_completion=False)
 
 Source = Annotated[
     str,
@@ -23,7 +21,9 @@ Source = Annotated[
         metavar="PATH_OR_ID", help="A .npz, .pt or .hdf5 file, a Minari id, or a run: its replay."
     ),
 ]
-EnvId = Annotated[str | None, typer.Option(help="The environment that the data is of.")]
+RunPath = Annotated[Path, typer.Argument(metavar="RUN_OR_CHECKPOINT", help="A folder.")]
+Best = Annotated[bool, typer.Option("--best", help="The run's best checkpoint, not its last.")]
+EnvId = Annotated[str | None, typer.Option(help="The environment of the data.")]
 EnvKwargs = Annotated[
     list[str] | None,
     typer.Option(
@@ -40,7 +40,7 @@ def inspect(
     plot: Annotated[Path | None, typer.Option(help="Write histograms to this picture.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Shapes, episodes, returns, ranges and oddities of a dataset."""
+    """Show a dataset's shapes, episodes, returns, ranges and problems."""
     from rl_training.api.datasets import inspect_data
 
     report = inspect_data(source, plot)
@@ -79,7 +79,7 @@ def validate(
 
 @data_app.command(epilog="Example: rl-training data collect runs/RUN --steps 10000 --out data.npz")
 def collect(
-    run: Annotated[Path, typer.Argument(metavar="RUN_OR_CHECKPOINT", help="Whose policy plays.")],
+    run: RunPath,
     steps: Annotated[int, typer.Option(help="Transitions to record.")],
     noise: Annotated[
         float,
@@ -91,7 +91,7 @@ def collect(
     out: Annotated[Path | None, typer.Option(help="A .npz, .pt or .hdf5 file to write.")] = None,
     minari: Annotated[str | None, typer.Option(help="A Minari id to create.")] = None,
     seed: Annotated[int, typer.Option(help="Of the episodes' starts and of the noise.")] = 0,
-    best: Annotated[bool, typer.Option("--best", help="The best checkpoint.")] = False,
+    best: Best = False,
     env_kwargs: EnvKwargs = None,
     as_json: Json = False,
 ) -> None:
@@ -111,10 +111,8 @@ def collect(
             env_kwargs=parse_env_kwargs(env_kwargs or ()),
             progress=lambda done: progress(done, steps),
         )
-    if as_json:
-        print_json({"dataset": written, "steps": steps, "noise": noise, "seed": seed})
-    else:
-        say(f"Wrote {steps:,} transitions to {written}")
+    facts = {"dataset": written, "steps": steps, "noise": noise, "seed": seed}
+    print_result(facts, f"Wrote {steps:,} transitions to {written}", as_json)
 
 
 @data_app.command(epilog="Example: rl-training data convert runs/sac_Pendulum-v1_seed0 replay.npz")
@@ -127,16 +125,13 @@ def convert(
     env_kwargs: EnvKwargs = None,
     as_json: Json = False,
 ) -> None:
-    """Write a dataset, or what a run has collected, in a format of your choice."""
+    """Write a dataset, or a run's replay, in another format."""
     from rl_training.api.datasets import convert_data
     from rl_training.experiment.config import parse_env_kwargs
 
     given = parse_env_kwargs(env_kwargs or ())
     written = convert_data(source, destination, env_id=env_id, env_kwargs=given)
-    if as_json:
-        print_json({"dataset": written})
-    else:
-        say(f"Wrote {written}")
+    print_result({"dataset": written}, f"Wrote {written}", as_json)
 
 
 def _print_report(report: DatasetReport) -> None:

@@ -1,4 +1,4 @@
-"""What the commands print with."""
+"""How commands print: JSON, text, tables and progress."""
 
 from __future__ import annotations
 
@@ -20,12 +20,20 @@ Json = Annotated[
 ]
 
 PLAIN_SECONDS = 10.0
-"""Time between two lines where there is no terminal."""
+"""Time between two lines without a terminal."""
 
 
 def print_json(data: dict[str, Any]) -> None:
     """One object on standard output; null for numbers that are not finite, which JSON lacks."""
     say(json.dumps(_finite(data), allow_nan=False))
+
+
+def print_result(data: dict[str, Any], text: str, as_json: bool) -> None:
+    """A command's result, as one JSON object or as a line of text."""
+    if as_json:
+        print_json(data)
+    else:
+        say(text)
 
 
 def _finite(value: Any) -> Any:
@@ -39,7 +47,7 @@ def _finite(value: Any) -> Any:
 
 @contextmanager
 def counting(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Shows (done, total) on standard error: a bar on a terminal, else a line now and then."""
+    """Show progress on standard error: a bar on a terminal, otherwise a line now and then."""
     from rich.progress import Progress
 
     console = plain_console(guarded(sys.stderr))
@@ -65,13 +73,13 @@ def counting(what: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def print_table(heads: list[str], rows: list[list[str]]) -> None:
-    """A table as wide as the terminal, or as its contents where there is none."""
+    """Print a table as wide as the terminal, or as its contents in a pipe."""
     from rich.table import Table
 
     table = Table(*heads, show_header=any(heads))
     for row in rows:
         table.add_row(*(printable(cell, keep="") for cell in row))
     console = plain_console(output())
-    if not console.is_terminal:  # a pipe has no width: do not cut what it reads
+    if not console.is_terminal:  # a pipe has no width: nothing may be cut
         console = plain_console(output(), width=200)
     console.print(table)

@@ -1,8 +1,7 @@
-"""What the command line imports for a user, and where from."""
+"""Modules that the user names with ``--import``."""
 
 from __future__ import annotations
 
-import os
 import sys
 from importlib import import_module
 
@@ -11,7 +10,7 @@ from rl_training.errors import ConfigError
 
 
 def import_for_user(module: str) -> None:
-    """Import a module that the user named, also one of the current folder."""
+    """Import a module, which may be in the current folder."""
     if not all(part.isidentifier() for part in module.split(".")):
         raise ConfigError(
             f"--import {shown(module)}: should be the name of a module, such as my_envs or "
@@ -28,12 +27,3 @@ def import_for_user(module: str) -> None:
             f"--import {shorten(module)}: the import failed with {type(error).__name__}: "
             f"{shorten(str(error), 200)}. Fix the module, or leave out --import."
         ) from error
-
-
-def keep_workers_out_of_present_folder() -> None:
-    """Have worker processes import from where this one does.
-
-    The server that starts them is `python -c`, which puts the present folder before the standard
-    library, unless it is told not to (Python 3.11).
-    """
-    os.environ.setdefault("PYTHONSAFEPATH", "1")
