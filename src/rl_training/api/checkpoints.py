@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -9,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from rl_training.api.arguments import as_path, whole_number
+from rl_training.api.arguments import as_output, as_path, whole_number
 from rl_training.api.offline_evaluation import estimate
 from rl_training.api.video import record
+from rl_training.boundary.npy import read_npy
+from rl_training.boundary.writing import write_output
 from rl_training.config_model import validated
 from rl_training.envs import GOAL_KEYS, EnvConfig, describe_env, name_env, name_kwargs
 from rl_training.errors import ConfigError
@@ -139,6 +142,29 @@ def predict_checkpoint(
     checkpoint = open_checkpoint(locate(as_path("path", path), best=best))
     policy = load_policy(checkpoint, device)
     return policy(check_obs(obs, policy.spec))
+
+
+def predict_file(
+    path: str | Path,
+    obs: str | Path,
+    out: str | Path | None = None,
+    *,
+    best: bool = False,
+    device: str = "cpu",
+) -> ActionArray:
+    """Actions for the observations of a ``.npy`` file; written to the file ``out`` if given."""
+    source = as_path("obs", obs, "a .npy file")
+    if not source.is_file():
+        raise ConfigError(f"There is no file {str(obs)!r}.")
+    destination = None if out is None else as_output("out", out)
+    actions = predict_checkpoint(
+        path, read_npy(source, follow_links=True), best=best, device=device
+    )
+    if destination is not None:
+        data = io.BytesIO()
+        np.save(data, actions, allow_pickle=False)
+        write_output(destination, data.getvalue())
+    return actions
 
 
 def check_obs(obs: FloatArray | Mapping[str, FloatArray], spec: EnvSpec) -> FloatArray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 from pathlib import Path
@@ -16,7 +15,7 @@ from rl_training.cli.data import Best, EnvKwargs, RunPath, data_app
 from rl_training.cli.output import Json, counting, print_json, print_result, print_table
 from rl_training.cli.summaries import evaluation_text, score_text, training_lines
 from rl_training.cli.user_imports import import_for_user
-from rl_training.errors import ConfigError, RLTrainingError
+from rl_training.errors import RLTrainingError
 
 if TYPE_CHECKING:
     from rl_training.runtime.training_loop import TrainResult
@@ -215,27 +214,15 @@ def predict(
     """Actions in the environment's own scale for observations in a file."""
     import numpy as np
 
-    from rl_training.api.arguments import as_output, as_path
-    from rl_training.api.checkpoints import predict_checkpoint
-    from rl_training.boundary.npy import read_npy
-    from rl_training.boundary.writing import write_output
+    from rl_training.api.checkpoints import predict_file
 
-    if not as_path("obs", obs).is_file():
-        raise ConfigError(f"There is no file {str(obs)!r}.")
-    if out is not None:
-        as_output("out", out)
-    loaded = read_npy(obs, follow_links=True)
-    actions = predict_checkpoint(run, loaded, best=best, device=device)
+    actions = predict_file(run, obs, out, best=best, device=device)
     bad = int((~np.isfinite(actions)).sum())
     if bad:
         tell(
             f"Warning: {bad:,} of {actions.size:,} action values are not finite: the observations "
             "may be too large for this policy, or its weights damaged."
         )
-    if out is not None:
-        data = io.BytesIO()
-        np.save(data, actions, allow_pickle=False)
-        write_output(out, data.getvalue())
     if as_json:
         print_json({"actions": actions.tolist(), "out": str(out) if out else None})
     elif out is not None:
