@@ -1,41 +1,12 @@
-"""Real processes of the command line, the groups they lead, and waiting for their ends."""
+"""The processes of a session, and waiting for their ends."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import select
-import subprocess
-import sys
 import time
 from pathlib import Path
-from typing import IO
-
-from tests.faults.zygote import ENVIRONMENT, REPOSITORY
-
-
-def start(*argv: str | Path) -> subprocess.Popen[str]:
-    """``python -m rl_training ARGV``, the leader of a session and a process group of its own."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "rl_training", *map(str, argv)],
-        cwd=REPOSITORY,
-        env=ENVIRONMENT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-
-
-def wait_for_line(stream: IO[str] | None, start: str) -> None:
-    """Read until a line begins with ``start``: the process itself says how far it is."""
-    assert stream is not None
-    seen = []
-    for line in stream:
-        seen.append(line)
-        if line.startswith(start):
-            return
-    raise AssertionError(f"no line begins with {start!r}: {''.join(seen)}")
 
 
 def session_members(leader: int) -> set[int]:

@@ -9,12 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.conftest import Reference
-from tests.faults.processes import (
-    session_members,
-    start,
-    wait_for_line,
-    wait_until_gone,
-)
+from tests.faults.processes import session_members, wait_until_gone
 from tests.faults.runs import RUN_NAME, assert_equal_runs, newest, write_config
 from tests.faults.zygote import Zygote
 
@@ -92,15 +87,12 @@ def test_a_second_signal_ends_a_run_at_once(
 ) -> None:
     """Whoever presses Ctrl-C twice does not want to wait; what is on the disk stays whole."""
     config = write_config(tmp_path, total_timesteps=1_000_000, engine="eager")
-    process = start("train", "-c", config)
-    try:
-        wait_for_line(process.stderr, "step 100/")
-        os.kill(process.pid, signal.SIGINT)
-        os.kill(process.pid, signal.SIGINT)
-        _, err = process.communicate(timeout=60)
-    finally:
-        process.kill()
-    assert process.returncode == 130, err
-    assert "Traceback" not in err
+    child = zygote.start("train", "-c", config)
+    child.wait_for_line("step 100/")
+    os.kill(child.pid, signal.SIGINT)
+    os.kill(child.pid, signal.SIGINT)
+    stopped = child.wait()
+    assert stopped.status == 130, stopped.err
+    assert "Traceback" not in stopped.err
     outcome = zygote.run("resume", tmp_path / RUN_NAME, "total_timesteps=200")
     assert outcome.status == 0, outcome.err

@@ -185,6 +185,8 @@ def serve() -> None:
 
     for module in PRELOADED:
         importlib.import_module(module)
+    with contextlib.suppress(ImportError):  # an extra
+        importlib.import_module("matplotlib.backends.backend_agg")
     torch.set_num_threads(1)
     multiprocessing.set_forkserver_preload(["rl_training.envs.factory"])
     mock.patch.object(os, "fsync", os.fstat).start()  # as in tests/conftest.py
