@@ -79,7 +79,7 @@ class Nameless(Algorithm):
             "Mine is abstract: define act_noise, choose_actions, noise and update.",
         ),
         (
-            learner(Nameless, **{key: None for key in Algorithm.__abstractmethods__}),
+            learner(Nameless, **dict.fromkeys(Algorithm.__abstractmethods__, SACAlgorithm.update)),
             "Mine has no config_class: set it to a subclass of AlgorithmConfig.",
         ),
         (learner(config_class={}), "Mine.config_class = {}: should be a subclass of AlgorithmConf"),
@@ -105,6 +105,17 @@ class Nameless(Algorithm):
             "mode = 'onlin' of Mine: should be 'online', 'offline' or 'offline_to_online'.",
         ),
         (learner(actions="both"), "actions = 'both' of Mine: should be 'continuous' or 'discrete'"),
+        (
+            learner(update=lambda self, batch, noise, *, phase=0: {}),
+            "Mine.update takes self, batch, noise and phase: should be update(self, batch, noise), "
+            "or update(self, batch, noise, due) with intervals.",
+        ),
+        (learner(update=lambda self, batch: {}), "Mine.update takes self and batch: should be"),
+        (
+            learner(period=2),
+            "Mine.period is no longer used: declare intervals, such as {'actor': 2}, and take "
+            "update(self, batch, noise, due).",
+        ),
         (SACAlgorithm, "There is an algorithm 'sac' already: choose another name."),
         (learner(name="iql"), "There is an algorithm 'iql' already: choose another name."),
     ],

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from inspect import isabstract
+from inspect import isabstract, signature
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from rl_training.boundary.text import shown
@@ -175,7 +175,24 @@ def check_learner(
         if value not in get_args(kinds):
             options = _listed(map(repr, get_args(kinds)), "or")
             raise ConfigError(f"{key} = {shown(value)} of {label}: should be {options}.")
+    _check_update(learner)
     _check_config_class(label, getattr(learner, "config_class", None), mode)
+
+
+def _check_update(learner: type[Algorithm]) -> None:
+    """Refuse the way in which earlier versions asked for rare stages: it would be ignored."""
+    for former in ("period", "form", "moves_policy"):
+        if hasattr(learner, former):
+            raise ConfigError(
+                f"{learner.__name__}.{former} is no longer used: declare intervals, such as "
+                "{'actor': 2}, and take update(self, batch, noise, due)."
+            )
+    taken = list(signature(learner.update).parameters)
+    if "phase" in taken or not 3 <= len(taken) <= 4:
+        raise ConfigError(
+            f"{learner.__name__}.update takes {_listed(taken)}: should be update(self, batch, "
+            "noise), or update(self, batch, noise, due) with intervals."
+        )
 
 
 def _listed(words: Iterable[str], link: str = "and") -> str:
