@@ -79,10 +79,12 @@ def blocks(language: str, page: str = "README.md") -> list[tuple[bool, str]]:
 
 # --- Keys and metrics ---------------------------------------------------------
 
+CONFIGURATION = read("docs/configuration.md") + read("docs/generated/algorithms.md")
+
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
 def test_every_key_stands_with_its_default_in_configuration(model: type[BaseModel]) -> None:
-    table = {(row[0], row[1]) for row in rows(read("docs/configuration.md"))}
+    table = {(row[0], row[1]) for row in rows(CONFIGURATION)}
     for name, field in model.model_fields.items():
         default = field.get_default(call_default_factory=True)
         cell = "required" if field.is_required() else shown(default)
@@ -91,7 +93,7 @@ def test_every_key_stands_with_its_default_in_configuration(model: type[BaseMode
 
 def test_configuration_has_no_key_that_does_not_exist() -> None:
     known = {f"`{name}`" for model in MODELS for name in model.model_fields}
-    keys = {row[0] for row in rows(read("docs/configuration.md")) if row[0].startswith("`")}
+    keys = {row[0] for row in rows(CONFIGURATION) if row[0].startswith("`")}
     assert keys <= known
 
 

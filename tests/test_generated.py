@@ -53,5 +53,12 @@ def test_signature_and_help_have_every_option(entry: AlgorithmEntry) -> None:
 
 
 @entries
+def test_every_option_has_a_description(entry: AlgorithmEntry) -> None:
+    for model in kwargs_models(entry.name):
+        for name, field in model.model_fields.items():
+            assert str(field.description).endswith("."), name
+
+
+@entries
 def test_learners_of_the_package_pass_the_checks_of_registration(entry: AlgorithmEntry) -> None:
     check_learner(entry.learner_class(), entry.mode, entry.actions)

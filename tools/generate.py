@@ -27,7 +27,6 @@ import rl_training.api
 import rl_training.data
 import rl_training.envs
 import rl_training.runtime
-from rl_training.algorithms.base import Algorithm
 from rl_training.algorithms.registry import REGISTRY, AlgorithmEntry
 from rl_training.api.managed_classes import describe, signature
 from rl_training.lazy import EXPORTS
@@ -105,7 +104,7 @@ def catalog() -> str:
     rows, exported, short = [], {}, {}
     for declared in declarations():
         row = {key: getattr(declared, key) for key in ("name", "title", "paper", "mode", "actions")}
-        goals = not issubclass(declared, Algorithm)
+        goals = getattr(declared, "goals", False)
         name, class_name = declared.name, declared.__name__
         rows.append(row | {"summary": declared.summary, "class_name": class_name, "goals": goals})
         if not goals:

@@ -14,11 +14,10 @@ from rl_training.algorithms.config import ValueConfig
 class AdvantageConfig(ValueConfig):
     """What the learners with an advantage-weighted actor share."""
 
-    weight_clip: float = Field(default=100.0, gt=0, description="Largest weight of a transition.")
-    log_std_bounds: tuple[float, float] = Field(
-        default=(-5.0, 2.0),
-        description="Least and greatest log σ of the Gaussian around a tanh mean.",
-    )
+    weight_clip: float = Field(default=100.0, gt=0)
+    """Largest weight of a transition in the actor's loss."""
+    log_std_bounds: tuple[float, float] = (-5.0, 2.0)
+    """Least and greatest log σ of the Gaussian around a tanh mean, in ascending order."""
 
     @field_validator("log_std_bounds")
     @classmethod

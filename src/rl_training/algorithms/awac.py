@@ -29,31 +29,22 @@ Weighting = Literal["clip", "softmax"]
 class AWACConfig(AdvantageConfig):
     """AWAC's hyper-parameters (docs/algorithms/awac.md)."""
 
-    batch_size: BatchSize = Field(default=1024, description="Transitions in one gradient update.")
-    hidden_sizes: Widths = Field(
-        default=(256, 256, 256, 256), description="Widths of the actor's hidden layers."
-    )
-    critic_hidden_sizes: Widths = Field(
-        default=(256, 256), description="Widths of the critics' hidden layers."
-    )
-    weight_decay: float = Field(
-        default=1e-4, ge=0, description="Weight decay in the actor's gradient."
-    )
-    temperature: float = Field(
-        default=1.0, gt=0, description="Temperature λ that advantages are over."
-    )
-    weighting: Weighting = Field(
-        default="clip",
-        description="Weights exp(A/λ) up to `weight_clip`, or a softmax over the batch.",
-    )
-    policy: Literal["tanh_mean", "squashed"] = Field(
-        default="tanh_mean",
-        description="The actor: a Gaussian around a tanh mean, or SAC's squashed one.",
-    )
-    log_std_bounds: tuple[float, float] = Field(
-        default=(-6.0, 0.0),
-        description="Least and greatest log σ of the Gaussian around a tanh mean.",
-    )
+    batch_size: BatchSize = 1024
+    """Transitions in one gradient update."""
+    hidden_sizes: Widths = (256, 256, 256, 256)
+    """Widths of the actor's hidden layers."""
+    critic_hidden_sizes: Widths = (256, 256)
+    """Widths of the critics' hidden layers."""
+    weight_decay: float = Field(default=1e-4, ge=0)
+    """Weight decay in the actor's gradient."""
+    temperature: float = Field(default=1.0, gt=0)
+    """Temperature λ that advantages are divided by."""
+    weighting: Weighting = "clip"
+    """Weights exp(A/λ) up to `weight_clip`, or a softmax over the batch."""
+    policy: Literal["tanh_mean", "squashed"] = "tanh_mean"
+    """The actor: a Gaussian around a tanh mean, or SAC's squashed one."""
+    log_std_bounds: tuple[float, float] = (-6.0, 0.0)
+    """Least and greatest log σ of `policy: tanh_mean`, in ascending order."""
 
 
 # --- Losses: pure functions of tensors ----------------------------------------

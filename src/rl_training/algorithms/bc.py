@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from rl_training.algorithms.base import Due, Stage, StagedAlgorithm, Terms
@@ -23,10 +22,8 @@ Imitator = DeterministicActor | SquashedGaussianActor
 class BCConfig(AlgorithmConfig):
     """BC's hyper-parameters (docs/algorithms/bc.md)."""
 
-    loss: Literal["mse", "likelihood"] = Field(
-        default="mse",
-        description="Squared error of one action, or the likelihood of a Gaussian policy.",
-    )
+    loss: Literal["mse", "likelihood"] = "mse"
+    """Squared error of one action, or the likelihood of a Gaussian policy."""
 
 
 # --- Losses: pure functions of tensors ----------------------------------------

@@ -42,24 +42,24 @@ class CollectionConfig(AlgorithmConfig):
     """What every learner that collects its data has."""
 
     buffer_capacity: Capacity = 1_000_000
-    """Transitions the replay keeps."""
+    """Transitions that the replay keeps; the oldest are dropped."""
     learning_starts: Annotated[int, Trait.FRESH] = Field(default=5_000, ge=0)
-    """Environment steps of uniform random play before the first update."""
+    """Environment steps of uniform random actions before the first update."""
     train_frequency: int = Field(default=1, gt=0)
-    """Collected transitions between updates."""
+    """Collected transitions between rounds of updates."""
     gradient_updates_per_step: int = Field(default=1, gt=0)
-    """Updates made for every `train_frequency` transitions."""
+    """Updates in each round."""
 
 
 class MixingConfig(CollectionConfig):
     """What every learner has that collects beside a dataset; bases before this one keep theirs."""
 
     offline_batch_ratio: Annotated[float, Trait.FRESH] = Field(default=0.5, ge=0, le=1)
-    """Share of the dataset's rows in every batch."""
+    """Share of the dataset's rows in every batch, rounded to whole rows, a half up."""
     offline_pretrain_updates: Annotated[int, Trait.FRESH] = Field(default=0, ge=0)
-    """Updates on the dataset alone before the first environment step."""
+    """Updates on the dataset alone before the first environment step; intervals count them."""
     random_play: Annotated[bool, Trait.FRESH] = True
-    """Play at random until `learning_starts`; else the policy plays."""
+    """Play at random until `learning_starts`; otherwise the policy plays from the first step."""
 
     @property
     def first_step(self) -> int:

@@ -34,22 +34,18 @@ MULTIPLIER_MAX = 1e6
 class CQLConfig(SoftConfig):
     """CQL's hyper-parameters (docs/algorithms/cql.md)."""
 
-    policy_learning_rate: LearningRate = Field(
-        default=1e-4, description="Adam's step size for the actor and the temperature."
-    )
-    conservative_weight: float = Field(
-        default=5.0, ge=0, description="Weight of the conservative term beside the squared error."
-    )
-    num_sampled_actions: SampleCount = Field(
-        default=10, description="Actions of each of the three kinds in the log-sum-exp, K."
-    )
-    conservative_temperature: float = Field(
-        default=1.0, gt=0, description="Temperature T of the log-sum-exp."
-    )
-    lagrange_threshold: float | None = Field(
-        default=None, ge=0, description="Gap that a multiplier holds; null for a fixed weight."
-    )
-    backup_entropy: bool = Field(default=False, description="Keep −α log π in the critics' target.")
+    policy_learning_rate: LearningRate = 1e-4
+    """Adam's step size for actor and temperature; `learning_rate` is the critics'."""
+    conservative_weight: float = Field(default=5.0, ge=0)
+    """Weight of the conservative term beside the squared error; the authors also use 10."""
+    num_sampled_actions: SampleCount = 10
+    """Actions of each of the three kinds in the log-sum-exp, K."""
+    conservative_temperature: float = Field(default=1.0, gt=0)
+    """Temperature T of the log-sum-exp."""
+    lagrange_threshold: float | None = Field(default=None, ge=0)
+    """Weighted gap that a learned multiplier holds; null for the fixed weight alone."""
+    backup_entropy: bool = False
+    """Keep −α log π in the critics' target."""
 
 
 # --- Losses: pure functions of tensors ----------------------------------------

@@ -28,9 +28,8 @@ from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise, NoiseSpec
 class DeterministicConfig(ValueConfig):
     """What the learners with a deterministic policy share, online and offline."""
 
-    exploration_noise: float = Field(
-        default=0.1, ge=0, description="Deviation of the Gaussian noise on collected actions."
-    )
+    exploration_noise: float = Field(default=0.1, ge=0)
+    """Deviation of the Gaussian noise on collected actions, in units of [−1, 1]."""
 
 
 class DDPGConfig(DeterministicConfig, OffPolicyConfig):

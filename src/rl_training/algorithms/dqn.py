@@ -47,40 +47,34 @@ from rl_training.types import (
 class DQNConfig(OffPolicyConfig):
     """DQN's hyper-parameters (docs/algorithms/dqn.md)."""
 
-    batch_size: BatchSize = Field(default=128, description="Transitions in one gradient update.")
-    learning_rate: LearningRate = Field(default=2.5e-4, description="Adam's step size.")
-    hidden_sizes: Widths = Field(default=(120, 84), description="Widths of the hidden layers.")
-    tau: float = Field(
-        default=1.0, gt=0, le=1, description="Rate of the target's update; 1 is a copy."
-    )
-    buffer_capacity: Capacity = Field(default=10_000, description="Transitions the replay keeps.")
-    learning_starts: int = Field(
-        default=1_000,
-        ge=0,
-        description="Environment steps of uniform random play before the first update.",
-    )
-    train_frequency: int = Field(
-        default=10, gt=0, description="Collected transitions between updates."
-    )
-    double: bool = Field(
-        default=False, description="Let the online network choose the target's action (Double DQN)."
-    )
-    layer_norm: bool = Field(default=False, description="Normalize the hidden layers.")
-    target_update_interval: int = Field(
-        default=50, gt=0, description="Gradient updates between updates of the target network."
-    )
-    max_grad_norm: float | None = Field(
-        default=10.0, gt=0, description="Greatest length of the gradient; `null` for any."
-    )
-    epsilon_start: float = Field(
-        default=1.0, ge=0, le=1, description="Chance ε of a random action, first."
-    )
-    epsilon_end: float = Field(default=0.05, ge=0, le=1, description="The same, in the end.")
-    epsilon_decay_steps: int = Field(
-        default=25_000,
-        gt=0,
-        description="Environment steps in which ε goes linearly from first to last.",
-    )
+    batch_size: BatchSize = 128
+    """Transitions in one gradient update."""
+    learning_rate: LearningRate = 2.5e-4
+    """Adam's step size."""
+    hidden_sizes: Widths = (120, 84)
+    """Widths of the hidden layers."""
+    tau: float = Field(default=1.0, gt=0, le=1)
+    """Rate τ of each update of the target network; 1 copies."""
+    buffer_capacity: Capacity = 10_000
+    """Transitions that the replay keeps; the oldest are dropped."""
+    learning_starts: int = Field(default=1_000, ge=0)
+    """Environment steps of uniform random actions before the first update."""
+    train_frequency: int = Field(default=10, gt=0)
+    """Collected transitions between rounds of updates."""
+    double: bool = False
+    """Let the online network choose the target's action (Double DQN)."""
+    layer_norm: bool = False
+    """Normalize the hidden layers before each ReLU."""
+    target_update_interval: int = Field(default=50, gt=0)
+    """Gradient updates between updates of the target network; 1 for soft ones, by a small `tau`."""
+    max_grad_norm: float | None = Field(default=10.0, gt=0)
+    """Greatest Euclidean length of the gradient, which is shortened to it; null for no limit."""
+    epsilon_start: float = Field(default=1.0, ge=0, le=1)
+    """Probability ε of a random action at step 0."""
+    epsilon_end: float = Field(default=0.05, ge=0, le=1)
+    """Probability ε from step `epsilon_decay_steps` on."""
+    epsilon_decay_steps: int = Field(default=25_000, gt=0)
+    """Environment steps over which ε decays linearly."""
 
 
 # --- Losses: pure functions of tensors ----------------------------------------

@@ -33,8 +33,10 @@ LAST_LAYER_BOUND = 3e-3
 class EDACConfig(SoftConfig):
     """EDAC's hyper-parameters (docs/algorithms/edac.md)."""
 
-    num_critics: EnsembleSize = Field(default=10, ge=2, description="Critics in the ensemble, N.")
-    eta: float = Field(default=1.0, ge=0, description="Weight η of the diversity term; 0 is SAC-N.")
+    num_critics: EnsembleSize = Field(default=10, ge=2)
+    """Critics in the ensemble, N."""
+    eta: float = Field(default=1.0, ge=0)
+    """Weight η of the diversity term; 0 is SAC-N."""
 
 
 # --- Losses: pure functions of tensors ----------------------------------------

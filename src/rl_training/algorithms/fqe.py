@@ -32,8 +32,10 @@ ROWS_AT_ONCE = 4096
 class FQEConfig(ValueConfig):
     """How the critics are fitted."""
 
-    tau: float = Field(default=0.02, gt=0, le=1, description="Polyak rate τ of the target critics.")
-    num_critics: int = Field(default=2, gt=0, description="Critics, each fitted to its own target.")
+    tau: float = Field(default=0.02, gt=0, le=1)
+    """Polyak rate τ of the target critics."""
+    num_critics: int = Field(default=2, gt=0)
+    """Critics, each fitted to its own target."""
 
 
 def td_loss(q: Tensor, target: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ class HindsightConfig(ConfigModel):
     """HER's own hyper-parameters (docs/algorithms/her.md)."""
 
     base_algo: str = "sac"
-    """The learner: any online algorithm for continuous actions."""
+    """The learner, an online one for continuous actions; its options are this run's, too."""
     her_strategy: Literal["future", "final", "episode"] = "future"
     """Which achieved goals of its episode replace a transition's goal."""
     her_ratio: float = Field(default=0.8, ge=0, le=1)

@@ -34,13 +34,10 @@ from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise, NoiseSpec
 class IQLConfig(AdvantageConfig):
     """IQL's hyper-parameters (docs/algorithms/iql.md)."""
 
-    expectile: float = Field(
-        default=0.7,
-        gt=0,
-        lt=1,
-        description="Expectile of Q(s, ·) over the dataset that V(s) aims for.",
-    )
-    beta: float = Field(default=3.0, gt=0, description="Inverse temperature β of the advantages.")
+    expectile: float = Field(default=0.7, gt=0, lt=1)
+    """Expectile of Q(s, ·) over the dataset that V(s) aims for."""
+    beta: float = Field(default=3.0, gt=0)
+    """Inverse temperature β of the advantages."""
 
 
 # --- Losses: pure functions of tensors ----------------------------------------

@@ -31,15 +31,12 @@ if TYPE_CHECKING:
 class REDQConfig(SACConfig):
     """REDQ's hyper-parameters (docs/algorithms/redq.md)."""
 
-    gradient_updates_per_step: int = Field(
-        default=20, gt=0, description="Updates in each round, G; the actor moves in the last one."
-    )
-    num_critics: EnsembleSize = Field(default=10, description="Critics in the ensemble, N.")
-    subset_size: int = Field(
-        default=2,
-        gt=0,
-        description="Target critics, drawn anew each update, whose minimum is used, M.",
-    )
+    gradient_updates_per_step: int = Field(default=20, gt=0)
+    """Updates in each round, G; actor and temperature move in the last one."""
+    num_critics: EnsembleSize = 10
+    """Critics in the ensemble, N."""
+    subset_size: int = Field(default=2, gt=0)
+    """Target critics whose minimum is used, M ≤ N; drawn anew for each update."""
 
     @model_validator(mode="after")
     def _subset_fits(self) -> Self:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from rl_training.algorithms.config import AlgorithmConfig, MixingConfig
@@ -22,11 +21,12 @@ from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise
 class RLPDConfig(REDQConfig, MixingConfig):
     """RLPD's hyper-parameters (docs/algorithms/rlpd.md)."""
 
-    target_entropy: float | Literal["auto"] = Field(
-        default="auto", description="Entropy that a learned α aims for; `auto` is −|A|/2."
-    )
-    backup_entropy: bool = Field(default=True, description="Keep −α log π in the critics' target.")
-    layer_norm: bool = Field(default=True, description="Normalize the critics' hidden layers.")
+    target_entropy: float | Literal["auto"] = "auto"
+    """Entropy that a learned α aims for; `auto` is −|A|/2."""
+    backup_entropy: bool = True
+    """Keep −α log π in the critics' target."""
+    layer_norm: bool = True
+    """Normalize the critics' hidden layers."""
 
 
 def rlpd_loss(

@@ -21,13 +21,12 @@ from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise, NoiseField, 
 class SoftConfig(ValueConfig):
     """What the learners of SAC's family share, online and offline."""
 
-    alpha: Annotated[float, Field(ge=0)] | Literal["auto"] = Field(
-        default="auto", description="Temperature α: a fixed number, or `auto` to learn it."
-    )
-    initial_alpha: float = Field(default=1.0, gt=0, description="Where a learned α begins.")
-    target_entropy: float | Literal["auto"] = Field(
-        default="auto", description="Entropy that a learned α aims for; `auto` is −|A|."
-    )
+    alpha: Annotated[float, Field(ge=0)] | Literal["auto"] = "auto"
+    """Temperature α: a fixed number, or `auto` to learn it."""
+    initial_alpha: float = Field(default=1.0, gt=0)
+    """Initial value of a learned α."""
+    target_entropy: float | Literal["auto"] = "auto"
+    """Entropy that a learned α aims for; `auto` is −|A|, minus the number of action dimensions."""
 
 
 class SACConfig(SoftConfig, OffPolicyConfig):

@@ -27,13 +27,12 @@ from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise, NoiseField, 
 class SmoothedConfig(DeterministicConfig):
     """What TD3 adds to DDPG, online and offline."""
 
-    policy_delay: int = Field(
-        default=2, gt=0, description="Critic updates for each update of actor and targets."
-    )
-    target_noise: float = Field(
-        default=0.2, ge=0, description="Deviation of the noise that smooths the target's action."
-    )
-    target_noise_clip: float = Field(default=0.5, ge=0, description="Largest size of that noise.")
+    policy_delay: int = Field(default=2, gt=0)
+    """Critic updates for each update of actor and targets."""
+    target_noise: float = Field(default=0.2, ge=0)
+    """Deviation of the noise that smooths the target's action, in units of [−1, 1]."""
+    target_noise_clip: float = Field(default=0.5, ge=0)
+    """Largest size of that noise."""
 
 
 class TD3Config(SmoothedConfig, DDPGConfig):

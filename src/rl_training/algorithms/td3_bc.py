@@ -21,9 +21,8 @@ from rl_training.types import Batch, Metrics, Mode, Noise
 class TD3BCConfig(SmoothedConfig):
     """TD3+BC's hyper-parameters (docs/algorithms/td3_bc.md)."""
 
-    alpha: float = Field(
-        default=2.5, gt=0, description="Weight α of the value against the imitation."
-    )
+    alpha: float = Field(default=2.5, gt=0)
+    """Weight α of the value against the imitation."""
 
 
 # --- Losses: pure functions of tensors ----------------------------------------

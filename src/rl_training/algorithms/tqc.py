@@ -28,16 +28,14 @@ if TYPE_CHECKING:
 class TQCConfig(SACConfig):
     """TQC's hyper-parameters (docs/algorithms/tqc.md)."""
 
-    num_critics: EnsembleSize = Field(default=5, description="Critics in the ensemble, N.")
-    num_quantiles: Width = Field(default=25, description="Quantiles of each critic, M.")
-    top_quantiles_to_drop_per_net: int = Field(
-        default=2,
-        ge=0,
-        description="Times N, the largest pooled quantiles left out of the target, d.",
-    )
-    critic_hidden_sizes: Widths = Field(
-        default=(512, 512, 512), description="Widths of the critics' hidden layers."
-    )
+    num_critics: EnsembleSize = 5
+    """Critics in the ensemble, N."""
+    num_quantiles: Width = 25
+    """Quantiles of each critic, M."""
+    top_quantiles_to_drop_per_net: int = Field(default=2, ge=0)
+    """Largest quantiles left out of the pooled target for each critic, d; below `num_quantiles`."""
+    critic_hidden_sizes: Widths = (512, 512, 512)
+    """Widths of the critics' hidden layers."""
 
     @model_validator(mode="after")
     def _something_is_kept(self) -> Self:

@@ -25,13 +25,14 @@ class DDPG(ManagedAlgorithm):
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
-        buffer_capacity (default 1000000): Transitions the replay keeps.
-        learning_starts (default 5000): Environment steps of uniform random play before the
+        buffer_capacity (default 1000000): Transitions that the replay keeps; the oldest are
+            dropped.
+        learning_starts (default 5000): Environment steps of uniform random actions before the
             first update.
-        train_frequency (default 1): Collected transitions between updates.
-        gradient_updates_per_step (default 1): Updates made for every `train_frequency`
-            transitions.
-        exploration_noise (default 0.1): Deviation of the Gaussian noise on collected actions.
+        train_frequency (default 1): Collected transitions between rounds of updates.
+        gradient_updates_per_step (default 1): Updates in each round.
+        exploration_noise (default 0.1): Deviation of the Gaussian noise on collected actions,
+            in units of [−1, 1].
 
     Run options:
         seed (default 0): All random streams derive from it.
@@ -159,22 +160,22 @@ class DQN(ManagedAlgorithm):
         learning_rate (default 0.00025): Adam's step size.
         hidden_sizes (default (120, 84)): Widths of the hidden layers.
         gamma (default 0.99): Discount factor γ.
-        tau (default 1.0): Rate of the target's update; 1 is a copy.
-        buffer_capacity (default 10000): Transitions the replay keeps.
-        learning_starts (default 1000): Environment steps of uniform random play before the
+        tau (default 1.0): Rate τ of each update of the target network; 1 copies.
+        buffer_capacity (default 10000): Transitions that the replay keeps; the oldest are
+            dropped.
+        learning_starts (default 1000): Environment steps of uniform random actions before the
             first update.
-        train_frequency (default 10): Collected transitions between updates.
-        gradient_updates_per_step (default 1): Updates made for every `train_frequency`
-            transitions.
+        train_frequency (default 10): Collected transitions between rounds of updates.
+        gradient_updates_per_step (default 1): Updates in each round.
         double (default False): Let the online network choose the target's action (Double DQN).
-        layer_norm (default False): Normalize the hidden layers.
+        layer_norm (default False): Normalize the hidden layers before each ReLU.
         target_update_interval (default 50): Gradient updates between updates of the target
-            network.
-        max_grad_norm (default 10.0): Greatest length of the gradient; `None` for any.
-        epsilon_start (default 1.0): Chance ε of a random action, first.
-        epsilon_end (default 0.05): The same, in the end.
-        epsilon_decay_steps (default 25000): Environment steps in which ε goes linearly from
-            first to last.
+            network; 1 for soft ones, by a small `tau`.
+        max_grad_norm (default 10.0): Greatest Euclidean length of the gradient, which is
+            shortened to it; None for no limit.
+        epsilon_start (default 1.0): Probability ε of a random action at step 0.
+        epsilon_end (default 0.05): Probability ε from step `epsilon_decay_steps` on.
+        epsilon_decay_steps (default 25000): Environment steps over which ε decays linearly.
 
     Run options:
         seed (default 0): All random streams derive from it.
@@ -309,41 +310,46 @@ class HER(ManagedAlgorithm):
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
-        buffer_capacity (default 1000000): Transitions the replay keeps.
-        learning_starts (default 5000): Environment steps of uniform random play before the
+        buffer_capacity (default 1000000): Transitions that the replay keeps; the oldest are
+            dropped.
+        learning_starts (default 5000): Environment steps of uniform random actions before the
             first update.
-        train_frequency (default 1): Collected transitions between updates.
-        gradient_updates_per_step (default 1): Updates made for every `train_frequency`
-            transitions.
+        train_frequency (default 1): Collected transitions between rounds of updates.
+        gradient_updates_per_step (default 1): Updates in each round.
         alpha (default 'auto'): Temperature α: a fixed number, or `auto` to learn it.
-        initial_alpha (default 1.0): Where a learned α begins.
-        target_entropy (default 'auto'): Entropy that a learned α aims for; `auto` is −|A|.
-        base_algo (default 'sac'): The learner: any online algorithm for continuous actions.
+        initial_alpha (default 1.0): Initial value of a learned α.
+        target_entropy (default 'auto'): Entropy that a learned α aims for; `auto` is −|A|,
+            minus the number of action dimensions.
+        base_algo (default 'sac'): The learner, an online one for continuous actions; its
+            options are this run's, too.
         her_strategy (default 'future'): Which achieved goals of its episode replace a
             transition's goal.
         her_ratio (default 0.8): Share of transitions that get another goal; 0 for none.
 
     With base_algo='ddpg':
-        exploration_noise (default 0.1): Deviation of the Gaussian noise on collected actions.
+        exploration_noise (default 0.1): Deviation of the Gaussian noise on collected actions,
+            in units of [−1, 1].
 
     With base_algo='redq':
-        gradient_updates_per_step (default 20): Updates in each round, G; the actor moves in the
-            last one.
+        gradient_updates_per_step (default 20): Updates in each round, G; actor and temperature
+            move in the last one.
         num_critics (default 10): Critics in the ensemble, N.
-        subset_size (default 2): Target critics, drawn anew each update, whose minimum is used,
-            M.
+        subset_size (default 2): Target critics whose minimum is used, M ≤ N; drawn anew for
+            each update.
 
     With base_algo='td3':
-        exploration_noise (default 0.1): Deviation of the Gaussian noise on collected actions.
+        exploration_noise (default 0.1): Deviation of the Gaussian noise on collected actions,
+            in units of [−1, 1].
         policy_delay (default 2): Critic updates for each update of actor and targets.
-        target_noise (default 0.2): Deviation of the noise that smooths the target's action.
+        target_noise (default 0.2): Deviation of the noise that smooths the target's action, in
+            units of [−1, 1].
         target_noise_clip (default 0.5): Largest size of that noise.
 
     With base_algo='tqc':
         num_critics (default 5): Critics in the ensemble, N.
         num_quantiles (default 25): Quantiles of each critic, M.
-        top_quantiles_to_drop_per_net (default 2): Times N, the largest pooled quantiles left
-            out of the target, d.
+        top_quantiles_to_drop_per_net (default 2): Largest quantiles left out of the pooled
+            target for each critic, d; below `num_quantiles`.
         critic_hidden_sizes (default (512, 512, 512)): Widths of the critics' hidden layers.
 
     Run options:
@@ -487,18 +493,20 @@ class REDQ(ManagedAlgorithm):
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
-        buffer_capacity (default 1000000): Transitions the replay keeps.
-        learning_starts (default 5000): Environment steps of uniform random play before the
+        buffer_capacity (default 1000000): Transitions that the replay keeps; the oldest are
+            dropped.
+        learning_starts (default 5000): Environment steps of uniform random actions before the
             first update.
-        train_frequency (default 1): Collected transitions between updates.
-        gradient_updates_per_step (default 20): Updates in each round, G; the actor moves in the
-            last one.
+        train_frequency (default 1): Collected transitions between rounds of updates.
+        gradient_updates_per_step (default 20): Updates in each round, G; actor and temperature
+            move in the last one.
         alpha (default 'auto'): Temperature α: a fixed number, or `auto` to learn it.
-        initial_alpha (default 1.0): Where a learned α begins.
-        target_entropy (default 'auto'): Entropy that a learned α aims for; `auto` is −|A|.
+        initial_alpha (default 1.0): Initial value of a learned α.
+        target_entropy (default 'auto'): Entropy that a learned α aims for; `auto` is −|A|,
+            minus the number of action dimensions.
         num_critics (default 10): Critics in the ensemble, N.
-        subset_size (default 2): Target critics, drawn anew each update, whose minimum is used,
-            M.
+        subset_size (default 2): Target critics whose minimum is used, M ≤ N; drawn anew for
+            each update.
 
     Run options:
         seed (default 0): All random streams derive from it.
@@ -631,15 +639,16 @@ class SAC(ManagedAlgorithm):
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
-        buffer_capacity (default 1000000): Transitions the replay keeps.
-        learning_starts (default 5000): Environment steps of uniform random play before the
+        buffer_capacity (default 1000000): Transitions that the replay keeps; the oldest are
+            dropped.
+        learning_starts (default 5000): Environment steps of uniform random actions before the
             first update.
-        train_frequency (default 1): Collected transitions between updates.
-        gradient_updates_per_step (default 1): Updates made for every `train_frequency`
-            transitions.
+        train_frequency (default 1): Collected transitions between rounds of updates.
+        gradient_updates_per_step (default 1): Updates in each round.
         alpha (default 'auto'): Temperature α: a fixed number, or `auto` to learn it.
-        initial_alpha (default 1.0): Where a learned α begins.
-        target_entropy (default 'auto'): Entropy that a learned α aims for; `auto` is −|A|.
+        initial_alpha (default 1.0): Initial value of a learned α.
+        target_entropy (default 'auto'): Entropy that a learned α aims for; `auto` is −|A|,
+            minus the number of action dimensions.
 
     Run options:
         seed (default 0): All random streams derive from it.
@@ -770,15 +779,17 @@ class TD3(ManagedAlgorithm):
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
-        buffer_capacity (default 1000000): Transitions the replay keeps.
-        learning_starts (default 5000): Environment steps of uniform random play before the
+        buffer_capacity (default 1000000): Transitions that the replay keeps; the oldest are
+            dropped.
+        learning_starts (default 5000): Environment steps of uniform random actions before the
             first update.
-        train_frequency (default 1): Collected transitions between updates.
-        gradient_updates_per_step (default 1): Updates made for every `train_frequency`
-            transitions.
-        exploration_noise (default 0.1): Deviation of the Gaussian noise on collected actions.
+        train_frequency (default 1): Collected transitions between rounds of updates.
+        gradient_updates_per_step (default 1): Updates in each round.
+        exploration_noise (default 0.1): Deviation of the Gaussian noise on collected actions,
+            in units of [−1, 1].
         policy_delay (default 2): Critic updates for each update of actor and targets.
-        target_noise (default 0.2): Deviation of the noise that smooths the target's action.
+        target_noise (default 0.2): Deviation of the noise that smooths the target's action, in
+            units of [−1, 1].
         target_noise_clip (default 0.5): Largest size of that noise.
 
     Run options:
@@ -911,19 +922,20 @@ class TQC(ManagedAlgorithm):
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
-        buffer_capacity (default 1000000): Transitions the replay keeps.
-        learning_starts (default 5000): Environment steps of uniform random play before the
+        buffer_capacity (default 1000000): Transitions that the replay keeps; the oldest are
+            dropped.
+        learning_starts (default 5000): Environment steps of uniform random actions before the
             first update.
-        train_frequency (default 1): Collected transitions between updates.
-        gradient_updates_per_step (default 1): Updates made for every `train_frequency`
-            transitions.
+        train_frequency (default 1): Collected transitions between rounds of updates.
+        gradient_updates_per_step (default 1): Updates in each round.
         alpha (default 'auto'): Temperature α: a fixed number, or `auto` to learn it.
-        initial_alpha (default 1.0): Where a learned α begins.
-        target_entropy (default 'auto'): Entropy that a learned α aims for; `auto` is −|A|.
+        initial_alpha (default 1.0): Initial value of a learned α.
+        target_entropy (default 'auto'): Entropy that a learned α aims for; `auto` is −|A|,
+            minus the number of action dimensions.
         num_critics (default 5): Critics in the ensemble, N.
         num_quantiles (default 25): Quantiles of each critic, M.
-        top_quantiles_to_drop_per_net (default 2): Times N, the largest pooled quantiles left
-            out of the target, d.
+        top_quantiles_to_drop_per_net (default 2): Largest quantiles left out of the pooled
+            target for each critic, d; below `num_quantiles`.
         critic_hidden_sizes (default (512, 512, 512)): Widths of the critics' hidden layers.
 
     Run options:
@@ -1059,12 +1071,12 @@ class AWAC(ManagedAlgorithm):
         hidden_sizes (default (256, 256, 256, 256)): Widths of the actor's hidden layers.
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
-        weight_clip (default 100.0): Largest weight of a transition.
-        log_std_bounds (default (-6.0, 0.0)): Least and greatest log σ of the Gaussian around a
-            tanh mean.
+        weight_clip (default 100.0): Largest weight of a transition in the actor's loss.
+        log_std_bounds (default (-6.0, 0.0)): Least and greatest log σ of `policy: tanh_mean`,
+            in ascending order.
         critic_hidden_sizes (default (256, 256)): Widths of the critics' hidden layers.
         weight_decay (default 0.0001): Weight decay in the actor's gradient.
-        temperature (default 1.0): Temperature λ that advantages are over.
+        temperature (default 1.0): Temperature λ that advantages are divided by.
         weighting (default 'clip'): Weights exp(A/λ) up to `weight_clip`, or a softmax over the
             batch.
         policy (default 'tanh_mean'): The actor: a Gaussian around a tanh mean, or SAC's
@@ -1322,16 +1334,18 @@ class CQL(ManagedAlgorithm):
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
         alpha (default 'auto'): Temperature α: a fixed number, or `auto` to learn it.
-        initial_alpha (default 1.0): Where a learned α begins.
-        target_entropy (default 'auto'): Entropy that a learned α aims for; `auto` is −|A|.
-        policy_learning_rate (default 0.0001): Adam's step size for the actor and the
-            temperature.
+        initial_alpha (default 1.0): Initial value of a learned α.
+        target_entropy (default 'auto'): Entropy that a learned α aims for; `auto` is −|A|,
+            minus the number of action dimensions.
+        policy_learning_rate (default 0.0001): Adam's step size for actor and temperature;
+            `learning_rate` is the critics'.
         conservative_weight (default 5.0): Weight of the conservative term beside the squared
-            error.
+            error; the authors also use 10.
         num_sampled_actions (default 10): Actions of each of the three kinds in the log-sum-exp,
             K.
         conservative_temperature (default 1.0): Temperature T of the log-sum-exp.
-        lagrange_threshold (default None): Gap that a multiplier holds; None for a fixed weight.
+        lagrange_threshold (default None): Weighted gap that a learned multiplier holds; None
+            for the fixed weight alone.
         backup_entropy (default False): Keep −α log π in the critics' target.
 
     Run options:
@@ -1466,8 +1480,9 @@ class EDAC(ManagedAlgorithm):
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
         alpha (default 'auto'): Temperature α: a fixed number, or `auto` to learn it.
-        initial_alpha (default 1.0): Where a learned α begins.
-        target_entropy (default 'auto'): Entropy that a learned α aims for; `auto` is −|A|.
+        initial_alpha (default 1.0): Initial value of a learned α.
+        target_entropy (default 'auto'): Entropy that a learned α aims for; `auto` is −|A|,
+            minus the number of action dimensions.
         num_critics (default 10): Critics in the ensemble, N.
         eta (default 1.0): Weight η of the diversity term; 0 is SAC-N.
 
@@ -1598,9 +1613,9 @@ class IQL(ManagedAlgorithm):
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
-        weight_clip (default 100.0): Largest weight of a transition.
+        weight_clip (default 100.0): Largest weight of a transition in the actor's loss.
         log_std_bounds (default (-5.0, 2.0)): Least and greatest log σ of the Gaussian around a
-            tanh mean.
+            tanh mean, in ascending order.
         expectile (default 0.7): Expectile of Q(s, ·) over the dataset that V(s) aims for.
         beta (default 3.0): Inverse temperature β of the advantages.
 
@@ -1730,9 +1745,11 @@ class TD3BC(ManagedAlgorithm):
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
-        exploration_noise (default 0.1): Deviation of the Gaussian noise on collected actions.
+        exploration_noise (default 0.1): Deviation of the Gaussian noise on collected actions,
+            in units of [−1, 1].
         policy_delay (default 2): Critic updates for each update of actor and targets.
-        target_noise (default 0.2): Deviation of the noise that smooths the target's action.
+        target_noise (default 0.2): Deviation of the noise that smooths the target's action, in
+            units of [−1, 1].
         target_noise_clip (default 0.5): Largest size of that noise.
         alpha (default 2.5): Weight α of the value against the imitation.
 
@@ -1863,23 +1880,25 @@ class RLPD(ManagedAlgorithm):
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
-        buffer_capacity (default 1000000): Transitions the replay keeps.
-        learning_starts (default 5000): Environment steps of uniform random play before the
+        buffer_capacity (default 1000000): Transitions that the replay keeps; the oldest are
+            dropped.
+        learning_starts (default 5000): Environment steps of uniform random actions before the
             first update.
-        train_frequency (default 1): Collected transitions between updates.
-        gradient_updates_per_step (default 20): Updates in each round, G; the actor moves in the
-            last one.
-        offline_batch_ratio (default 0.5): Share of the dataset's rows in every batch.
+        train_frequency (default 1): Collected transitions between rounds of updates.
+        gradient_updates_per_step (default 20): Updates in each round, G; actor and temperature
+            move in the last one.
+        offline_batch_ratio (default 0.5): Share of the dataset's rows in every batch, rounded
+            to whole rows, a half up.
         offline_pretrain_updates (default 0): Updates on the dataset alone before the first
-            environment step.
-        random_play (default True): Play at random until `learning_starts`; else the policy
-            plays.
+            environment step; intervals count them.
+        random_play (default True): Play at random until `learning_starts`; otherwise the policy
+            plays from the first step.
         alpha (default 'auto'): Temperature α: a fixed number, or `auto` to learn it.
-        initial_alpha (default 1.0): Where a learned α begins.
+        initial_alpha (default 1.0): Initial value of a learned α.
         target_entropy (default 'auto'): Entropy that a learned α aims for; `auto` is −|A|/2.
         num_critics (default 10): Critics in the ensemble, N.
-        subset_size (default 2): Target critics, drawn anew each update, whose minimum is used,
-            M.
+        subset_size (default 2): Target critics whose minimum is used, M ≤ N; drawn anew for
+            each update.
         backup_entropy (default True): Keep −α log π in the critics' target.
         layer_norm (default True): Normalize the critics' hidden layers.
 
