@@ -35,12 +35,12 @@ STRICT = "tests/experiment/test_strict_config.py"
 ALLOCATIONS = "tests/runtime/test_allocations.py"
 RESOLVING = "tests/envs/test_resolving.py"
 DATASETS = "experiment/dataset_source.py"
-SLOPES = "models/action_gradients.py"
+SLOPES = "models/kernels/action_gradients.py"
 ADVANTAGE = "algorithms/advantage.py"
 IQL = "algorithms/iql.py"
 AWAC = "algorithms/awac.py"
 TD3_BC = "algorithms/td3_bc.py"
-TANH_MEAN = "models/tanh_mean.py"
+TANH_MEAN = "models/actors.py"
 HER = "data/hindsight.py"
 GOLDEN = "tests/algorithms/test_sac.py"
 DETERMINISTIC = "tests/algorithms/test_td3.py"
@@ -232,7 +232,7 @@ MUTANTS = [
     ),
     Mutant(
         "the target's action of the present actor",
-        "models/mlp_td3.py",
+        "models/actor_critic.py",
         "self.actor.mode(obs, self.actor_target)",
         "self.actor.mode(obs)",
         DETERMINISTIC,
@@ -246,7 +246,7 @@ MUTANTS = [
     ),
     Mutant(
         "the actor maximizes the minimum of both critics",
-        "models/mlp_td3.py",
+        "models/actor_critic.py",
         "self.critic.first_q_values(obs, self.actor.mode(obs))",
         "self.frozen_q_values(obs, self.actor.mode(obs)).amin(-2)",
         DETERMINISTIC,
@@ -366,7 +366,7 @@ MUTANTS = [
     ),
     Mutant(
         "the quantiles' asymmetry reversed",
-        "models/quantile_kernel.py",
+        "models/kernels/quantile_huber.py",
         "(1.0 - tau) * (total - above), tau * above",
         "tau * (total - above), (1.0 - tau) * above",
         QUANTILES,
@@ -380,7 +380,7 @@ MUTANTS = [
     ),
     Mutant(
         "quantiles at the intervals' ends",
-        "models/quantile_kernel.py",
+        "models/kernels/quantile_huber.py",
         "(ranks + 0.5) / count",
         "(ranks + 1.0) / count",
         QUANTILES,
@@ -902,7 +902,7 @@ MUTANTS = [
     ),
     Mutant(
         "gradients in pieces are averaged",
-        "models/mlp_kernel.py",
+        "models/kernels/products.py",
         "*weight.shape[1:]).sum(1)",
         "*weight.shape[1:]).mean(1)",
         "tests/models/test_models.py",

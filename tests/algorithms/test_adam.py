@@ -5,11 +5,14 @@ That its steps are Adam's is in every golden test.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import nullcontext
+
 import pytest
 import torch
 
-from rl_training.algorithms import base
 from rl_training.algorithms.base import FlatAdam
+from rl_training.models.kernels import plain_operations
 
 SMALLEST = torch.finfo(torch.float32).smallest_normal
 
@@ -19,10 +22,10 @@ def denormal(values: torch.Tensor) -> bool:
 
 
 @pytest.fixture(params=["fused", "plain"])
-def formula(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def formula(request: pytest.FixtureRequest) -> Iterator[None]:
     """Eager steps by PyTorch's kernel, or by the operations that are compiled."""
-    if request.param == "plain":
-        monkeypatch.setattr(base, "is_tracing", lambda: True)
+    with plain_operations() if request.param == "plain" else nullcontext():
+        yield
 
 
 @pytest.mark.usefixtures("formula")

@@ -17,6 +17,7 @@ from rl_training.algorithms.cql import (
     multiplier_loss,
     sampled_actions,
 )
+from rl_training.models.kernels import plain_operations
 from tests.golden import (
     ACT,
     RATE,
@@ -149,8 +150,8 @@ def test_all_sampled_actions_are_scored_at_s_by_both_paths() -> None:
     node = critic.sampled_q_values(batch.obs, actions)
     one_by_one = torch.stack([critic.q_values(batch.obs, each) for each in actions], 1)
     torch.testing.assert_close(node, one_by_one, **TOLERANCE)
-    critic.one_node = False
-    plain = critic.sampled_q_values(batch.obs, actions)
+    with plain_operations():
+        plain = critic.sampled_q_values(batch.obs, actions)
     torch.testing.assert_close(plain, node, **TOLERANCE)
     gradients = [torch.autograd.grad(x.square().sum(), critic.flat)[0] for x in (plain, node)]
     torch.testing.assert_close(*gradients, **TOLERANCE)

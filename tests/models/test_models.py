@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -20,8 +21,8 @@ from rl_training.models import (
     TanhMeanGaussianActor,
 )
 from rl_training.models.actors import SquashedSample, squashed_sample
-from rl_training.models.mlp_kernel import ManyRowsProduct
-from rl_training.models.tracing import tracing
+from rl_training.models.kernels import plain_operations
+from rl_training.models.kernels.products import ManyRowsProduct
 from tests.golden import set_log_std
 
 
@@ -237,9 +238,9 @@ def test_the_flat_gradient_is_that_of_single_operations() -> None:
     generator = torch.Generator().manual_seed(0)
     obs, actions = (torch.randn(64, n, generator=generator).double() for n in (4, 3))
     gradients = []
-    for one_node in (True, False):
-        actor.one_node = one_node
-        (gradient,) = torch.autograd.grad(actor.log_prob(obs, actions).sum(), actor.flat)
+    for context in (nullcontext(), plain_operations()):
+        with context:
+            (gradient,) = torch.autograd.grad(actor.log_prob(obs, actions).sum(), actor.flat)
         gradients.append(gradient)
     torch.testing.assert_close(*gradients)
     assert (gradients[0] != 0).sum() > 100
@@ -268,10 +269,7 @@ def test_sampled_values_are_the_values_of_each_action(
     torch.manual_seed(0)
     critic = MLPREDQModel(4, 2, (8, 8), 3).double().critic
     obs, actions = torch.randn(7, 4).double(), torch.rand(count, 7, 2).double()
-    if traced:
-        with tracing():
-            sampled = critic.sampled_q_values(obs, actions)
-    else:
+    with plain_operations() if traced else nullcontext():
         sampled = critic.sampled_q_values(obs, actions)
     each = torch.stack([critic.q_values(obs, some) for some in actions], dim=1)
     torch.testing.assert_close(sampled, each, rtol=1e-12, atol=1e-12)

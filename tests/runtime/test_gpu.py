@@ -355,7 +355,7 @@ def test_many_rows_of_a_stack_learn_as_few_do(monkeypatch: pytest.MonkeyPatch, m
     """CQL at its own sizes, whose gradients are summed in pieces, beside one product a layer."""
 
     def learned(mode: Any, many_rows: int) -> Any:
-        monkeypatch.setattr("rl_training.models.mlp_kernel.MANY_ROWS", many_rows)
+        monkeypatch.setattr("rl_training.models.kernels.products.MANY_ROWS", many_rows)
         algorithm = CQLAlgorithm.build(SPEC, CQLConfig(hidden_sizes=(32, 32))).double().to("cuda")
         source = Cast(replay("cuda"), torch.float64)
         Engine(algorithm, source, seed=0, device="cuda", mode=mode).run(20)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from rl_training.algorithms.config import AlgorithmConfig, ValueConfig
 from rl_training.errors import ConfigError
 from rl_training.models import ActorCriticModel
-from rl_training.models.tracing import is_tracing
+from rl_training.models.kernels import use_kernels
 from rl_training.types import (
     ActionKind,
     Batch,
@@ -94,10 +94,10 @@ class FlatAdam(nn.Module):
         are the reference.
         """
         self.steps.add_(1)
-        if is_tracing() or parameter.is_cuda:
-            self._plain_step(parameter, gradient)
-        else:
+        if use_kernels(parameter):
             self._fused_step(parameter, gradient)
+        else:
+            self._plain_step(parameter, gradient)
         if not parameter.is_cuda:
             flush_tiny(self.moment1, 1e-30)
             flush_tiny(self.moment2, 1e-30)

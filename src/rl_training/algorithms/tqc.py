@@ -17,8 +17,8 @@ from rl_training.algorithms.config import AlgorithmConfig, EnsembleSize, Width, 
 from rl_training.algorithms.redq import mean_actor_loss
 from rl_training.algorithms.sac import SACAlgorithm, SACConfig, Temperature, policy_terms
 from rl_training.models import GaussianActorCritic, MLPREDQModel
-from rl_training.models.quantile_kernel import QuantileHuberFunction, midpoints
-from rl_training.models.tracing import is_tracing
+from rl_training.models.kernels import use_kernels
+from rl_training.models.kernels.quantile_huber import QuantileHuberFunction, midpoints
 from rl_training.types import Batch, Metrics, Mode, Noise
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def quantile_huber_loss(quantiles: Tensor, target: Tensor) -> Tensor:
 
 def critic_loss(quantiles: Tensor, target: Tensor) -> Tensor:
     """`quantile_huber_loss`; on the CPU by a node that makes its gradient in the same pass."""
-    if quantiles.device.type == "cpu" and quantiles.dim() == 3 and not is_tracing():
+    if quantiles.dim() == 3 and use_kernels(quantiles):
         loss: Tensor = QuantileHuberFunction.apply(quantiles, target)  # type: ignore[no-untyped-call]
         return loss
     return quantile_huber_loss(quantiles, target)

@@ -83,8 +83,8 @@ from rl_training.generated.managed import train_sac as train_sac
 from rl_training.generated.managed import train_td3 as train_td3
 from rl_training.generated.managed import train_td3_bc as train_td3_bc
 from rl_training.generated.managed import train_tqc as train_tqc
-from rl_training.models.mlp_redq import MLPREDQModel as MLPREDQModel
-from rl_training.models.mlp_sac import MLPSACModel as MLPSACModel
+from rl_training.models.actor_critic import MLPREDQModel as MLPREDQModel
+from rl_training.models.actor_critic import MLPSACModel as MLPSACModel
 from rl_training.runtime.callbacks import Callback as Callback
 from rl_training.runtime.callbacks import EarlyStoppingCallback as EarlyStoppingCallback
 from rl_training.runtime.callbacks import EarlyStoppingConfig as EarlyStoppingConfig

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from rl_training.models.action_gradients import ActionGradients, action_gradients
+from rl_training.models.kernels import use_kernels
+from rl_training.models.kernels.action_gradients import ActionGradients, action_gradients
+from rl_training.models.kernels.products import linear, stacked_product
 from rl_training.models.mlp import MLP
-from rl_training.models.mlp_kernel import linear, stacked_product
 
 CACHED_ROWS = 1_024
 """Rows of one piece of a large evaluation on the CPU: the fastest of 512 to 8,192 at 256 units."""
@@ -72,7 +73,7 @@ class EnsembleCritic(MLP):
         count, size, width = actions.shape
         # On the CPU in pieces whose activations stay in its cache from layer to layer.
         together = max(1, CACHED_ROWS // size) if obs.device.type == "cpu" else count
-        if self.may_use_nodes(obs):
+        if use_kernels(obs):
             repeated = obs.expand(count, size, -1)
             rows = [torch.split(x.flatten(0, 1), together * size) for x in (repeated, actions)]
             pieces = [self.q_values(*piece) for piece in zip(*rows, strict=True)]
@@ -99,7 +100,7 @@ class EnsembleCritic(MLP):
         if self.layer_norm:
             raise ValueError("action_gradients is for critics without layer_norm")
         inputs = torch.cat((obs, actions), dim=-1)
-        if self.may_use_nodes(obs):
+        if use_kernels(obs):
             params = self.kept_views(self.flat)
             arguments = inputs, self.flat, params, self.sizes, actions.shape[-1]
             q, gradients = ActionGradients.apply(*arguments)  # type: ignore[no-untyped-call]

@@ -11,8 +11,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from rl_training.errors import ConfigError
-from rl_training.models.mlp_kernel import MLPFunction, linear, split_views
-from rl_training.models.tracing import is_tracing
+from rl_training.models.kernels import use_kernels
+from rl_training.models.kernels.products import MLPFunction, linear, split_views
 
 MAX_KEPT_VIEWS = 4
 
@@ -58,9 +58,6 @@ class MLP(FlatModule):
     and a shift; these stand behind the layers in the flat vector. ``last_layer_bound`` is the range
     of the last layer's first weights.
     """
-
-    one_node = True
-    """Whether training on the CPU may use `MLPFunction`; the plain path is the reference."""
 
     def __init__(
         self,
@@ -115,7 +112,7 @@ class MLP(FlatModule):
         ``prefix`` stands before ``x`` in the inputs and gets no gradient.
         """
         vector = self.flat if flat is None else flat
-        if self.may_use_nodes(x) and x.dim() == 2 and vector.dim() == 1:
+        if use_kernels(x) and x.dim() == 2 and vector.dim() == 1:
             if torch.is_grad_enabled() and not self.layer_norm:
                 params = self.kept_views(vector)
                 out: Tensor = MLPFunction.apply(x, prefix, vector, params, self.sizes)  # type: ignore[no-untyped-call]
@@ -123,10 +120,6 @@ class MLP(FlatModule):
             if not torch.is_grad_enabled():
                 return self.evaluate(x, self.kept_views(vector), prefix)
         return self.plain_forward(x, flat, prefix=prefix)
-
-    def may_use_nodes(self, x: Tensor) -> bool:
-        """Whether hand-written nodes may run: on the CPU, where no compiler looks on."""
-        return self.one_node and x.device.type == "cpu" and not is_tracing()
 
     def plain_forward(
         self, x: Tensor, flat: Tensor | None = None, *, prefix: Tensor | None = None

@@ -25,7 +25,7 @@ from torch._subclasses.fake_tensor import (
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from rl_training.algorithms.base import Algorithm, Due
-from rl_training.models.tracing import tracing
+from rl_training.models.kernels import plain_operations
 from rl_training.types import Batch, Metrics, Noise
 
 BACKEND = "inductor"
@@ -108,7 +108,7 @@ class UpdateTracer:
         noise = dict(zip(self.noise_keys, inputs[len(Batch._fields) :], strict=True))
         originals = state_tensors(self.algorithm).values()
         shaped = [x.view(like.shape) for x, like in zip(state, originals, strict=True)]
-        with swapped(self.algorithm, shaped), tracing():
+        with swapped(self.algorithm, shaped), plain_operations():
             return self.algorithm.run_update(batch, noise, due)
 
     def _update(self, due: Due) -> Metrics:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rl_training.models.tracing import is_tracing
+from rl_training.models.kernels import use_kernels
 
 PIECE = 256
 MANY_ROWS = 4_096
@@ -32,10 +32,10 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         if weight.shape[-1] == 1:
             return (x * weight.mT).sum(-1, keepdim=True) + bias
         x = x.expand(weight.shape[0], -1, -1) if x.dim() == 2 else x
-        # A compiler joins the bias with what follows; the kernel would copy it into place first.
-        # On a GPU eager updates do as the compiled ones: they are the reference, and round alike.
-        apart = is_tracing() or x.is_cuda
-        return stacked_product(x, weight) + bias if apart else torch.baddbmm(bias, x, weight)
+        if use_kernels(x):
+            return torch.baddbmm(bias, x, weight)
+        # A compiler joins the bias with what follows; `baddbmm` would copy it into place first.
+        return stacked_product(x, weight) + bias
     return x @ weight + bias
 
 

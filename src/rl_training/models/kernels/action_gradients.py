@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rl_training.models.mlp_kernel import linear, split_views
+from rl_training.models.kernels.products import linear, split_views
 
 
 def _forward(inputs: Tensor, params: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
