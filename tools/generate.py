@@ -2,7 +2,8 @@
 
 - `src/rl_training/generated/catalog.py`: the declarations, which can be read without torch;
 - `src/rl_training/generated/*.pyi`: exports and managed classes, for type checkers and editors;
-- `docs/generated/algorithms.md`: every algorithm with its options.
+- `docs/generated/algorithms.md`: every algorithm with its options;
+- the table of algorithms in README.md.
 
 `tests/test_generated.py` fails when one of them is out of date.
 """
@@ -63,6 +64,7 @@ def derived() -> dict[Path, str]:
     files = {CODE / f"{package.rpartition('.')[2]}.pyi": exports(package) for package in EXPORTS}
     files[CODE / "managed.pyi"] = managed_stub()
     files[ROOT / "docs" / "generated" / "algorithms.md"] = algorithms_page()
+    files[ROOT / "README.md"] = readme()
     return files
 
 
@@ -188,6 +190,14 @@ def algorithms_page() -> str:
     for entry in REGISTRY.values():
         parts += [f"## {entry.short_name}", *option_tables(entry)]
     return "\n\n".join(parts) + "\n"
+
+
+def readme() -> str:
+    """The README with the present table of algorithms."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    before, begin, rest = text.partition("<!-- algorithms: written by `make generate` -->\n")
+    _, end, after = rest.partition("<!-- end of algorithms -->")
+    return f"{before}{begin}\n{algorithms_table('docs/algorithms/')}\n\n{end}{after}"
 
 
 def algorithms_table(folder: str) -> str:
