@@ -80,7 +80,7 @@ def score_run(args: argparse.Namespace, run_dir: Path) -> dict[str, Any]:
     config = read_config_file(run_dir)
     if not config.total_timesteps == args.steps == read_run_info(run_dir).get("step"):
         raise SystemExit(f"{run_dir} is not a finished run of {args.steps} steps")
-    rows = read_metrics(run_dir)
+    rows = list(read_metrics(run_dir))
     score = evaluate_checkpoint(
         run_dir, env_id=config.env_id, episodes=args.episodes, seed=EVALUATION_SEED
     )

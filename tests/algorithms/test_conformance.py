@@ -205,7 +205,7 @@ def test_intervals_are_honored(entry: AlgorithmEntry, small_config: Config) -> N
     config = small_config(algo=entry.name, eval_episodes=1, total_timesteps=100, **SHORT_EPISODES)
     config["algo_kwargs"] |= {"eval_interval": 30, "keep_checkpoints": 9}
     result = train(config)
-    rows = read_metrics(result.run_dir)
+    rows = list(read_metrics(result.run_dir))
     assert [r["step"] for r in rows if "eval_return_mean" in r] == [30, 60, 90, 100]
     assert [r["step"] for r in rows if "updates" in r] == [20, 40, 60, 80, 100]
     saved = {p.name for p in (result.run_dir / "checkpoints").glob("step_*")}
@@ -351,7 +351,7 @@ def test_warm_up_and_schedule_inside_training(entry: AlgorithmEntry, small_confi
     steps = range(0, 80, BLOCK if entry.mode == "offline" else 1)
     expected = [(i + 1) / 25 if i < 25 else 1 - (i - 25) / 55 for i in steps]
     assert factors == pytest.approx(expected, rel=1e-5)
-    rows = read_metrics(stopped.run_dir)
+    rows = list(read_metrics(stopped.run_dir))
     assert all("learning_rate_factor" in row for row in rows if "updates" in row)
 
 

@@ -342,7 +342,7 @@ def test_a_run_without_an_environment(entry: AlgorithmEntry, small_config: Confi
     config["algo_kwargs"] |= {"action_low": -2.0, "action_high": [2.0], "eval_interval": 30}
     config["algo_kwargs"] |= {"normalize_states": True}
     result = train(config)
-    rows = read_metrics(result.run_dir)
+    rows = list(read_metrics(result.run_dir))
     losses = {row["step"]: row["eval_loss"] for row in rows if "eval_loss" in row}
     assert list(losses) == [30, 60, 90, 120]
     assert result.metrics["best_loss"] == min(losses.values())

@@ -132,7 +132,7 @@ def test_budgets_are_kept_apart_and_logged(prior: Config) -> None:
         "rows/online": 120 * 7,
     }
     assert {key: result.metrics[key] for key in wanted} == wanted
-    rows = read_metrics(result.run_dir)
+    rows = list(read_metrics(result.run_dir))
     logged = {row["step"]: row for row in rows if "updates" in row}
     assert list(logged) == [20, 40, 60, 80, 100, 120, 140]
     assert {key: logged[140][key] for key in wanted} == wanted

@@ -34,7 +34,7 @@ def test_arrays_survive(dtype: str) -> None:
     ],
 )
 def test_forged_arrays_are_refused_in_printable_words(content: list[Any]) -> None:
-    with pytest.raises(ValueError, match="an array (of|has the shape)") as caught:
+    with pytest.raises(ValueError, match=r"an array (of|has the shape)") as caught:
         json_codec.decode({"@array": content})
     assert str(caught.value).isprintable()
 

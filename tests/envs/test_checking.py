@@ -263,4 +263,4 @@ def test_running_statistics_are_told(
     result = train(small_config(env_id=ENV, eval_episodes=0, total_timesteps=40))
     told = capsys.readouterr().err
     assert f"Warning: {wrapper.__name__} in {ENV} keeps running statistics" in told
-    assert read_metrics(result.run_dir)
+    assert list(read_metrics(result.run_dir))

@@ -17,7 +17,7 @@ from rl_training.boundary.writing import write_output
 from rl_training.data.offline_dataset import TransitionDataset
 from rl_training.errors import ConfigError
 from rl_training.experiment.run_directory import is_run, read_config_file
-from rl_training.runtime.logging import iterate_metrics
+from rl_training.runtime.logging import read_metrics
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,7 +63,7 @@ def evaluations(run: str | Path) -> tuple[list[int], list[float]]:
     run = Path(run)
     if not is_run(run):
         raise ConfigError(f"{str(run)!r} is not a run.")
-    rows = [row for row in iterate_metrics(run) if "eval_return_mean" in row]
+    rows = [row for row in read_metrics(run) if "eval_return_mean" in row]
     config = read_config_file(run)
     if config.mode == "offline_to_online":  # a fine-tuning's metrics begin with its source's
         since = {row["step"]: row for row in rows if row["step"] >= config.online_from}

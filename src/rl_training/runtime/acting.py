@@ -37,7 +37,11 @@ class Explorer:
 
     def ask(self, obs: FloatArray, *, random: bool) -> None:
         """Choose actions for ``obs``, by the current policy or at random."""
-        self._answer = self._random_actions() if random else self._policy_actions(obs)
+        if random:
+            self._answer = self._random_actions()
+        else:
+            tensor = torch.from_numpy(obs).to(self.generator.device)
+            self._answer = self._explore(tensor, self.generator).cpu().numpy()
 
     def answer(self) -> FloatArray:
         """The requested actions."""
@@ -52,10 +56,6 @@ class Explorer:
         if spec.discrete:
             return (uniform * spec.action_dim).floor().cpu().numpy()
         return (uniform * 2.0 - 1.0).cpu().numpy()
-
-    def _policy_actions(self, obs: FloatArray) -> FloatArray:
-        tensor = torch.from_numpy(obs).to(self.generator.device)
-        return self._explore(tensor, self.generator).cpu().numpy()
 
     def _explore(self, obs: Tensor, generator: torch.Generator) -> Tensor:
         noise = draw_noise(self._noise_spec, generator)

@@ -28,13 +28,11 @@ TENSORBOARD = "tensorboard"
 TIMING_PREFIX = "time/"
 
 
-def read_metrics(run_dir: Path) -> list[dict[str, Any]]:
-    """The run's metrics, oldest first; incomplete and damaged lines are skipped."""
-    return list(iterate_metrics(run_dir))
+def read_metrics(run_dir: Path) -> Iterator[dict[str, Any]]:
+    """The run's metrics, oldest first; incomplete and damaged lines are skipped.
 
-
-def iterate_metrics(run_dir: Path) -> Iterator[dict[str, Any]]:
-    """The same, one row at a time, since the file may be larger than memory."""
+    One row at a time, since the file may be larger than memory.
+    """
     file = run_dir / METRICS_FILE
     if not os.path.lexists(file):
         return
@@ -64,7 +62,7 @@ def cut_metrics(
     """
     at_step = 0
     with replace_file((destination or run_dir) / METRICS_FILE) as stream:
-        for row in iterate_metrics(run_dir):
+        for row in read_metrics(run_dir):
             at_step += row["step"] == step
             if row["step"] < step or (row["step"] == step and (rows is None or at_step <= rows)):
                 stream.write((json.dumps(row) + "\n").encode())
@@ -77,9 +75,9 @@ class MetricsLogger:
         self.run_dir = run_dir
         """May change until the first write opens the files."""
         self._start_step = start_step
-        self._offset, self._step, self._rows = 0.0, start_step, 0
-        for row in iterate_metrics(run_dir):
-            self._offset = float(row.get("time/seconds", self._offset))
+        self._earlier_seconds, self._step, self._rows = 0.0, start_step, 0
+        for row in read_metrics(run_dir):
+            self._earlier_seconds = float(row.get("time/seconds", self._earlier_seconds))
             self._rows = self.rows_at(row["step"]) + 1
             self._step = row["step"]
         self._began = time.perf_counter()
@@ -104,13 +102,10 @@ class MetricsLogger:
                 self._events = EventFile(self.run_dir / TENSORBOARD, purge_from=first)
         return self._stream
 
-    def elapsed(self) -> float:
-        """Seconds of training so far, earlier sessions of the run included."""
-        return self._offset + time.perf_counter() - self._began
-
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
         """Write one line for a step."""
-        row = {"step": step, **metrics, "time/seconds": round(self.elapsed(), 3)}
+        seconds = self._earlier_seconds + time.perf_counter() - self._began
+        row = {"step": step, **metrics, "time/seconds": round(seconds, 3)}
         stream = self.open_files()
         with self._reporting(METRICS_FILE):
             write_all(stream, (json.dumps(row) + "\n").encode())

@@ -8,6 +8,7 @@ from typing import Any
 
 from rl_training.algorithms.config import CollectionConfig, MixingConfig
 from rl_training.runtime.checkpointing import read_pointer
+from rl_training.runtime.collector import Collector
 from rl_training.runtime.engine import BLOCK
 from rl_training.runtime.session import Session
 from rl_training.runtime.signals import stop_on_signals
@@ -47,9 +48,25 @@ class TrainResult:
 
 
 def run_session(session: Session) -> TrainResult:
-    """Train until the budget is spent or a stop is requested; always ends on a checkpoint."""
+    """Train offline until `online_from`, then online; always ends on a checkpoint."""
     with stop_on_signals(session.state):
-        run_loop(session)
+        session.logger.open_files()
+        for callback in session.callbacks:
+            callback.on_start(session)
+        if session.checkpoints.last_step is None:
+            session.begin()
+        session.evaluate_owed()
+        run_offline(session)
+        if session.collector is not None:
+            run_online(session, session.collector)
+        if session.checkpoints.last_step != session.state.step:  # a signal after the step's save
+            session.save()
+        for callback in session.callbacks:
+            callback.on_end(session)
+    return _result(session)
+
+
+def _result(session: Session) -> TrainResult:
     state = session.state
     comparison: dict[str, float | None] = {}
     if state.return_before is not None:
@@ -79,23 +96,6 @@ def run_session(session: Session) -> TrainResult:
     )
 
 
-def run_loop(session: Session) -> None:
-    """Train offline until `online_from`, then online; each until its end or a requested stop."""
-    session.logger.open_files()
-    for callback in session.callbacks:
-        callback.on_start(session)
-    if session.checkpoints.last_step is None:
-        session.begin()
-    session.evaluate_owed()
-    run_offline(session)
-    if session.collector is not None:
-        run_online(session)
-    if session.checkpoints.last_step != session.state.step:  # a signal came after the step's save
-        session.save()
-    for callback in session.callbacks:
-        callback.on_end(session)
-
-
 def updates_due(step: int, before: int, config: CollectionConfig) -> int:
     """Updates for the transitions collected in (before, step].
 
@@ -108,12 +108,10 @@ def updates_due(step: int, before: int, config: CollectionConfig) -> int:
     return (periods(step) - periods(before)) * config.gradient_updates_per_step
 
 
-def run_online(session: Session) -> None:
+def run_online(session: Session, collector: Collector) -> None:
     """Collect transitions and learn from them."""
-    state, collector = session.state, session.collector
-    config = session.algorithm.config
+    state, config = session.state, session.algorithm.config
     assert isinstance(config, CollectionConfig)
-    assert collector is not None
     begin = session.settings.online_from
     random_until = config.learning_starts
     if isinstance(config, MixingConfig) and not config.random_play:
