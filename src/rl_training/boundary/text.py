@@ -22,7 +22,9 @@ def printable(text: str, *, keep: str = "\n\t") -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(
-        char if char in keep or unicodedata.category(char) not in _UNSAFE else _escape(char)
+        char
+        if char in keep or unicodedata.category(char) not in _UNSAFE
+        else char.encode("unicode_escape").decode("ascii")
         for char in text
     )
 
@@ -80,7 +82,3 @@ def error_text(error: BaseException) -> str:
     """The class of an error and the first line of its message."""
     line, name = first_line(error), type(error).__name__
     return name if line == name else f"{name}: {line}"
-
-
-def _escape(char: str) -> str:
-    return char.encode("unicode_escape").decode("ascii")

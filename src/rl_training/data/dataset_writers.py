@@ -56,20 +56,18 @@ def check_destination(path: Path) -> str:
 def write_arrays(arrays: Arrays, path: Path) -> Path:
     """Write a file that appears whole or not at all; its folder is made where there is none."""
     kind = check_destination(path)
-    write = {"npz": _write_npz, "pt": _write_pt, "hdf5": _write_hdf5}[kind]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Python's file, not a library's own: after a failed write those raise what they like, and
         # HDF5 crashes when the process ends.
         with replace_file(path) as stream:
-            write(arrays, stream)
+            if kind == "npz":
+                np.savez(stream, **arrays)  # type: ignore[arg-type]
+            else:
+                {"pt": _write_pt, "hdf5": _write_hdf5}[kind](arrays, stream)
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {reason(error)}.") from None
     return path
-
-
-def _write_npz(arrays: Arrays, stream: IO[bytes]) -> None:
-    np.savez(stream, **arrays)  # type: ignore[arg-type]
 
 
 def _write_pt(arrays: Arrays, stream: IO[bytes]) -> None:

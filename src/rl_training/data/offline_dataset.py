@@ -80,7 +80,10 @@ class TransitionDataset(Sampler):
         With ``spec``, actions are taken in the environment's units, checked against its bounds and
         mapped to [-1, 1]; without it they stay as they are.
         """
-        columns = {key: Column.of(_as_array(value)) for key, value in data.items()}
+        columns = {
+            key: Column.of(np.asarray(value.detach().cpu() if torch.is_tensor(value) else value))
+            for key, value in data.items()
+        }
         fields = find_fields(columns, source)
         return cls.from_fields(fields, spec=spec, device=device, source=source)
 
@@ -104,7 +107,13 @@ class TransitionDataset(Sampler):
         mismatch = spec and layout.mismatch(spec, source)
         if mismatch:
             raise ConfigError(mismatch)
-        rows = _make_rows(fields.rows, layout.width, source)
+        try:
+            rows: FloatRows = np.zeros((fields.rows, layout.width), dtype=np.float32)
+        except (MemoryError, ValueError, OverflowError):
+            raise ConfigError(
+                f"{source} says it holds {fields.rows} rows of {layout.width} numbers, which do "
+                "not fit into memory."
+            ) from None
         for name, column in fields.columns.items():
             _fill(rows[:, layout.slices[name]], column, name, source, finite)
         odd = tuple(_odd_flags(rows, layout, fields))  # before a flag is settled or a row dropped
@@ -273,19 +282,6 @@ def _moments(
         deviations = values[start : start + CHUNK_ROWS] - mean
         squares += np.einsum("ij,ij->j", deviations, deviations)
     return mean, np.sqrt(squares / len(values))
-
-
-def _as_array(value: Any) -> Any:
-    return value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
-
-
-def _make_rows(count: int, width: int, source: str) -> FloatRows:
-    try:
-        return np.zeros((count, width), dtype=np.float32)
-    except (MemoryError, ValueError, OverflowError):
-        raise ConfigError(
-            f"{source} says it holds {count} rows of {width} numbers, which do not fit into memory."
-        ) from None
 
 
 def _fill(target: FloatRows, column: Column, name: str, source: str, finite: bool) -> None:

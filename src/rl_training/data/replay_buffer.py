@@ -16,7 +16,6 @@ from rl_training.types import Batch, BoolArray, FloatArray, Sampler
 SEGMENT_ROWS = 4096
 """Rows that a checkpoint saves as one immutable file."""
 
-
 STAGED_ROWS = 1024
 """Rows of page-locked memory through which transitions reach a GPU without waiting for it."""
 
@@ -48,7 +47,9 @@ class ReplayBuffer(Sampler):
         # The fill count lives on the device: an integer bound would be frozen into a graph.
         self._size = torch.zeros((), dtype=torch.float64, device=device)
         self.dirty: set[int] = set()
-        self._staged = _pinned(self.layout.width) if self.rows.is_cuda else None
+        self._staged: Tensor | None = None
+        if self.rows.is_cuda:
+            self._staged = torch.empty(STAGED_ROWS, self.layout.width, pin_memory=True)
         self._next_staged = 0
 
     def __len__(self) -> int:
@@ -167,7 +168,3 @@ class ReplayBuffer(Sampler):
         self.total = whole_number(state["total"], "total")
         self._size.fill_(len(self))
         self.dirty.clear()
-
-
-def _pinned(width: int) -> Tensor:
-    return torch.empty(STAGED_ROWS, width, pin_memory=True)

@@ -22,15 +22,6 @@ GOAL_KEYS = ("observation", "desired_goal", "achieved_goal")
 """The order of a row's parts."""
 
 
-def has_goals(space: gym.Space[Any]) -> bool:
-    """Whether a space is the goal layout, each part a flat Box and both goals of one size."""
-    if not isinstance(space, gym.spaces.Dict) or set(space.spaces) != set(GOAL_KEYS):
-        return False
-    parts = [space.spaces[key] for key in GOAL_KEYS]
-    flat = all(isinstance(part, gym.spaces.Box) and len(part.shape) == 1 for part in parts)
-    return flat and parts[1].shape == parts[2].shape
-
-
 class FlatGoals(gym.ObservationWrapper[Any, Any, Any]):
     """The goal layout as one flat Box: the parts of ``keys``, in that order."""
 
@@ -49,8 +40,16 @@ class FlatGoals(gym.ObservationWrapper[Any, Any, Any]):
 
 
 def flatten_goals(env: gym.Env[Any, Any], *, achieved: bool = False) -> gym.Env[Any, Any]:
-    """A goal environment with flat observations; any other as it is."""
-    if not has_goals(env.observation_space):
+    """A goal environment with flat observations; any other as it is.
+
+    In the goal layout each part is a flat Box, and both goals are of one size.
+    """
+    space = env.observation_space
+    if not isinstance(space, gym.spaces.Dict) or set(space.spaces) != set(GOAL_KEYS):
+        return env
+    parts = [space.spaces[key] for key in GOAL_KEYS]
+    flat = all(isinstance(part, gym.spaces.Box) and len(part.shape) == 1 for part in parts)
+    if not flat or parts[1].shape != parts[2].shape:
         return env
     return FlatGoals(env, GOAL_KEYS if achieved else GOAL_KEYS[:2])
 

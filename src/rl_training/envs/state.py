@@ -113,7 +113,7 @@ class _Capture:
                 return
         if type(value) is np.ndarray and value.dtype.kind in "biuf":
             self._examine_memory(value, name)
-        elif type(value) in (list, tuple, dict) and _keys_are_plain(value):
+        elif type(value) in (list, tuple) or _is_plain_dict(value):
             for part in value.values() if type(value) is dict else value:
                 self.examine(part, name, depth + 1)
         elif not is_generator or type(value.bit_generator) is not np.random.PCG64:
@@ -163,10 +163,8 @@ class _Capture:
         return dict(items) if list(value) == sorted(value) else {_ITEMS: items}
 
 
-def _keys_are_plain(value: Any) -> bool:
-    return not isinstance(value, dict) or all(
-        type(key) is str and not key.startswith("@") for key in value
-    )
+def _is_plain_dict(value: Any) -> bool:
+    return type(value) is dict and all(type(key) is str and key[:1] != "@" for key in value)
 
 
 def _kind_in_words(value: Any) -> str:
