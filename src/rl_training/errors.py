@@ -1,4 +1,4 @@
-"""The errors a user can meet: each is one sentence that says what to do next."""
+"""The errors of this package: each message is one sentence that says what to do next."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class CheckpointError(RLTrainingError):
 
 
 class TrainingError(RLTrainingError):
-    """Training cannot go on: a value that is not finite, a write that failed."""
+    """Training cannot continue: a value is not finite, or a write failed."""
 
 
 class EnvError(TrainingError):
-    """An environment failed, returned what it must not, or lost its process."""
+    """An environment failed, returned an invalid value, or lost its process."""
 
 
 _COMMON = (
@@ -47,7 +47,7 @@ _ELSEWHERE = {
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """A suggestion for a misspelt name, ready to stand behind it in a sentence."""
+    """A suggestion for a misspelled name, to be appended to a sentence."""
     options = sorted(known)
     close = get_close_matches(word, options, n=1, cutoff=0.6)
     if _ELSEWHERE.get(word) in options:

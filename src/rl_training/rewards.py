@@ -1,4 +1,4 @@
-"""The one reward arithmetic: scale, then shift, then clip; for datasets and environments alike."""
+"""The reward transform of datasets and environments: scale, then shift, then clip."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from rl_training.config_model import ConfigModel
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 class RewardTransformConfig(ConfigModel):
     """What is done to a reward before a learner sees it."""
 
-    scale: float = Field(default=1.0, description="Factor on the reward.")
-    shift: float = Field(default=0.0, description="Added after scaling.")
-    clip_min: float | None = Field(
-        default=None, description="Least reward after scaling and shifting."
-    )
-    clip_max: float | None = Field(
-        default=None, description="Greatest reward after scaling and shifting."
-    )
+    scale: float = 1.0
+    """Factor on the reward."""
+    shift: float = 0.0
+    """Added after scaling."""
+    clip_min: float | None = None
+    """Least reward after scaling and shifting."""
+    clip_max: float | None = None
+    """Greatest reward after scaling and shifting."""
 
     @model_validator(mode="after")
     def _bounds_are_ordered(self) -> Self:
-        bounds = [bound for bound in (self.clip_min, self.clip_max) if bound is not None]
-        if len(bounds) == 2 and bounds[0] >= bounds[1]:
-            raise ValueError(f"clip_min = {self.clip_min} must be below clip_max = {self.clip_max}")
+        low, high = self.clip_min, self.clip_max
+        if low is not None and high is not None and low >= high:
+            raise ValueError(f"clip_min = {low} must be below clip_max = {high}")
         return self
 
     @property

@@ -1,4 +1,4 @@
-"""The few types that everything shares. Importing this module loads neither torch nor gymnasium."""
+"""Types that all packages share. Importing this module loads neither torch nor gymnasium."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Batch(NamedTuple):
 
 
 class Sampler(Protocol):
-    """Where updates get their data: a replay buffer, a dataset, a mixture; all alike to a loop.
+    """A source of batches: a replay buffer, a dataset, or a mixture of both.
 
     `prepare` is the part that the host does between blocks of updates; `gather` has static shapes,
     never waits for the host, and may be captured in a graph.
@@ -71,7 +71,7 @@ class Sampler(Protocol):
 
     @property
     def has_place(self) -> bool:
-        """Whether its `state_dict` is needed to go on with the same batches."""
+        """Whether its `state_dict` is needed to continue with the same batches."""
         return self.is_fixed
 
     def most_updates(self, batch_size: int) -> int:
@@ -84,15 +84,15 @@ class Sampler(Protocol):
         return 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Its place in the data, as plain data; the rows are not among it."""
+        """The place in the data, as plain data; without the rows."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go back to a place."""
+        """Continue from a place."""
         return None
 
     def sample(self, batch_size: int, generator: torch.Generator) -> Batch:
-        """A batch, at once."""
+        """Prepare and gather one batch."""
         self.prepare(batch_size, generator)
         return self.gather(batch_size, generator)
 
@@ -101,7 +101,7 @@ class Sampler(Protocol):
 
 @dataclass(frozen=True)
 class EnvSpec:
-    """What a learner needs to know of an environment or a dataset."""
+    """The sizes and bounds that a learner needs of an environment or a dataset."""
 
     obs_dim: int
     action_dim: int

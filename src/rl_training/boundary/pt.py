@@ -68,7 +68,7 @@ def open_pt(path: Path) -> Iterator[dict[str, Column]]:
 
 
 class _Storage(NamedTuple):
-    """What the file says of the memory of one or several tensors."""
+    """The declared memory of one or several tensors."""
 
     key: str
     type: str
@@ -76,7 +76,7 @@ class _Storage(NamedTuple):
 
 
 class _Tensor(NamedTuple):
-    """What the file says of one tensor."""
+    """The declared place and shape of one tensor."""
 
     storage: _Storage
     offset: int

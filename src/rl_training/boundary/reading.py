@@ -1,4 +1,4 @@
-"""Read files: regular ones only, up to a limit, without following links unless told to."""
+"""Read files: regular ones only, up to a limit; links are not followed by default."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def output_failure() -> int:
     guard = _guard_of(stream)
     if guard is None or guard.failure is None:
         return 0
-    if guard.failure.errno == errno.EPIPE:  # whoever read it has enough
+    if guard.failure.errno == errno.EPIPE:  # the reader has seen enough
         return BROKEN_PIPE_EXIT
     tell(f"Error: Standard output could not be written: {guard.failure.strerror}.")
     return 1

@@ -20,7 +20,7 @@ class StateError(CheckpointError, ValueError):
 
 @contextmanager
 def explaining_misfits(file: Path) -> Iterator[None]:
-    """Name the file of a saved state that does not fit, whatever that causes."""
+    """Name the file of a saved state that does not fit, whatever error it causes."""
     try:
         yield
     except StateError as error:
@@ -40,7 +40,7 @@ def refuse_unknown(state: Collection[str], known: Collection[str], what: str) ->
 
 
 def whole_number(value: Any, name: str, *, least: int = 0, most: int | None = None) -> int:
-    """An integer of a saved state; neither a bool, a float nor text stands for one."""
+    """An integer of a saved state; a bool, a float or text is refused."""
     if type(value) is not int or value < least or (most is not None and value > most):
         allowed = f"from {least} on" if most is None else f"from {least} to {most}"
         raise StateError(f"{name} is {shown(value)}, but a whole number {allowed} is needed")
@@ -70,6 +70,6 @@ def fitting_array(value: Any, like: np.ndarray[Any, Any], name: str) -> np.ndarr
 
 
 def describe_array(value: Any) -> str:
-    """The type and shape of an array, or the value that stands in its place."""
+    """The type and shape of an array, or the value found in its place."""
     is_array = isinstance(value, np.ndarray)
     return f"{value.dtype}{list(value.shape)}" if is_array else shown(value)

@@ -24,7 +24,7 @@ def temporary_name(path: Path) -> Path:
 
 @contextmanager
 def create_file(path: Path) -> Iterator[BinaryIO]:
-    """A new file, synced when the block ends; whatever had the name is unlinked, not followed.
+    """A new file, synced when the block ends; an existing file or link is removed first.
 
     Raises:
         OSError: A write failed; no part of the file is left.

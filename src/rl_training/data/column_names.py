@@ -40,7 +40,7 @@ class Fields:
     """What the file calls each of them."""
     notes: tuple[str, ...]
     guesses: tuple[str, ...]
-    """Notes on what the file does not say, or says under a name that is not understood."""
+    """Notes on what the file does not say, or stores under an unknown name."""
     ambiguous_done: bool
     """Whether the termination column may mean any end of an episode."""
 

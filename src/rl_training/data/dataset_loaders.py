@@ -47,7 +47,7 @@ def load_transition_dataset(
     """Load what the config names, check it, and transform its rewards.
 
     ``spec`` maps actions to [-1, 1] and refuses a dataset of other sizes; without it `action_low`
-    and `action_high` give the bounds. ``time_limit`` helps to tell time limits from terminations
+    and `action_high` give the bounds. ``time_limit`` separates time limits from terminations
     where a file has one flag for both.
     """
     settings = config if isinstance(config, DataConfig) else validated(DataConfig, config)

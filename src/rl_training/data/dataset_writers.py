@@ -54,7 +54,7 @@ def check_destination(path: Path) -> str:
 
 
 def write_arrays(arrays: Arrays, path: Path) -> Path:
-    """Write a file that appears whole or not at all; its folder is made where there is none."""
+    """Write a file atomically; its folder is created if needed."""
     kind = check_destination(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -124,7 +124,7 @@ def write_minari(arrays: Arrays, dataset_id: str, env: gym.Env[Any, Any] | None)
         spaces["action_space"] = gym.spaces.Box(low, np.maximum(high, low + 1e-6), dtype=np.float32)
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
-        with warnings.catch_warnings():  # of author, permalink and the like, which we do not know
+        with warnings.catch_warnings():  # about a missing author, permalink and the like
             warnings.simplefilter("ignore", UserWarning)
             minari.create_dataset_from_buffers(dataset_id, buffer=episodes, env=env, **spaces)
     except (ValueError, TypeError, OSError, ImportError, AssertionError) as error:

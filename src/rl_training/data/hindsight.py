@@ -17,11 +17,11 @@ from rl_training.types import Batch, BoolArray, FloatArray
 Strategy = Literal["future", "final", "episode"]
 Indices = npt.NDArray[np.int64]
 RUNNING = -1
-"""Stands for the last row of an episode that goes on."""
+"""In place of the last row of an episode that has not ended."""
 
 
 class GoalTask(Protocol):
-    """What the environment says of goals ``[B, goal_dim]`` other than its own."""
+    """Rewards and terminations for goals ``[B, goal_dim]`` other than the environment's own."""
 
     def rewards(self, achieved: FloatArray, desired: FloatArray) -> FloatArray:
         """The rewards that the learner would have seen."""
@@ -33,10 +33,10 @@ class GoalTask(Protocol):
 
 
 class HindsightReplay(ReplayBuffer):
-    """A ring of transitions on the host that knows their episodes.
+    """A ring of transitions on the host that keeps track of episodes.
 
     Observations are rows ``[observation, desired_goal, achieved_goal]``; batches hold the first two
-    parts, ``obs_dim`` values. Rows are counted from the run's first: row ``i`` stands at
+    parts, ``obs_dim`` values. Rows are counted from the run's first: row ``i`` is at
     ``i % capacity`` and is of environment ``i % num_envs``, so that an episode's rows are
     ``num_envs`` apart. Where each episode begins and ends follows from the rows' own flags.
     """
@@ -66,7 +66,7 @@ class HindsightReplay(ReplayBuffer):
         self._goals = [slice(at + obs_dim - goal_dim, at + obs_dim) for at in (obs, next_obs)]
         self._achieved = slice(next_obs + obs_dim, next_obs + obs_dim + goal_dim)
         self._batch_layout = RowLayout(obs_dim, action_dim)
-        # By their size, each in one place: a graph goes on reading where it was recorded.
+        # By their size, each in one place: a recorded graph reads the same memory every time.
         self._staged_batches: dict[int, Tensor] = {}
         dropped = [*range(obs + obs_dim, obs + obs_dim + goal_dim)]
         dropped += range(self._achieved.start, self._achieved.stop)
@@ -82,7 +82,7 @@ class HindsightReplay(ReplayBuffer):
         return self.total - len(self)
 
     def _note_ends(self, terminations: BoolArray, truncations: BoolArray) -> None:
-        """The newest rows, one of each environment in order, go on with an episode or end it."""
+        """The newest rows, one of each environment in order, continue an episode or end it."""
         if len(terminations) != self.num_envs:
             raise ValueError(
                 f"{len(terminations)} transitions, but there are {self.num_envs} environments."
@@ -179,7 +179,7 @@ class HindsightReplay(ReplayBuffer):
     # --- Saving -------------------------------------------------------------------
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the counters; the rows come by `load_segment`."""
+        """Restore the counters; `load_segment` restores the rows."""
         super().load_state_dict(state)
         if self.total % self.num_envs:
             raise StateError(f"total is {self.total}, but {self.num_envs} rows are added at a time")

@@ -92,7 +92,7 @@ def _count_not_finite(dataset: TransitionDataset) -> int:
 
 
 def _count_duplicates(dataset: TransitionDataset) -> int:
-    """Rows that stood before, told by a 64-bit mix of their bits."""
+    """Rows that repeat an earlier one, compared by a 64-bit hash of their bits."""
     bits = dataset.rows.cpu().numpy().view(np.uint32).astype(np.uint64)
     odd = np.random.default_rng(0).integers(0, 2**63, bits.shape[1], dtype=np.uint64) * 2 + 1
     with np.errstate(over="ignore"):
@@ -111,7 +111,7 @@ def find_discontinuities(dataset: TransitionDataset) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Expectation:
-    """What an environment, or a dataset's own record of it, says the data must be like."""
+    """The spaces and the time limit that the data should fit, and whose they are."""
 
     spec: EnvSpec
     obs_low: npt.NDArray[np.float64]

@@ -22,12 +22,12 @@ from rl_training.types import Batch, EnvSpec, Sampler
 FloatRows = npt.NDArray[np.float32]
 Rows = TypeVar("Rows", FloatRows, torch.Tensor)
 BOUND_TOLERANCE = 1e-3
-"""How far, of its range, an action may lie outside the bounds and still be clipped to them."""
+"""How far outside its bounds an action is still clipped, as a share of its range."""
 
 
 @dataclass(frozen=True)
 class DatasetStatistics:
-    """What a learner or a reader needs to know of the whole set."""
+    """Statistics of a whole dataset."""
 
     obs_mean: npt.NDArray[np.float64]
     obs_std: npt.NDArray[np.float64]
@@ -172,7 +172,7 @@ class TransitionDataset(Sampler):
     def statistics(self, time_limit: int | None = None) -> DatasetStatistics:
         """Moments of the observations, returns and lengths of the episodes.
 
-        ``time_limit`` helps to tell whether the last episode is whole.
+        ``time_limit`` helps to decide whether the last episode is whole.
         """
         bounds = self.episode_bounds()
         mean, std = _moments(self.column("observations"))
@@ -227,7 +227,7 @@ class TransitionDataset(Sampler):
             )
 
     def hold_out(self, fraction: float, seed: int) -> TransitionDataset:
-        """Take whole episodes, chosen by ``seed``, out of this dataset into one of their own.
+        """Take whole episodes, chosen by ``seed``, out of this dataset into another one.
 
         They hold about ``fraction`` of the rows, and one at least stays and one goes. Where every
         episode is too long for that, as a single one is, the last rows go.

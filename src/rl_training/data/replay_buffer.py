@@ -142,7 +142,7 @@ class ReplayBuffer(Sampler):
         return self.rows[start : min(start + SEGMENT_ROWS, len(self))].cpu().numpy()
 
     def load_segment(self, index: int, rows: FloatArray) -> None:
-        """Put a segment back; its size must be what the counters say."""
+        """Put a segment back; its size must agree with the counters."""
         start = index * SEGMENT_ROWS
         stop = min(start + SEGMENT_ROWS, len(self))
         if rows.dtype != np.float32 or rows.shape != (stop - start, self.rows.shape[1]):
@@ -160,7 +160,7 @@ class ReplayBuffer(Sampler):
         return {"total": self.total, "capacity": self.capacity}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the counters; the rows come by `load_segment`."""
+        """Restore the counters; `load_segment` restores the rows."""
         if whole_number(state["capacity"], "capacity", least=1) != self.capacity:
             raise CheckpointError(
                 f"the replay holds {state['capacity']} rows, but buffer_capacity is {self.capacity}"

@@ -19,7 +19,7 @@ from rl_training.types import Batch, Sampler
 class EpochSampler(Sampler):
     """Every row once an epoch, in a fresh random order; a batch may reach into the next epoch.
 
-    The order of this epoch and of the next stand in one tensor on the device, and so does the
+    The orders of this epoch and of the next are in one tensor on the device, and so is the
     position: `gather` has static shapes and no branch, and may be captured in a graph. `prepare`,
     which moves on to the next epoch, is the call between replays. Orders are drawn from the
     engine's generator; its states before the two draws and the position are what a resume needs.

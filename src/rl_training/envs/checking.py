@@ -22,11 +22,11 @@ from rl_training.errors import ConfigError
 from rl_training.types import EnvSpec
 
 SLACK = 1e-5
-"""How far, beside its size, a bound may be passed by rounding."""
+"""How far a value may pass its bound by rounding, relative to its size."""
 
 
 def check_spaces(env: gym.Env[Any, Any], env_id: str) -> None:
-    """Whether an environment says what it shows and what it takes."""
+    """Refuse an environment without an observation space or an action space."""
     for name in ("observation_space", "action_space"):
         if not isinstance(getattr(env, name, None), gym.Space):
             raise ConfigError(
@@ -54,11 +54,11 @@ def _play(env: gym.Env[Any, Any], spec: EnvSpec) -> list[str | None]:
 
 
 def describe_running(env: gym.Env[Any, Any], env_id: str, *, plays: bool) -> list[str]:
-    """What a user should know of an environment that works; ``plays``: episodes are evaluated."""
+    """Notes on an environment that works; ``plays``: whether episodes are evaluated in it."""
     layers = wrappers_and_core(env)
     notes = [
         f"{type(layer).__name__} in {env_id} keeps running statistics in each environment: "
-        "training and evaluation see different numbers, and they begin anew when the run is "
+        "training and evaluation see different numbers, and they start over when the run is "
         "continued; use fixed numbers instead."
         for layer in layers
         if any(type(value).__name__ == "RunningMeanStd" for value in vars(layer).values())

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import gymnasium as gym
 import numpy as np
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict
 
 from rl_training.boundary.terminal import open_standard_streams
 from rl_training.boundary.text import error_text, one_line, shown
@@ -34,9 +34,8 @@ TrainingEnvs = LocalEnvs | WorkerEnvs
 class WrappersConfig(ConfigModel):
     """What `env_kwargs.wrappers` may hold."""
 
-    reward: RewardTransformConfig = Field(
-        default_factory=RewardTransformConfig, description="Scale, shift and clip of rewards."
-    )
+    reward: RewardTransformConfig = RewardTransformConfig()
+    """Scale, shift and clip of rewards."""
 
 
 class EnvConfig(ConfigModel):
@@ -44,15 +43,10 @@ class EnvConfig(ConfigModel):
 
     model_config = ConfigDict(extra="allow")
 
-    vectorization: Literal["sync", "async"] = Field(
-        default="sync",
-        description="Step several environments in turn, or each in a process of its own.",
-    )
-
-    wrappers: WrappersConfig = Field(
-        default_factory=lambda: WrappersConfig(),
-        description="Wrappers of the training environments.",
-    )
+    vectorization: Literal["sync", "async"] = "sync"
+    """Step several environments in turn, or each in its own process."""
+    wrappers: WrappersConfig = WrappersConfig()
+    """Wrappers of the training environments."""
 
     @property
     def make_kwargs(self) -> dict[str, Any]:
@@ -115,7 +109,7 @@ def _check_render_mode(env: gym.Env[Any, Any], env_id: str, mode: Any) -> None:
 
 
 def read_env_spec(env: gym.Env[Any, Any], env_id: str) -> EnvSpec:
-    """Sizes and bounds, or an error that names the space and the way out."""
+    """Sizes and bounds, or an error that says which space does not fit and what to do."""
     obs_space, action_space = env.observation_space, env.action_space
     if not isinstance(obs_space, gym.spaces.Box):
         raise ConfigError(_wrong_observations(obs_space, env_id))
@@ -216,7 +210,7 @@ def examine_env(
 ) -> tuple[EnvSpec, tuple[str, ...]]:
     """The same with one reset and one step, and notes for the user.
 
-    ``plays`` says that episodes will be evaluated in it.
+    Set ``plays`` if episodes will be evaluated in it.
     """
     with closing(make_env(env_id, config.make_kwargs)) as env:
         spec = read_env_spec(env, env_id)
@@ -239,7 +233,7 @@ def _make_worker(
     if multiprocessing.parent_process() is not None:
         open_standard_streams()  # what an environment prints there must not end it
         # Ctrl-C and a scheduler's SIGTERM reach the whole process group, but the trainer alone
-        # decides when to stop; one that does not come to it loses its workers in the end.
+        # decides when to stop. If it never does, its workers end after the grace period.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, lambda *_: signal.alarm(GRACE_SECONDS))
     isolation = Isolation()
@@ -256,7 +250,7 @@ def make_training_envs(env_id: str, config: EnvConfig, num_envs: int) -> Trainin
     """A vector environment with SAME_STEP resets, in this process or in one process each."""
     names = [f"{env_id} (environment {index})" for index in range(num_envs)]
     names = names if num_envs > 1 else [env_id]
-    # Resolved here: a worker neither has it registered nor knows what was named.
+    # Resolved here: in a worker it is neither registered nor named.
     resolved = resolve_env(env_id, config.make_kwargs)
     makers: list[Callable[[], gym.Env[Any, Any]]] = [
         partial(_make_worker, resolved, config.wrappers.reward, index, name)

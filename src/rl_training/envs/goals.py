@@ -55,7 +55,7 @@ def flatten_goals(env: gym.Env[Any, Any], *, achieved: bool = False) -> gym.Env[
 
 
 class GoalTask:
-    """What relabeling asks of an environment: rewards and terminations for other goals.
+    """Rewards and terminations of an environment for other goals, which relabeling needs.
 
     They come from the environment's own `compute_reward` and `compute_terminated`, then through the
     transform that its wrappers apply to rewards. Both are called with an empty info.
@@ -91,7 +91,7 @@ class GoalTask:
 def _for_rows(
     env: GuardedEnv, name: str
 ) -> Callable[[FloatArray, FloatArray], np.ndarray[Any, Any]]:
-    """A goal function over rows: in one call where it is vectorised, row by row where not.
+    """A goal function over rows: in one call if it is vectorized, otherwise row by row.
 
     Some take a batch without complaint and reduce it to one number, so both ways are compared, on
     goals that are reached and one that is far away.

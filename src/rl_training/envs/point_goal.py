@@ -21,7 +21,7 @@ class PointGoalEnv(gym.Env[Any, FloatArray]):
 
     The goal is uniform among the places at least ``min_distance`` from the start. The reward is 0
     within `RADIUS` of the goal and -1 elsewhere. An episode ends by the time limit alone, unless
-    ``terminates``: then success ends it. ``info["is_success"]`` tells whether the point is there.
+    ``terminates``: then success ends it. ``info["is_success"]`` is True while the point is there.
     """
 
     metadata = {  # noqa: RUF012 - as Gymnasium declares it

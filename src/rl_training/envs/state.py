@@ -41,7 +41,7 @@ MAX_DEPTH = 100
 
 
 class CaptureError(Exception):
-    """The environment holds what cannot be saved as plain data, or a saved state is none of it."""
+    """The environment cannot be saved as plain data, or a saved state does not fit it."""
 
 
 class _KindError(CaptureError):
@@ -91,7 +91,7 @@ class _Capture:
 
     def __init__(self) -> None:
         self.shared: list[Any] = []
-        """The values that stand in several places."""
+        """The values that are in several places."""
         self._visits: dict[int, int] = {}
         self._numbers: dict[int, int] = {}
         self._views: dict[int, list[np.ndarray[Any, Any]]] = {}
@@ -139,7 +139,7 @@ class _Capture:
         views.append(array)
 
     def copy(self, value: Any) -> Any:
-        """A copy that later steps cannot write into, or the place of one that stands elsewhere."""
+        """A copy that later steps cannot write into, or a reference to a shared one."""
         if self._visits.get(id(value), 0) < 2:
             return self._copy_alone(value)
         if id(value) not in self._numbers:
@@ -184,7 +184,7 @@ class _Restore:
         self._making: set[int] = set()
 
     def copy(self, value: Any) -> Any:
-        """The value that a saved one stands for."""
+        """The value of a saved one."""
         if not isinstance(value, dict):
             return _copied(value, self.copy)
         if set(value) == {_SHARED}:
@@ -370,7 +370,7 @@ class CapturableEnv(GuardedEnv):
         self.index = index
 
     def capture(self) -> dict[str, Any]:
-        """The state, or ``{"error": reason}`` where it cannot be had."""
+        """The state, or ``{"error": reason}`` where it cannot be captured."""
         try:
             return capture_env(self.env)
         except CaptureError as error:
@@ -390,5 +390,5 @@ class CapturableEnv(GuardedEnv):
                 restore_env(self.env, states[self.index])
         except (CaptureError, EnvError):
             raise
-        except Exception as error:  # whatever a state that somebody made up can cause
+        except Exception as error:  # whatever a forged state can cause
             raise CaptureError(f"the saved environment is damaged ({error_text(error)})") from error

@@ -1,4 +1,4 @@
-"""Several environments as one: in this process, or in processes of their own, which may die."""
+"""Vector environments: in this process, or in worker processes, which may die."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class LocalEnvs(SyncVectorEnv[Any, Any]):
         return self._observations, self._rewards, self._terminations, self._truncations, infos
 
 
-class WorkerTraceback(Exception):  # noqa: N818 - it stands for an error in another process
+class WorkerTraceback(Exception):  # noqa: N818 - the text of an error in another process
     """The traceback of an error in a worker, as the cause of the error here."""
 
     def __str__(self) -> str:
@@ -69,7 +69,7 @@ class WorkerTraceback(Exception):  # noqa: N818 - it stands for an error in anot
 def _work(
     index: int, make: Callable[[], gym.Env[Any, Any]], pipe: Any, parent_pipe: Any, *rest: Any
 ) -> None:
-    """Gymnasium's worker, where a constructor that fails is told like any other error."""
+    """Gymnasium's worker, with a constructor that fails reported like any other error."""
     try:
         env = make()
     except Exception as error:
@@ -114,7 +114,7 @@ class _Pipe:
         """Wait for the worker's end, which breaks the connection; False if that takes too long."""
         try:
             while self._pipe.poll(max(0.0, deadline - time.monotonic())):
-                self._pipe.recv_bytes()  # answers that nobody waits for any more
+                self._pipe.recv_bytes()  # answers that are no longer needed
         except (EOFError, OSError):
             return True
         return False
