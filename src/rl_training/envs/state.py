@@ -48,6 +48,10 @@ class _KindError(CaptureError):
     """An array that holds floats was saved as one of whole numbers."""
 
 
+def _inexact(problem: str) -> CaptureError:
+    return CaptureError(f"{problem}, which cannot be saved exactly")
+
+
 def wrappers_and_core(env: gym.Env[Any, Any]) -> list[gym.Env[Any, Any]]:
     """The environment from the outermost wrapper to the core."""
     layers = [env]
@@ -62,10 +66,7 @@ def _layers(
     """The same without the boundary, which has no state, and those inside the core."""
     layers = [layer for layer in wrappers_and_core(env) if not isinstance(layer, GuardedEnv)]
     if len(around) > MAX_DEPTH or any(layer is outer for layer in layers for outer in around):
-        raise CaptureError(
-            f"{type(env.unwrapped).__name__} is an environment inside itself, which cannot be "
-            "saved exactly"
-        )
+        raise _inexact(f"{type(env.unwrapped).__name__} is an environment inside itself")
     inner = [value for value in vars(layers[-1]).values() if isinstance(value, gym.Env)]
     return layers + [layer for core in inner for layer in _layers(core, (*around, *layers))]
 
@@ -100,13 +101,9 @@ class _Capture:
         """Refuse what cannot be saved exactly; count how often the rest is met."""
         if _is_number(value):
             return
-        nested = depth > 0
         if depth > MAX_DEPTH:
-            raise CaptureError(
-                f"{name} holds more than {MAX_DEPTH} levels of lists or dicts, which cannot be "
-                "saved exactly"
-            )
-        is_generator = isinstance(value, np.random.Generator) and not nested
+            raise _inexact(f"{name} holds more than {MAX_DEPTH} levels of lists or dicts")
+        is_generator = isinstance(value, np.random.Generator) and depth == 0
         if type(value) in (np.ndarray, list, dict) or is_generator:
             self._visits[id(value)] = self._visits.get(id(value), 0) + 1
             if self._visits[id(value)] > 1:
@@ -117,9 +114,7 @@ class _Capture:
             for part in value.values() if type(value) is dict else value:
                 self.examine(part, name, depth + 1)
         elif not is_generator or type(value.bit_generator) is not np.random.PCG64:
-            kind = _kind_in_words(value)
-            verb = "holds" if nested else "is"
-            raise CaptureError(f"{name} {verb} a {kind}, which cannot be saved exactly")
+            raise _inexact(f"{name} {'holds' if depth else 'is'} a {_kind_in_words(value)}")
 
     def _examine_memory(self, array: np.ndarray[Any, Any], name: str) -> None:
         """Refuse an array that sees another's memory: a copy would no longer follow it."""
@@ -127,15 +122,11 @@ class _Capture:
         while isinstance(owner, np.ndarray) and owner.base is not None:
             owner = owner.base
         if not isinstance(owner, np.ndarray | bytes):
-            raise CaptureError(
-                f"{name} is a view of memory that belongs to a {type(owner).__name__}, which "
-                "cannot be saved exactly"
-            )
+            kind = type(owner).__name__
+            raise _inexact(f"{name} is a view of memory that belongs to a {kind}")
         views = self._views.setdefault(id(owner), [])
         if any(np.may_share_memory(array, other) for other in views):
-            raise CaptureError(
-                f"{name} shares its memory with another array, which cannot be saved exactly"
-            )
+            raise _inexact(f"{name} shares its memory with another array")
         views.append(array)
 
     def copy(self, value: Any) -> Any:
@@ -148,9 +139,7 @@ class _Capture:
             self.shared[number] = self._copy_alone(value)
         number = self._numbers[id(value)]
         if self.shared[number] is None:
-            raise CaptureError(
-                f"a {type(value).__name__} holds itself, which cannot be saved exactly"
-            )
+            raise _inexact(f"a {type(value).__name__} holds itself")
         return {_SHARED: number}
 
     def _copy_alone(self, value: Any) -> Any:
