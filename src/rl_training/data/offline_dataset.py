@@ -302,7 +302,7 @@ def _fill(target: FloatRows, column: Column, name: str, source: str, finite: boo
 
 def _odd_flags(rows: FloatRows, layout: RowLayout, fields: Fields) -> Iterator[str]:
     """The columns of flags with values other than 0 and 1, which a target would multiply by."""
-    for name in ("terminations", "truncations"):
+    for name in [name for name in ("terminations", "truncations") if name in fields.columns]:
         values = rows[:, layout.slices[name].start]
         places = np.flatnonzero((values != 0) & (values != 1))
         if len(places):
@@ -353,9 +353,11 @@ def _keep_in_place(rows: Rows, kept: Any) -> Rows:
     """Move the rows of a mask to the front, in pieces: a second copy would double the memory."""
     count = 0
     for start in range(0, len(rows), CHUNK_ROWS):
-        part = rows[start : start + CHUNK_ROWS][kept[start : start + CHUNK_ROWS]]
-        rows[count : count + len(part)] = part
-        count += len(part)
+        mask = kept[start : start + CHUNK_ROWS]
+        if count < start or not mask.all():  # otherwise they are in place already
+            part = rows[start : start + CHUNK_ROWS][mask]
+            rows[count : count + len(part)] = part
+        count += int(mask.sum())
     return rows[:count]
 
 
