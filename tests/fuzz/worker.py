@@ -322,6 +322,9 @@ class _Inside:
 
     def _execute(self, data: bytes) -> bool:
         """Run one input; whether its outcome is new."""
+        before = _resident_mib()
+        if before - self._memory > EXTRA_MIB / 4:
+            raise _Enough  # making the input took so much memory that the parser's would not show
         (self._folder / "input").write_bytes(data)
         self._executions += 1
         self._counter[:] = self._executions.to_bytes(8, "little")
@@ -330,7 +333,7 @@ class _Inside:
         finding, outcome = _outcome(self._parse, data)
         signal.setitimer(signal.ITIMER_PROF, 0)
         self._slowest = max(self._slowest, time.process_time() - began)
-        grown = _resident_mib() - self._memory
+        grown = _resident_mib() - before
         if grown > EXTRA_MIB:
             finding = Finding("memory", f"grew by {grown:.0f} MiB\n{outcome}", data)
         self._signature = None if finding is None else finding.signature()
