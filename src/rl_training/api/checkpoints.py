@@ -25,7 +25,7 @@ from rl_training.experiment.build import (
     checkpoint_config,
     load_policy,
 )
-from rl_training.experiment.config import plain_env_kwargs
+from rl_training.experiment.config import TrainConfig, plain_env_kwargs
 from rl_training.experiment.dataset_source import load_run_data, prepare_sampler
 from rl_training.experiment.run_directory import locate
 from rl_training.runtime.checkpointing import Checkpoint, open_checkpoint
@@ -89,7 +89,7 @@ def evaluate_checkpoint(
             checkpoint, policy, updates=fqe_updates, dataset=dataset, seed=seed, progress=progress
         )
     if place is None:
-        return _evaluate_held_out(checkpoint, policy)
+        return _evaluate_held_out(checkpoint, config, policy)
     env = validated(EnvConfig, (config.env_kwargs if own else {}) | given)
     chosen = place if env_id is not None or given else None
     check_same_env(checkpoint, describe_env(place, env), named=chosen)
@@ -108,8 +108,9 @@ def evaluate_checkpoint(
     }
 
 
-def _evaluate_held_out(checkpoint: Checkpoint, policy: Policy) -> dict[str, Any]:
-    config = checkpoint_config(checkpoint)
+def _evaluate_held_out(
+    checkpoint: Checkpoint, config: TrainConfig, policy: Policy
+) -> dict[str, Any]:
     data = load_run_data(config, None)
     check_same_data(checkpoint, data, advice="estimate its value on other data with --fqe")
     validation = build_validation(data, config.seed)

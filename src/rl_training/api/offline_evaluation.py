@@ -10,12 +10,11 @@ import torch
 
 from rl_training.algorithms.fqe import FQEConfig
 from rl_training.api.arguments import as_path
-from rl_training.data import TransitionDataset, load_transition_dataset
+from rl_training.data import load_transition_dataset
 from rl_training.data.dataset_loaders import config_for
 from rl_training.envs import time_limit
 from rl_training.errors import ConfigError
 from rl_training.experiment.build import check_same_data, checkpoint_config
-from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.dataset_source import load_dataset, load_run_data
 from rl_training.experiment.machine import choose_threads, keep_freed_memory, restoring_threads
 from rl_training.runtime.checkpointing import Checkpoint
@@ -39,17 +38,27 @@ def estimate(
 ) -> dict[str, Any]:
     """The policy's value at the first observations of the data's episodes, and how sure it is."""
     config = checkpoint_config(checkpoint)
-    parts = config.parts
-    if dataset is None:
-        data, source = _own_data(checkpoint, policy), parts.data.source
-    else:
+    env_id, parts, spec = config.env_id, config.parts, policy.spec
+    if dataset is not None:
         source = str(as_path("dataset", dataset, "a file"))
-        data = _other_data(source, config, policy)
+        limit = None if env_id is None else time_limit(env_id, parts.env.make_kwargs)
+        data = load_transition_dataset(config_for(source), spec=spec, time_limit=limit)
+    elif parts.data.dataset_kind is not None:
+        source = parts.data.source
+        advice = "give that or other data with --dataset (dataset=)"
+        check_same_data(checkpoint, load_run_data(config, spec), advice)
+        data = load_dataset(config, spec, raw_rewards=True)
+    else:
+        raise ConfigError(
+            f"{checkpoint.path} was trained online and has no dataset: give one with --dataset "
+            "(dataset=PATH)."
+        )
     torch.set_num_threads(choose_threads(parts.controls.num_threads))
     keep_freed_memory()
     gamma = float(getattr(parts.algorithm, "gamma", DEFAULT_GAMMA))
     values = fitted_q_evaluation(
-        *(policy.algorithm, data),
+        policy.algorithm,
+        data,
         config=FQEConfig(gamma=gamma),
         updates=DEFAULT_UPDATES if updates is None else updates,
         seed=seed,
@@ -58,28 +67,9 @@ def estimate(
     return {
         "checkpoint_path": str(checkpoint.path),
         "step": checkpoint.step,
-        "env_id": config.env_id,
+        "env_id": env_id,
         "dataset": source,
         "gamma": gamma,
         "seed": seed,
         **values,
     }
-
-
-def _own_data(checkpoint: Checkpoint, policy: Policy) -> TransitionDataset:
-    """What the run was trained on, with rewards as they were recorded."""
-    config = checkpoint_config(checkpoint)
-    if config.parts.data.dataset_kind is None:
-        raise ConfigError(
-            f"{checkpoint.path} was trained online and has no dataset: give one with --dataset "
-            "(dataset=PATH)."
-        )
-    data = load_run_data(config, policy.spec)
-    check_same_data(checkpoint, data, advice="give that or other data with --dataset (dataset=)")
-    return load_dataset(config, policy.spec, raw_rewards=True)
-
-
-def _other_data(source: str, config: TrainConfig, policy: Policy) -> TransitionDataset:
-    env_id, kwargs = config.env_id, config.parts.env.make_kwargs
-    limit = None if env_id is None else time_limit(env_id, kwargs)
-    return load_transition_dataset(config_for(source), spec=policy.spec, time_limit=limit)

@@ -63,16 +63,8 @@ class ProgressCallback(Callback):
             console=self.console,
             transient=False,
         )
-        place = Place.of(session)
-        self._task = self._bar.add_task(
-            "train",
-            total=place.total,
-            completed=place.done,
-            phase=place.phase,
-            unit=place.unit,
-            speed="–",
-            result="",
-        )
+        self._task = self._bar.add_task("train", phase="", unit="", speed="", result="")
+        self._show(session)
         self._bar.start()
 
     def on_step(self, session: Session) -> None:
@@ -166,29 +158,20 @@ class Place:
 
 def _threads(manifest: Mapping[str, Any]) -> str:
     """How many, and who says so if that is the environment."""
-    given = _chosen_threads(manifest) is None and threads_of_environment() is not None
+    chosen = manifest["config"]["algo_kwargs"].get("num_threads")
+    given = chosen is None and threads_of_environment() is not None
     return f"{manifest['num_threads']} threads{' (OMP_NUM_THREADS)' if given else ''}"
-
-
-def _chosen_threads(manifest: Mapping[str, Any]) -> int | None:
-    chosen: int | None = manifest["config"]["algo_kwargs"].get("num_threads")
-    return chosen
 
 
 def _is_crowded(manifest: Mapping[str, Any]) -> bool:
     """Whether threads that nobody chose wait for each other, since others use the cores too."""
-    chosen = _chosen_threads(manifest) or threads_of_environment()
+    chosen = manifest["config"]["algo_kwargs"].get("num_threads") or threads_of_environment()
     if chosen is not None or manifest["num_threads"] == 1 or manifest["device"] != "cpu":
         return False
-    return _load() >= usable_cores() + 1
-
-
-def _load() -> float:
-    """Processes that run or wait for a core; 0 where the system does not count them."""
     try:
-        return os.getloadavg()[0]
-    except (AttributeError, OSError):
-        return 0.0
+        return os.getloadavg()[0] >= usable_cores() + 1
+    except (AttributeError, OSError):  # a system that does not count waiting processes
+        return False
 
 
 def _result(session: Session) -> str:

@@ -102,7 +102,7 @@ def build_session(
             eval_episodes=config.eval_episodes,
             evaluates=evaluates,
             eager_checks=device.type == "cpu",
-            first_step=getattr(parts.algorithm, "first_step", 0),
+            first_step=config.first_step,
             online_from=config.online_from if sources.collector else config.last_step,
             compares=config.finetunes and evaluator is not None,
         ),

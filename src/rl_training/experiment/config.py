@@ -145,6 +145,12 @@ class TrainConfig(ConfigModel):
         return "offline_to_online" if self.finetunes else get_algorithm(self.algo).mode
 
     @property
+    def first_step(self) -> int:
+        """The step that the run's count begins with: that of a fine-tuning's checkpoint, or 0."""
+        settings = self.parts.algorithm
+        return settings.first_step if isinstance(settings, MixingConfig) else 0
+
+    @property
     def online_from(self) -> int:
         """The step at which a run from offline to online begins to collect; else 0."""
         settings = self.parts.algorithm
@@ -206,7 +212,7 @@ class ConfigParts:
         """Parse a config; an unknown key fails with the nearest valid one."""
         kwargs = config.algo_kwargs
         models = kwargs_models(config.algo, kwargs)
-        known = [name for model in models for name in model.model_fields]
+        known = kwargs_keys(config.algo, kwargs)
         for key in kwargs:
             if key in TrainConfig.model_fields:
                 raise ConfigError(f"{shown(key)} is a top-level key: move it out of algo_kwargs.")
@@ -245,6 +251,11 @@ def kwargs_models(
     return get_algorithm(algo).config_class(kwargs), ControlsConfig, DataConfig
 
 
+def kwargs_keys(algo: str, kwargs: Mapping[str, Any] | None = None) -> list[str]:
+    """The keys of `algo_kwargs`, those of the algorithm first."""
+    return [name for model in kwargs_models(algo, kwargs) for name in model.model_fields]
+
+
 def make_config(data: Mapping[str, Any]) -> TrainConfig:
     """Validate a mapping; errors are one sentence."""
     for key in data:
@@ -275,13 +286,11 @@ def _check_level(data: Mapping[str, Any]) -> None:
     algo = data.get("algo")
     if not isinstance(algo, str) or algo not in REGISTRY or not isinstance(kwargs, Mapping):
         return
-    names = {name for model in kwargs_models(algo, kwargs) for name in model.model_fields}
-    for key in data.keys() - TrainConfig.model_fields.keys():
-        if key in names:
-            raise ConfigError(
-                f"{key} = {shown(data[key])} is a key of algo_kwargs: write it there, "
-                f"algo_kwargs={{{key!r}: {shown(data[key])}}}."
-            )
+    for key in set(kwargs_keys(algo, kwargs)) & data.keys():
+        raise ConfigError(
+            f"{key} = {shown(data[key])} is a key of algo_kwargs: write it there, "
+            f"algo_kwargs={{{key!r}: {shown(data[key])}}}."
+        )
 
 
 def _check_env_id(env_id: Any) -> None:
@@ -379,8 +388,7 @@ def apply_override(data: dict[str, Any], override: str) -> None:
         raise ConfigError(f"{shown(override)} is not an override: write key=value.")
     path = key.split(".")
     if path[0] not in TrainConfig.model_fields:
-        models = kwargs_models(str(data.get("algo", "")), data.get("algo_kwargs"))
-        names = [name for model in models for name in model.model_fields]
+        names = kwargs_keys(str(data.get("algo", "")), data.get("algo_kwargs"))
         if path[0] not in names:
             known = [*TrainConfig.model_fields, *names]
             raise ConfigError(f"Unknown key {shown(path[0])}{nearest(path[0], known)}")

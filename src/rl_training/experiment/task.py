@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from rl_training.algorithms.config import MixingConfig
+from rl_training.algorithms.config import CollectionConfig, MixingConfig
 from rl_training.algorithms.finetuning_config import FinetuningConfig
 from rl_training.algorithms.her import HindsightConfig
 from rl_training.algorithms.registry import HindsightEntry, get_algorithm
@@ -59,11 +59,11 @@ def check_config(config: TrainConfig, *, begins: bool = True) -> Task:
         check_memory(config, spec, device, rows=data.num_rows)
     _check_rows(config, data)
     _check_stopping(config, data)
-    capacity = getattr(parts.algorithm, "buffer_capacity", config.num_envs)
-    if capacity < config.num_envs:
+    settings, envs = parts.algorithm, config.num_envs
+    if isinstance(settings, CollectionConfig) and settings.buffer_capacity < envs:
         raise ConfigError(
-            f"buffer_capacity = {capacity}: it must hold at least one transition of each of the "
-            f"{config.num_envs} environments."
+            f"buffer_capacity = {settings.buffer_capacity}: it must hold at least one transition "
+            f"of each of the {envs} environments."
         )
     config = _with_budget(config, data)
     if begins:
