@@ -34,9 +34,7 @@ from rl_training.data.dataset_writers import (
     write_arrays,
 )
 from rl_training.envs import ActionScaler, make_env
-from rl_training.experiment.build import checkpoint_config, load_policy
-from rl_training.experiment.run_directory import locate
-from rl_training.runtime.checkpointing import Checkpoint, open_checkpoint
+from rl_training.experiment.saved_run import SavedRun
 from rl_training.runtime.evaluation import Policy
 from rl_training.runtime.recording import record
 from rl_training.types import FloatArray
@@ -74,13 +72,13 @@ def sampled_policy(policy: Policy, seed: int) -> Callable[[FloatArray], Any]:
     return choose
 
 
-def medium(checkpoint: Checkpoint, steps: int, seed: int) -> Arrays:
+def medium(checkpoint: SavedRun, steps: int, seed: int) -> Arrays:
     """Transitions of the checkpoint's policy."""
-    config = checkpoint_config(checkpoint)
+    config = checkpoint.config
     assert config.env_id is not None, "a run of this recipe has an environment"
     env = make_env(config.env_id, config.parts.env.make_kwargs)
     try:
-        return record(env, sampled_policy(load_policy(checkpoint), seed), steps=steps, seed=seed)
+        return record(env, sampled_policy(checkpoint.load_policy(), seed), steps=steps, seed=seed)
     finally:
         env.close()
 
@@ -119,7 +117,7 @@ def main() -> None:
     for file in files.values():
         check_destination(file)
     run_dir = args.run or train_to(args, config_name, target)
-    checkpoint = open_checkpoint(locate(run_dir), replay=True)
+    checkpoint = SavedRun.open(run_dir, replay=True)
     arrays = {
         "medium": medium(checkpoint, args.steps, args.seed),
         "medium-replay": dataset_arrays(read_replay(checkpoint)),

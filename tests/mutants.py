@@ -1194,7 +1194,7 @@ MUTANTS = [
     ),
     Mutant(
         "changed data is taken for the run's own",
-        "experiment/build.py",
+        "experiment/saved_run.py",
         'saved["sha256"] != now["sha256"]',
         'saved["rows"] != now["rows"]',
         OFFLINE,
@@ -1887,7 +1887,7 @@ MUTANTS = [
     ),
     Mutant(
         "a checkpoint's config may describe any learner",
-        "experiment/build.py",
+        "experiment/saved_run.py",
         "if weights > saved:",
         "if False:",
         f"{ALLOCATIONS} -k more_weights",

@@ -23,8 +23,9 @@ from rl_training import (
 from rl_training.algorithms.base import Algorithm, draw_noise
 from rl_training.algorithms.registry import REGISTRY, AlgorithmEntry
 from rl_training.envs import EnvConfig, describe_env
-from rl_training.experiment.build import build_session, checkpoint_config
+from rl_training.experiment.build import build_session
 from rl_training.experiment.config import config_names
+from rl_training.experiment.saved_run import SavedRun
 from rl_training.experiment.task import check_config
 from rl_training.runtime.checkpointing import MODEL, open_checkpoint
 from rl_training.runtime.engine import BLOCK
@@ -245,7 +246,7 @@ def test_a_callback_stops_at_once_and_the_flags_are_saved(
     checkpoint = open_checkpoint(result.checkpoint_path)
     saved = checkpoint.state()["trainer"]
     assert (saved["should_stop"], saved["stop_reason"]) == (True, "enough")
-    run_config = checkpoint_config(checkpoint)
+    run_config = SavedRun.of(checkpoint).config
     session = build_session(check_config(run_config), result.run_dir)
     session.restore(checkpoint)
     session.close()

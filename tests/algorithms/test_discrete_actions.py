@@ -18,7 +18,7 @@ from rl_training.api.datasets import collect_data, read_raw, validate_data
 from rl_training.cli import app
 from rl_training.data.dataset_loaders import load_transition_dataset
 from rl_training.envs import EnvConfig, describe_env
-from rl_training.experiment.build import checkpoint_config, saved_spec
+from rl_training.experiment.saved_run import SavedRun
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpointing import open_checkpoint
 from rl_training.runtime.recording import record_random
@@ -106,7 +106,7 @@ def test_the_command_line_predicts_integers(agent: DQN, tmp_path: Path) -> None:
 
 
 def test_checkpoints_keep_the_first_action(agent: DQN) -> None:
-    spec = saved_spec(agent.checkpoint)
+    spec = agent.checkpoint.spec
     assert (spec.discrete, spec.action_dim, spec.action_start) == (True, 3, START)
     assert spec == describe_env("tests/Pick-v0", EnvConfig())
 
@@ -126,7 +126,7 @@ def test_policies_are_recorded_and_read_back(agent: DQN, tmp_path: Path) -> None
     _, problems = validate_data(str(noisy), "tests/Pick-v0")
     assert problems == []
     loaded = load_transition_dataset(
-        {"dataset_kind": "npz", "dataset_path": str(noisy)}, spec=saved_spec(agent.checkpoint)
+        {"dataset_kind": "npz", "dataset_path": str(noisy)}, spec=agent.checkpoint.spec
     )
     assert set(loaded.column("actions").flatten().tolist()) == {0.0, 1.0, 2.0}
 
@@ -206,5 +206,5 @@ def test_checkpoints_of_before_have_no_start(agent: DQN) -> None:
     """A manifest without the field, as the first ones were, means 0."""
     checkpoint = open_checkpoint(agent.checkpoint.path)
     del checkpoint.manifest["env_spec"]["action_start"]
-    assert saved_spec(checkpoint).action_start == 0
-    assert checkpoint_config(checkpoint).algo == "dqn"
+    assert SavedRun.of(checkpoint).spec.action_start == 0
+    assert SavedRun.of(checkpoint).config.algo == "dqn"

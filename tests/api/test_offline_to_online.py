@@ -31,6 +31,7 @@ from rl_training.data import MixedSampler, NormalizedSampler
 from rl_training.data.dataset_writers import write_arrays
 from rl_training.experiment.config import make_config
 from rl_training.experiment.run_directory import read_config_file, read_run_info
+from rl_training.experiment.saved_run import SavedRun
 from rl_training.experiment.task import check_config
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpointing import MODEL, OPTIMIZERS, list_steps, open_checkpoint
@@ -799,7 +800,7 @@ def test_a_finetuning_waits_for_some_experience(
     small_config: Config, steps: int | None, expected: int
 ) -> None:
     source = source_run(small_config, "awac")
-    checkpoint = open_checkpoint(source.checkpoint_path)
+    checkpoint = SavedRun.open(source.checkpoint_path)
     asked = [] if steps is None else [f"total_timesteps={steps}"]
     config = finetuning_run(checkpoint, None, asked)
     assert config.algo_kwargs["learning_starts"] == expected

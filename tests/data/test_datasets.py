@@ -25,12 +25,12 @@ from rl_training.data.column_names import ALIASES
 from rl_training.data.dataset_writers import dataset_arrays, write_arrays
 from rl_training.envs import EnvConfig, describe_env
 from rl_training.errors import ConfigError
-from rl_training.experiment.build import build_algorithm, load_policy
+from rl_training.experiment.build import build_algorithm
 from rl_training.experiment.config import make_config
 from rl_training.experiment.dataset_source import RunData, load_dataset, prepare_sampler
+from rl_training.experiment.saved_run import SavedRun
 from rl_training.experiment.task import check_config
 from rl_training.runtime.checkpoint_writer import CheckpointWriter
-from rl_training.runtime.checkpointing import open_checkpoint
 from rl_training.runtime.engine import Engine
 from rl_training.runtime.recording import record_random
 from rl_training.types import EnvSpec
@@ -705,7 +705,7 @@ def test_normalization_is_saved_and_applied_at_prediction(tmp_path: Path) -> Non
             "algorithm": "sac",
         },
     )
-    policy = load_policy(open_checkpoint(path))
+    policy = SavedRun.open(path).load_policy()
     normalized = torch.from_numpy(dataset.column("observations"))
     inside = learner.choose_actions(normalized, deterministic=True, noise=None)
     np.testing.assert_allclose(policy(raw), 2.0 * inside.detach().numpy(), atol=1e-4)

@@ -18,17 +18,10 @@ from rl_training.boundary.writing import write_output
 from rl_training.config_model import validated
 from rl_training.envs import GOAL_KEYS, EnvConfig, describe_env, name_env, name_kwargs
 from rl_training.errors import ConfigError
-from rl_training.experiment.build import (
-    build_validation,
-    check_same_data,
-    check_same_env,
-    checkpoint_config,
-    load_policy,
-)
-from rl_training.experiment.config import TrainConfig, plain_env_kwargs
+from rl_training.experiment.build import build_validation
+from rl_training.experiment.config import plain_env_kwargs
 from rl_training.experiment.dataset_source import load_run_data, prepare_sampler
-from rl_training.experiment.run_directory import locate
-from rl_training.runtime.checkpointing import Checkpoint, open_checkpoint
+from rl_training.experiment.saved_run import SavedRun
 from rl_training.runtime.evaluation import Evaluator, Policy
 from rl_training.types import ActionArray, EnvSpec, FloatArray
 
@@ -72,8 +65,8 @@ def evaluate_checkpoint(
         raise ConfigError(f"episodes = {episodes} must be at least 1, seed = {seed} at least 0.")
     if not fqe and (fqe_updates is not None or dataset is not None):
         raise ConfigError("fqe_updates and dataset are for fitted Q evaluation: ask for fqe too.")
-    checkpoint = open_checkpoint(locate(as_path("path", path), best=best))
-    config = checkpoint_config(checkpoint)
+    checkpoint = SavedRun.open(as_path("path", path), best=best)
+    config = checkpoint.config
     own = env_id in (None, config.env_id)
     place = config.env_id if own else env_id
     given = plain_env_kwargs(env_kwargs)
@@ -83,16 +76,16 @@ def evaluate_checkpoint(
     name_kwargs(place, given)
     if place is None and video is not None:
         raise ConfigError(f"{checkpoint.path} was trained without an environment to film.")
-    policy = load_policy(checkpoint, device)
+    policy = checkpoint.load_policy(device)
     if fqe:
         return estimate(
             checkpoint, policy, updates=fqe_updates, dataset=dataset, seed=seed, progress=progress
         )
     if place is None:
-        return _evaluate_held_out(checkpoint, config, policy)
+        return _evaluate_held_out(checkpoint, policy)
     env = validated(EnvConfig, (config.env_kwargs if own else {}) | given)
     chosen = place if env_id is not None or given else None
-    check_same_env(checkpoint, describe_env(place, env), named=chosen)
+    checkpoint.check_env(describe_env(place, env), named=chosen)
     evaluator = Evaluator(place, env.make_kwargs, seed=seed, render=video is not None)
     with closing(evaluator):
         if video is not None:
@@ -108,11 +101,10 @@ def evaluate_checkpoint(
     }
 
 
-def _evaluate_held_out(
-    checkpoint: Checkpoint, config: TrainConfig, policy: Policy
-) -> dict[str, Any]:
+def _evaluate_held_out(checkpoint: SavedRun, policy: Policy) -> dict[str, Any]:
+    config = checkpoint.config
     data = load_run_data(config, None)
-    check_same_data(checkpoint, data, advice="estimate its value on other data with --fqe")
+    checkpoint.check_data(data, advice="estimate its value on other data with --fqe")
     validation = build_validation(data, config.seed)
     if data.held_out is None or validation is None:
         raise ConfigError(
@@ -140,8 +132,8 @@ def predict_checkpoint(
 
     A goal environment's observation is its Dict, or ``[observation, desired_goal]`` in a row.
     """
-    checkpoint = open_checkpoint(locate(as_path("path", path), best=best))
-    policy = load_policy(checkpoint, device)
+    checkpoint = SavedRun.open(as_path("path", path), best=best)
+    policy = checkpoint.load_policy(device)
     return policy(check_obs(obs, policy.spec))
 
 

@@ -37,12 +37,12 @@ from rl_training.envs import (
     time_limit,
 )
 from rl_training.errors import CheckpointError, ConfigError
-from rl_training.experiment.build import build_replay, checkpoint_config, load_policy, saved_spec
+from rl_training.experiment.build import build_replay
 from rl_training.experiment.config import plain_env_kwargs
 from rl_training.experiment.machine import available_memory
 from rl_training.experiment.memory import FLOAT
-from rl_training.experiment.run_directory import locate
-from rl_training.runtime.checkpointing import STATE, Checkpoint, open_checkpoint
+from rl_training.experiment.saved_run import SavedRun
+from rl_training.runtime.checkpointing import STATE
 from rl_training.runtime.recording import noisy_policy, record
 
 
@@ -53,15 +53,15 @@ def read_raw(source: str) -> TransitionDataset:
     """
     path = as_path("source", source, "a dataset or a run")
     if path.is_dir():
-        return read_replay(open_checkpoint(locate(path), replay=True))
+        return read_replay(SavedRun.open(path, replay=True))
     config = config_for(source)
     with open_fields(config) as fields:
         return TransitionDataset.from_fields(fields, spec=None, source=config.source, finite=False)
 
 
-def read_replay(checkpoint: Checkpoint) -> TransitionDataset:
+def read_replay(checkpoint: SavedRun) -> TransitionDataset:
     """What a run has collected and still holds, one environment's rows after the other's."""
-    config, spec = checkpoint_config(checkpoint), saved_spec(checkpoint)
+    config, spec = checkpoint.config, checkpoint.spec
     if config.mode == "offline":
         raise ConfigError(f"{checkpoint.path} learned from recorded data: it has no replay.")
     if spec.goal_dim:
@@ -143,7 +143,7 @@ def _expect_record(source: str, given: Mapping[str, Any]) -> Expectation:
 
 def _env_of_run(source: str) -> tuple[str, dict[str, Any]]:
     """The environment of a run that has a replay, and what it is made with."""
-    config = checkpoint_config(open_checkpoint(locate(Path(source))))
+    config = SavedRun.open(Path(source)).config
     assert config.env_id is not None
     return config.env_id, config.parts.env.make_kwargs
 
@@ -184,11 +184,11 @@ def collect_data(
         )
     if out is not None:
         check_destination(as_path("out", out, "a file"))
-    opened = open_checkpoint(locate(as_path("checkpoint", checkpoint), best=best))
-    config = checkpoint_config(opened)
+    opened = SavedRun.open(as_path("checkpoint", checkpoint), best=best)
+    config = opened.config
     if config.env_id is None:
         raise ConfigError(f"{opened.path} was trained without an environment to record in.")
-    policy = load_policy(opened)
+    policy = opened.load_policy()
     size = steps * RowLayout(policy.spec.obs_dim, policy.spec.action_width).width * FLOAT
     room = available_memory(torch.device("cpu"))
     if size > room:

@@ -18,26 +18,13 @@ from rl_training.data import DataConfig
 from rl_training.data.dataset_loaders import config_for
 from rl_training.envs import name_env
 from rl_training.errors import CheckpointError, ConfigError
-from rl_training.experiment.build import (
-    build_algorithm,
-    check_same_data,
-    check_same_env,
-    check_same_learner,
-    checkpoint_config,
-    saved_spec,
-)
+from rl_training.experiment.build import build_algorithm
 from rl_training.experiment.config import TrainConfig, apply_overrides, make_config, name_overrides
 from rl_training.experiment.dataset_source import load_run_data
-from rl_training.experiment.run_directory import folder_of, locate
+from rl_training.experiment.saved_run import SavedRun
 from rl_training.experiment.task import Task, check_config
 from rl_training.runtime.callbacks import Callback
-from rl_training.runtime.checkpointing import (
-    MODEL,
-    OPTIMIZERS,
-    Checkpoint,
-    load_tensors,
-    open_checkpoint,
-)
+from rl_training.runtime.checkpointing import MODEL, OPTIMIZERS, load_tensors
 from rl_training.runtime.control_config import ControlsConfig
 from rl_training.runtime.training_loop import TrainResult
 
@@ -73,21 +60,20 @@ def finetune(
     of 0 drops it. Without ``env_id`` it is the source's environment.
     """
     callbacks = check_callbacks(callbacks)
-    checkpoint = open_checkpoint(locate(as_path("path", path), best=best))
+    checkpoint = SavedRun.open(as_path("path", path), best=best)
     task = check_config(finetuning_run(checkpoint, env_id, overrides, dataset).resolved())
     _check_fits(checkpoint, task, other_data=dataset is not None)
     return begin(task, callbacks, source=checkpoint, on_warning=on_warning)
 
 
 def finetuning_run(
-    checkpoint: Checkpoint,
+    checkpoint: SavedRun,
     env_id: str | None,
     overrides: Sequence[str] = (),
     dataset: str | PathLike[str] | None = None,
 ) -> TrainConfig:
     """The config of the run that goes on from ``checkpoint``."""
-    origin = checkpoint.run_dir
-    source = checkpoint_config(checkpoint, str(folder_of(origin)) if origin else "runs")
+    source = checkpoint.config
     _check_algorithm(source)
     data = source.to_dict()
     data["env_id"] = env_id or source.env_id
@@ -138,7 +124,7 @@ def _use_dataset(kwargs: dict[str, Any], source: str | PathLike[str]) -> None:
 
 
 def _fix_return_scale(
-    checkpoint: Checkpoint,
+    checkpoint: SavedRun,
     source: TrainConfig,
     kwargs: dict[str, Any],
     dataset: str | PathLike[str] | None,
@@ -161,24 +147,24 @@ def _fix_return_scale(
     kwargs["reward_scale"] = scale * kwargs["reward_scale"]
 
 
-def _return_scale(checkpoint: Checkpoint, source: TrainConfig) -> float:
-    data = load_run_data(source, saved_spec(checkpoint) if source.env_id else None)
+def _return_scale(checkpoint: SavedRun, source: TrainConfig) -> float:
+    data = load_run_data(source, checkpoint.spec if source.env_id else None)
     advice = "give that data with --dataset FILE, since return_scaling takes its factor from it"
-    check_same_data(checkpoint, data, advice)
+    checkpoint.check_data(data, advice)
     return data.train.return_scale
 
 
-def _check_fits(checkpoint: Checkpoint, task: Task, *, other_data: bool) -> None:
+def _check_fits(checkpoint: SavedRun, task: Task, *, other_data: bool) -> None:
     """Whether data, environment and learner are those of the checkpoint, or chosen on purpose."""
-    old, new = checkpoint_config(checkpoint), task.config
+    old, new = checkpoint.config, task.config
     shared = old.algo_kwargs.keys() & new.algo_kwargs.keys()
     changed = {key for key in shared if old.algo_kwargs[key] != new.algo_kwargs[key]}
     if task.data is not None and not other_data and not changed & {*DATASET_KEYS, *REWARD_KEYS}:
         advice = "give that data, or other data on purpose, with --dataset FILE"
-        check_same_data(checkpoint, task.data, advice)
-    check_same_env(checkpoint, task.spec, named=new.env_id if new.env_id != old.env_id else None)
+        checkpoint.check_data(task.data, advice)
+    checkpoint.check_env(task.spec, named=new.env_id if new.env_id != old.env_id else None)
     try:
-        check_same_learner(checkpoint, new, task.spec)
+        checkpoint.check_learner(new, task.spec)
         learner = build_algorithm(new, task.spec, torch.device("cpu"))
         load_tensors(learner, checkpoint, MODEL, OPTIMIZERS)
     except CheckpointError as error:

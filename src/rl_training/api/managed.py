@@ -13,14 +13,13 @@ from rl_training.api.checkpoints import check_obs, evaluate_checkpoint
 from rl_training.api.progress import ProgressCallback
 from rl_training.api.training import resume, train, warn
 from rl_training.errors import CheckpointError, ConfigError, RLTrainingError
-from rl_training.experiment.build import checkpoint_config, load_policy
 from rl_training.experiment.config import (
     TrainConfig,
     apply_overrides,
     check_overrides,
     make_config,
 )
-from rl_training.experiment.run_directory import locate
+from rl_training.experiment.saved_run import SavedRun
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpointing import (
     Checkpoint,
@@ -101,7 +100,7 @@ class ManagedAlgorithm:
                 )
             else:
                 stands = self.checkpoint
-                begin = checkpoint_config(stands).online_from
+                begin = stands.config.online_from
                 goal = max(0, stands.step - begin) + total_timesteps
                 self.result = resume(
                     stands.path,
@@ -128,7 +127,7 @@ class ManagedAlgorithm:
         return f"{type(self).__name__}({self._data['env_id']!r}, {place})"
 
     @property
-    def checkpoint(self) -> Checkpoint:
+    def checkpoint(self) -> SavedRun:
         """The present checkpoint, verified.
 
         Where the run went on elsewhere and no longer keeps it (`keep_checkpoints`), the run's last
@@ -145,7 +144,7 @@ class ManagedAlgorithm:
                 raise CheckpointError(f"{gone} is no longer there: load another, {name}.load(PATH)")
             warn(f"{gone} is no longer there: this {name} goes on with the run's {steps[-1].name}.")
             self._stand_at(steps[-1])
-        return open_checkpoint(self._checkpoint)
+        return SavedRun.of(open_checkpoint(self._checkpoint))
 
     @property
     def run_dir(self) -> Path | None:
@@ -156,7 +155,7 @@ class ManagedAlgorithm:
     def policy(self) -> Policy:
         """The present policy: a function from observations to actions."""
         if self._policy is None:
-            self._policy = load_policy(self.checkpoint)
+            self._policy = self.checkpoint.load_policy()
         return self._policy
 
     def predict(self, obs: FloatArray | Mapping[str, FloatArray]) -> ActionArray:
@@ -192,8 +191,8 @@ class ManagedAlgorithm:
     @classmethod
     def load(cls, path: str | Path, *, best: bool = False) -> Self:
         """From a run or a checkpoint; `learn` then continues it."""
-        checkpoint = open_checkpoint(locate(as_path("path", path), best=best))
-        config = checkpoint_config(checkpoint).to_dict()
+        checkpoint = SavedRun.open(as_path("path", path), best=best)
+        config = checkpoint.config.to_dict()
         if config["algo"] != cls.algo:
             raise ConfigError(
                 f"{path} holds a checkpoint of {config['algo']!r}, not of {cls.algo!r}."

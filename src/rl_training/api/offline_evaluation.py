@@ -14,10 +14,9 @@ from rl_training.data import load_transition_dataset
 from rl_training.data.dataset_loaders import config_for
 from rl_training.envs import time_limit
 from rl_training.errors import ConfigError
-from rl_training.experiment.build import check_same_data, checkpoint_config
 from rl_training.experiment.dataset_source import load_dataset, load_run_data
 from rl_training.experiment.machine import choose_threads, keep_freed_memory, restoring_threads
-from rl_training.runtime.checkpointing import Checkpoint
+from rl_training.experiment.saved_run import SavedRun
 from rl_training.runtime.evaluation import Policy
 from rl_training.runtime.off_policy_evaluation import (
     DEFAULT_GAMMA,
@@ -28,7 +27,7 @@ from rl_training.runtime.off_policy_evaluation import (
 
 @restoring_threads()
 def estimate(
-    checkpoint: Checkpoint,
+    checkpoint: SavedRun,
     policy: Policy,
     *,
     updates: int | None = None,
@@ -37,7 +36,7 @@ def estimate(
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """The policy's value at the first observations of the data's episodes, and how sure it is."""
-    config = checkpoint_config(checkpoint)
+    config = checkpoint.config
     env_id, parts, spec = config.env_id, config.parts, policy.spec
     if dataset is not None:
         source = str(as_path("dataset", dataset, "a file"))
@@ -46,7 +45,7 @@ def estimate(
     elif parts.data.dataset_kind is not None:
         source = parts.data.source
         advice = "give that or other data with --dataset (dataset=)"
-        check_same_data(checkpoint, load_run_data(config, spec), advice)
+        checkpoint.check_data(load_run_data(config, spec), advice)
         data = load_dataset(config, spec, raw_rewards=True)
     else:
         raise ConfigError(

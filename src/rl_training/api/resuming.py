@@ -9,13 +9,7 @@ from rl_training.boundary.text import shown
 from rl_training.config_model import Trait, keys_with
 from rl_training.data.config import DataConfig
 from rl_training.errors import CheckpointError, ConfigError
-from rl_training.experiment.build import (
-    check_same_data,
-    check_same_env,
-    check_same_learner,
-    checkpoint_config,
-    versions,
-)
+from rl_training.experiment.build import versions
 from rl_training.experiment.config import (
     TrainConfig,
     apply_overrides,
@@ -25,8 +19,8 @@ from rl_training.experiment.config import (
 )
 from rl_training.experiment.machine import choose_device, choose_threads
 from rl_training.experiment.run_directory import read_run_info
+from rl_training.experiment.saved_run import SavedRun
 from rl_training.experiment.task import Task, check_config
-from rl_training.runtime.checkpointing import Checkpoint
 from rl_training.runtime.control_config import ControlsConfig
 from rl_training.runtime.stop_reason import COMPLETED, StopKind
 
@@ -52,7 +46,7 @@ def changed_config(base: TrainConfig, overrides: Sequence[str]) -> TrainConfig:
 
 
 def check_resume(
-    checkpoint: Checkpoint | None,
+    checkpoint: SavedRun | None,
     config: TrainConfig,
     on_warning: Callable[[str], None],
     run_dir: Path | None = None,
@@ -64,7 +58,7 @@ def check_resume(
     if checkpoint is None:
         _check_first_state(config, run_dir)
         return check_config(config)
-    old = checkpoint_config(checkpoint)
+    old = checkpoint.config
     before, now = (data.pop("algo_kwargs") | data for data in (old.to_dict(), config.to_dict()))
     for key in sorted(before.keys() | now.keys()):
         if key not in RESUMABLE_KEYS and before.get(key) != now.get(key):
@@ -78,11 +72,11 @@ def check_resume(
     horizons = [c.parts.controls.schedule_horizon for c in (old, config)]
     task = check_config(config, begins=horizons[0] != horizons[1])
     _check_left(checkpoint, task.config, run_dir)
-    check_same_env(checkpoint, task.spec)
+    checkpoint.check_env(task.spec)
     if task.data is not None:
         advice = "give that data with dataset_path=FILE, or start a new run"
-        check_same_data(checkpoint, task.data, advice)
-    check_same_learner(checkpoint, task.config, task.spec)
+        checkpoint.check_data(task.data, advice)
+    checkpoint.check_learner(task.config, task.spec)
     return task
 
 
@@ -98,7 +92,7 @@ def _check_first_state(config: TrainConfig, run_dir: Path | None) -> None:
         raise CheckpointError(f"{ended}: resume the checkpoint that it came from again")
 
 
-def _check_left(checkpoint: Checkpoint, config: TrainConfig, run_dir: Path | None) -> None:
+def _check_left(checkpoint: SavedRun, config: TrainConfig, run_dir: Path | None) -> None:
     over = why_over(checkpoint, config)
     ended = run_dir is None or read_run_info(run_dir).get("state") in ENDED_STATES
     stop = checkpoint.stop_reason()
@@ -107,9 +101,9 @@ def _check_left(checkpoint: Checkpoint, config: TrainConfig, run_dir: Path | Non
         raise ConfigError(over)
 
 
-def why_over(checkpoint: Checkpoint, config: TrainConfig) -> str | None:
+def why_over(checkpoint: SavedRun, config: TrainConfig) -> str | None:
     """Why there are no steps left to train, and the way out; None where there are."""
-    stop, old = checkpoint.stop_reason(), checkpoint_config(checkpoint)
+    stop, old = checkpoint.stop_reason(), checkpoint.config
     stopping = [c.parts.controls.early_stopping for c in (old, config)]
     if stop is not None and stop.is_early_stopping and stopping[0] == stopping[1]:
         key = "target_value" if stop.kind is StopKind.TARGET_REACHED else "patience"
@@ -126,7 +120,7 @@ def why_over(checkpoint: Checkpoint, config: TrainConfig) -> str | None:
 
 
 def _warn_of_differences(
-    checkpoint: Checkpoint, config: TrainConfig, on_warning: Callable[[str], None]
+    checkpoint: SavedRun, config: TrainConfig, on_warning: Callable[[str], None]
 ) -> None:
     """Say what keeps the continuation from being exact."""
     manifest = checkpoint.manifest

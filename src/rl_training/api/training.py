@@ -16,7 +16,7 @@ from rl_training.boundary.terminal import tell
 from rl_training.boundary.writing import reporting_failed_writes
 from rl_training.envs import name_env
 from rl_training.errors import CheckpointError, ConfigError, TrainingError
-from rl_training.experiment.build import build_session, checkpoint_config, versions
+from rl_training.experiment.build import build_session, versions
 from rl_training.experiment.config import TrainConfig, make_config
 from rl_training.experiment.machine import restoring_threads
 from rl_training.experiment.memory import explaining_memory
@@ -34,10 +34,11 @@ from rl_training.experiment.run_directory import (
     write_config,
     write_run_info,
 )
+from rl_training.experiment.saved_run import SavedRun
 from rl_training.experiment.task import Task, check_config
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpoint_writer import finish_swaps
-from rl_training.runtime.checkpointing import Checkpoint, list_steps, open_checkpoint
+from rl_training.runtime.checkpointing import Checkpoint, list_steps
 from rl_training.runtime.logging import cut_metrics
 from rl_training.runtime.session import Session
 from rl_training.runtime.stop_reason import COMPLETED
@@ -116,13 +117,14 @@ def resume(
     source, callbacks = as_path("path", path), check_callbacks(callbacks)
     run_dir = _run_to_continue(source)
     if run_dir is None:
-        checkpoint = open_checkpoint(locate(source), replay=True)
+        checkpoint = SavedRun.open(source, replay=True)
         return _branch(checkpoint, overrides, callbacks, on_warning)
     refuse_links(run_dir)
     with lock_run(run_dir):
         with reporting_failed_writes(run_dir, run_dir):
             finish_swaps(run_dir / "checkpoints")
-        newest = newest_sound_checkpoint(run_dir, on_warning)
+        found = newest_sound_checkpoint(run_dir, on_warning)
+        newest = SavedRun.of(found) if found else None
         base = read_config_file(run_dir)
         config = changed_config(base, overrides)
         if config.output_dir != base.output_dir:
@@ -146,14 +148,13 @@ def _run_to_continue(source: Path) -> Path | None:
 
 
 def _branch(
-    checkpoint: Checkpoint,
+    checkpoint: SavedRun,
     overrides: Sequence[str],
     callbacks: Sequence[Callback],
     on_warning: Callable[[str], None],
 ) -> TrainResult:
     origin = checkpoint.run_dir
-    base = checkpoint_config(checkpoint, str(origin.parent) if origin else "runs")
-    task = check_resume(checkpoint, changed_config(base, overrides), on_warning)
+    task = check_resume(checkpoint, changed_config(checkpoint.config, overrides), on_warning)
 
     def fill(folder: Path) -> None:
         if origin is not None:
@@ -247,7 +248,7 @@ def _run_new(
 def _run_on(
     task: Task,
     run_dir: Path,
-    checkpoint: Checkpoint | None,
+    checkpoint: SavedRun | None,
     callbacks: Sequence[Callback],
     on_warning: Callable[[str], None],
 ) -> TrainResult:
@@ -294,7 +295,7 @@ def _train(session: Session, config: TrainConfig, on_warning: Callable[[str], No
 
 
 def _continue_from(
-    checkpoint: Checkpoint,
+    checkpoint: SavedRun,
     session: Session,
     config: TrainConfig,
     on_warning: Callable[[str], None],

@@ -18,26 +18,17 @@ import torch
 from rl_training.algorithms.base import Algorithm
 from rl_training.algorithms.config import CollectionConfig, MixingConfig
 from rl_training.algorithms.her import HindsightConfig
-from rl_training.algorithms.registry import get_algorithm
 from rl_training.boundary.text import shown
 from rl_training.data import HindsightReplay, ReplayBuffer, TransitionDataset
 from rl_training.envs import make_training_envs, read_goal_task
-from rl_training.errors import CheckpointError, ConfigError
-from rl_training.experiment.config import TrainConfig, saved_config
+from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.dataset_source import RunData, mix, prepare_sampler
 from rl_training.experiment.machine import choose_device, choose_threads, keep_freed_memory
-from rl_training.experiment.memory import explaining_memory, plan_learner
+from rl_training.experiment.memory import explaining_memory
 from rl_training.experiment.task import Task
 from rl_training.runtime.acting import Explorer, GraphedExplorer
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpoint_writer import CheckpointWriter
-from rl_training.runtime.checkpointing import (
-    MANIFEST,
-    MODEL,
-    OPTIMIZER_PREFIX,
-    Checkpoint,
-    load_tensors,
-)
 from rl_training.runtime.collector import Collector
 from rl_training.runtime.control_config import build_control_callbacks
 from rl_training.runtime.engine import Engine
@@ -261,92 +252,3 @@ def versions() -> dict[str, str]:
         with suppress(metadata.PackageNotFoundError):
             found[package] = metadata.version(package)  # by its record: it is not imported
     return found
-
-
-def checkpoint_config(checkpoint: Checkpoint, output_dir: str = "runs") -> TrainConfig:
-    """The config inside a checkpoint."""
-    return saved_config(checkpoint.manifest["config"] | {"output_dir": output_dir})
-
-
-def saved_spec(checkpoint: Checkpoint) -> EnvSpec:
-    """The environment that a checkpoint was trained on, as its manifest describes it."""
-    try:
-        spec = EnvSpec.from_dict(checkpoint.manifest["env_spec"])
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise CheckpointError(f"{checkpoint.path / MANIFEST} has no environment: {error}") from None
-    bounds = (*spec.action_low, *spec.action_high)
-    # Every observation entry and action has weights: sizes beyond the file's are made up.
-    most = checkpoint.manifest["files"][MODEL]["bytes"]
-    if (
-        not (0 < spec.obs_dim <= most and 0 < spec.action_dim <= most)
-        or not 0 <= spec.goal_dim < spec.obs_dim
-        or len(bounds) != (0 if spec.discrete else 2 * spec.action_dim)
-        or len(spec.action_low) != len(spec.action_high)
-        or not (np.abs(bounds) <= np.finfo(np.float32).max).all()
-        or not all(low < high for low, high in zip(spec.action_low, spec.action_high, strict=True))
-        or not -(2**53) < spec.action_start < 2**53
-        or (spec.action_start != 0 and not spec.discrete)
-    ):
-        raise CheckpointError(f"{checkpoint.path / MANIFEST} describes an impossible environment")
-    if get_algorithm(checkpoint_config(checkpoint).algo).goals != (spec.goal_dim > 0):
-        raise CheckpointError(f"{checkpoint.path / MANIFEST} does not fit its algorithm's goals")
-    return spec
-
-
-def check_same_env(checkpoint: Checkpoint, spec: EnvSpec, *, named: str | None = None) -> None:
-    """Refuse an environment whose sizes or bounds are not those of the training.
-
-    ``named`` is the environment that the user chose, where it is not the checkpoint's own.
-    """
-    saved = saved_spec(checkpoint)
-    if saved == spec:
-        return
-    if named is not None:
-        raise ConfigError(
-            f"{named} has {spec}, but {checkpoint.path} was trained with {saved}: name an "
-            "environment with the same spaces."
-        )
-    raise CheckpointError(
-        f"{checkpoint.path} was trained on another environment than this one: {saved} then, "
-        f"{spec} now."
-    )
-
-
-def check_same_learner(checkpoint: Checkpoint, config: TrainConfig, spec: EnvSpec) -> None:
-    """Refuse a config of a larger learner than the checkpoint holds, before it is built."""
-    learner = plan_learner(config, spec)
-    if learner is None:
-        return
-    state = learner.state_dict().items()
-    weights = sum(x.nbytes for name, x in state if not name.startswith(OPTIMIZER_PREFIX))
-    saved = checkpoint.manifest["files"][MODEL]["bytes"]
-    if weights > saved:
-        raise CheckpointError(
-            f"{checkpoint.path} does not fit this learner: its config describes {weights:,} bytes "
-            f"of weights, but {MODEL} has {saved:,} bytes"
-        )
-
-
-def check_same_data(checkpoint: Checkpoint, data: RunData, advice: str) -> None:
-    """Refuse recorded data that is not what the checkpoint was trained on, with a way out."""
-    saved, now = checkpoint.manifest.get("dataset"), data.record
-    if not isinstance(saved, dict) or not isinstance(saved.get("sha256"), str):
-        raise CheckpointError(
-            f"{checkpoint.path / MANIFEST} does not say what data it was trained on"
-        )
-    if saved["sha256"] != now["sha256"]:
-        raise ConfigError(
-            f"{now['source']} is not the data that {checkpoint.path} was trained on: "
-            f"{saved.get('rows')} rows then, {now['rows']} now, or other values in them: {advice}."
-        )
-
-
-def load_policy(checkpoint: Checkpoint, device: str = "cpu") -> Policy:
-    """A checkpoint's policy, for evaluation and prediction."""
-    spec = saved_spec(checkpoint)
-    where = choose_device(device)
-    config = checkpoint_config(checkpoint)
-    check_same_learner(checkpoint, config, spec)
-    algorithm = build_algorithm(config, spec, where)
-    load_tensors(algorithm, checkpoint, MODEL)
-    return Policy(algorithm, spec, where)
