@@ -40,6 +40,7 @@ TINY: dict[str, Any] = {
     "batch_size": 4,
     "learning_starts": 4,
     "buffer_capacity": 100,
+    "train_frequency": ...,
     "keep_checkpoints": 2,
     "env_kwargs": {"max_episode_steps": 5},
 }
