@@ -27,6 +27,7 @@ import rl_training.algorithms
 import rl_training.api
 import rl_training.data
 import rl_training.envs
+import rl_training.models
 import rl_training.runtime
 from rl_training.algorithms.registry import REGISTRY, AlgorithmEntry
 from rl_training.api.managed_classes import describe, signature

@@ -1,38 +1,27 @@
 """Networks: flat parameters, stacked ensembles, policies."""
 
-from rl_training.models.actor_critic import (
-    ActorCriticModel,
-    GaussianActorCritic,
-    MLPIQLModel,
-    MLPREDQModel,
-    MLPSACModel,
-    MLPTD3Model,
-)
-from rl_training.models.actors import (
-    ActionSample,
-    DeterministicActor,
-    GaussianActor,
-    SquashedGaussianActor,
-    TanhMeanGaussianActor,
-)
-from rl_training.models.critics import EnsembleCritic
-from rl_training.models.mlp import MLP, FlatModule
-from rl_training.models.q_network import QNetwork
+from __future__ import annotations
 
-__all__ = [
-    "MLP",
-    "ActionSample",
-    "ActorCriticModel",
-    "DeterministicActor",
-    "EnsembleCritic",
-    "FlatModule",
-    "GaussianActor",
-    "GaussianActorCritic",
-    "MLPIQLModel",
-    "MLPREDQModel",
-    "MLPSACModel",
-    "MLPTD3Model",
-    "QNetwork",
-    "SquashedGaussianActor",
-    "TanhMeanGaussianActor",
-]
+from typing import TYPE_CHECKING
+
+from rl_training.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from rl_training.generated.models import *
+else:
+    __getattr__, __dir__, __all__ = lazy_exports(
+        __name__,
+        {
+            "actor_critic": [
+                *("ActorCriticModel", "GaussianActorCritic", "MLPIQLModel", "MLPREDQModel"),
+                *("MLPSACModel", "MLPTD3Model"),
+            ],
+            "actors": [
+                *("ActionSample", "DeterministicActor", "GaussianActor", "SquashedGaussianActor"),
+                "TanhMeanGaussianActor",
+            ],
+            "critics": ["EnsembleCritic"],
+            "mlp": ["MLP", "FlatModule"],
+            "q_network": ["QNetwork"],
+        },
+    )
