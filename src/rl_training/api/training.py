@@ -78,21 +78,7 @@ def begin(
             f"learning_starts = {settings.learning_starts}: {steps} steps end before the first "
             "update on what they collect."
         )
-
-    def fill(folder: Path) -> None:
-        if source is not None:
-            if source.run_dir is not None:
-                cut_metrics(source.run_dir, source.step, folder)
-            origin = {"checkpoint": str(source.path), "step": source.step}
-            write_run_info(folder, {"finetuned_from": origin})
-
-    def prepare(session: Session) -> None:
-        _tell_notes(task, session, on_warning)
-        if source is not None:
-            session.adopt(source)
-
-    first_step = source.step if source else 0
-    return _run_new(task, callbacks, on_warning, fill, prepare, start_step=first_step)
+    return _run_new(task, callbacks, on_warning, adopted=source)
 
 
 def as_config(config: ConfigLike) -> TrainConfig:
@@ -118,7 +104,8 @@ def resume(
     run_dir = _run_to_continue(source)
     if run_dir is None:
         checkpoint = SavedRun.open(source, replay=True)
-        return _branch(checkpoint, overrides, callbacks, on_warning)
+        task = check_resume(checkpoint, changed_config(checkpoint.config, overrides), on_warning)
+        return _run_new(task, callbacks, on_warning, resumed=checkpoint)
     refuse_links(run_dir)
     with lock_run(run_dir):
         with reporting_failed_writes(run_dir, run_dir):
@@ -145,29 +132,6 @@ def _run_to_continue(source: Path) -> Path | None:
     steps = list_steps(run_dir) if run_dir else []
     newest = run_dir is not None and is_run(run_dir) and steps[-1].name == checkpoint.name
     return run_dir if newest else None
-
-
-def _branch(
-    checkpoint: SavedRun,
-    overrides: Sequence[str],
-    callbacks: Sequence[Callback],
-    on_warning: Callable[[str], None],
-) -> TrainResult:
-    origin = checkpoint.run_dir
-    task = check_resume(checkpoint, changed_config(checkpoint.config, overrides), on_warning)
-
-    def fill(folder: Path) -> None:
-        if origin is not None:
-            _keep_metrics(checkpoint, origin, folder)
-        write_run_info(folder, {"branched_from_step": checkpoint.step})
-
-    def prepare(session: Session) -> None:
-        _continue_from(checkpoint, session, task.config, on_warning)
-
-    start, engine = checkpoint.step, checkpoint.manifest.get("engine")
-    return _run_new(
-        task, callbacks, on_warning, fill, prepare, start_step=start, saved_engine=engine
-    )
 
 
 def _keep_metrics(checkpoint: Checkpoint | None, source: Path, run_dir: Path) -> None:
@@ -211,32 +175,39 @@ def _run_new(
     task: Task,
     callbacks: Sequence[Callback],
     on_warning: Callable[[str], None],
-    fill: Callable[[Path], None],
-    prepare: Callable[[Session], None],
     *,
-    start_step: int,
-    saved_engine: str | None = None,
+    adopted: Checkpoint | None = None,
+    resumed: SavedRun | None = None,
 ) -> TrainResult:
     """Train in a new folder, which appears under its name with its first checkpoint in it.
 
-    So whatever ends the run, it can be resumed, and a start that is refused leaves nothing.
-    ``fill`` adds to the folder what comes from another run; ``prepare`` puts the session into the
-    state of the first checkpoint.
+    So whatever ends the run, it can be resumed, and a start that is refused leaves nothing. The run
+    begins with new weights, with the learner of ``adopted``, or in the state of ``resumed``.
     """
-    config = task.config
+    config, source = task.config, adopted or resumed
     with create_run(config) as folder:
         with reporting_output_dir(config):
-            fill(folder)
+            if adopted is not None:
+                origin = {"checkpoint": str(adopted.path), "step": adopted.step}
+                write_run_info(folder, {"finetuned_from": origin})
+                if adopted.run_dir is not None:
+                    cut_metrics(adopted.run_dir, adopted.step, folder)
+            if resumed is not None:
+                write_run_info(folder, {"branched_from_step": resumed.step})
+                if resumed.run_dir is not None:
+                    _keep_metrics(resumed, resumed.run_dir, folder)
         session = build_session(
             task,
             folder,
             callbacks=[_RunInfo(), *callbacks],
-            start_step=start_step,
-            saved_engine=saved_engine,
+            start_step=source.step if source else 0,
+            saved_engine=resumed.manifest.get("engine") if resumed else None,
             on_warning=on_warning,
         )
         with closing(session):
-            prepare(session)
+            _set_state(session, task, resumed, on_warning)
+            if adopted is not None:
+                session.adopt(adopted)
             session.begin()
             run_dir = name_run(folder, config)
             session.move_to(run_dir)
@@ -248,7 +219,7 @@ def _run_new(
 def _run_on(
     task: Task,
     run_dir: Path,
-    checkpoint: SavedRun | None,
+    resumed: SavedRun | None,
     callbacks: Sequence[Callback],
     on_warning: Callable[[str], None],
 ) -> TrainResult:
@@ -259,15 +230,12 @@ def _run_on(
                 task,
                 run_dir,
                 callbacks=[_RunInfo(), *callbacks],
-                start_step=checkpoint.step if checkpoint else 0,
-                saved_engine=checkpoint.manifest.get("engine") if checkpoint else None,
+                start_step=resumed.step if resumed else 0,
+                saved_engine=resumed.manifest.get("engine") if resumed else None,
                 on_warning=on_warning,
             )
             stack.enter_context(closing(session))
-            if checkpoint is None:
-                _tell_notes(task, session, on_warning)
-            else:
-                _continue_from(checkpoint, session, task.config, on_warning)
+            _set_state(session, task, resumed, on_warning)
             session.logger.open_files()
         return _train(session, task.config, on_warning)
 
@@ -294,19 +262,28 @@ def _train(session: Session, config: TrainConfig, on_warning: Callable[[str], No
         return result
 
 
-def _continue_from(
-    checkpoint: SavedRun,
+def _set_state(
     session: Session,
-    config: TrainConfig,
+    task: Task,
+    resumed: SavedRun | None,
     on_warning: Callable[[str], None],
 ) -> None:
-    """Restore a session, and say what keeps it from going on as before."""
-    session.restore(checkpoint)
-    if why_over(checkpoint, config) is None:
+    """Restore a session from a checkpoint, if there is one, and say what its user should know."""
+    if resumed is None:
+        for note in task.notes:
+            on_warning(note)
+        if task.data is not None:
+            source, data = task.data.record["source"], task.data.train
+            for note in data.notes:  # guesses for everybody, the rest for whoever watches
+                tell_it = on_warning if note in data.guesses else session.say
+                tell_it(f"{source}: {note}.")
+        return
+    session.restore(resumed)
+    if why_over(resumed, task.config) is None:
         session.state.clear_stop()
     if session.collector is not None and session.collector.inexact_restore:
         reason = session.collector.inexact_restore
-        on_warning(f"{config.env_id} begins a new episode here: {reason}.")
+        on_warning(f"{task.config.env_id} begins a new episode here: {reason}.")
     first, last = session.settings.first_step, session.settings.total_timesteps
     end = session.schedule.zero_from
     if end is not None and first + end < last:  # a longer budget, but no longer schedule
@@ -316,19 +293,6 @@ def _continue_from(
             f"the {whose}learning rate is 0 from step {first + end} on, where its schedule ends: "
             f"to learn until step {last}, set {change} (in Python overrides=[{change!r}])."
         )
-
-
-def _tell_notes(task: Task, session: Session, on_warning: Callable[[str], None]) -> None:
-    """The environment's notes and guesses of the data to everybody, the rest to who watches."""
-    for note in task.notes:
-        on_warning(note)
-    if task.data is not None:
-        source, data = task.data.record["source"], task.data.train
-        for note in data.notes:
-            if note in data.guesses:
-                on_warning(f"{source}: {note}.")
-            else:
-                session.say(f"{source}: {note}.")
 
 
 @contextmanager
