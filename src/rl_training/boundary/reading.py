@@ -29,11 +29,7 @@ Error = type[RLTrainingError]
 
 
 def open_file(
-    path: Path,
-    *,
-    limit: int | None = None,
-    follow_links: bool = False,
-    error: Error = ConfigError,
+    path: Path, *, limit: int | None = None, follow_links: bool = False, error: Error = ConfigError
 ) -> BinaryIO:
     """Open a regular file for reading.
 

@@ -28,12 +28,7 @@ class ReplayBuffer(Sampler):
     """
 
     def __init__(
-        self,
-        capacity: int,
-        obs_dim: int,
-        action_dim: int,
-        *,
-        device: torch.device | str = "cpu",
+        self, capacity: int, obs_dim: int, action_dim: int, *, device: torch.device | str = "cpu"
     ) -> None:
         self.capacity = capacity
         self.obs_dim = obs_dim

@@ -30,10 +30,7 @@ class PointGoalEnv(gym.Env[Any, FloatArray]):
     }
 
     def __init__(
-        self,
-        terminates: bool = False,
-        min_distance: float = 0.5,
-        render_mode: str | None = None,
+        self, terminates: bool = False, min_distance: float = 0.5, render_mode: str | None = None
     ) -> None:
         if not 0 <= min_distance <= 1:
             raise ValueError(f"min_distance = {min_distance}: it must be from 0 to 1")

@@ -40,10 +40,7 @@ class RewardClipWrapper(RewardTransformWrapper):
     """Limits rewards."""
 
     def __init__(
-        self,
-        env: gym.Env[Any, Any],
-        clip_min: float | None = None,
-        clip_max: float | None = None,
+        self, env: gym.Env[Any, Any], clip_min: float | None = None, clip_max: float | None = None
     ) -> None:
         super().__init__(env, RewardTransformConfig(clip_min=clip_min, clip_max=clip_max))
 

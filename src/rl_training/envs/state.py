@@ -286,11 +286,7 @@ def _capture_simulator(model: Any, data: Any) -> dict[str, Any]:
     integration = np.empty(mujoco.mj_stateSize(model, kind))
     mujoco.mj_getState(model, data, integration, kind)
     # Ant and Humanoid read body positions before they step: those must not be recomputed.
-    return {
-        "integration": integration,
-        "xpos": np.array(data.xpos),
-        "xipos": np.array(data.xipos),
-    }
+    return {"integration": integration, "xpos": np.array(data.xpos), "xipos": np.array(data.xipos)}
 
 
 def _restore_simulator(model: Any, data: Any, state: dict[str, Any]) -> None:
