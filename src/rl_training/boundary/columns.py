@@ -42,11 +42,7 @@ class Column:
         return cls(tuple(array.shape), np.dtype(array.dtype), partial(slices, array), source, kind)
 
     def chunks(self) -> Chunks:
-        """Read the rows.
-
-        Raises:
-            ConfigError: They could not be read.
-        """
+        """Read the rows; a ConfigError where they are damaged."""
         with refusing_damage(self.source, self.kind):
             yield from self.read()
 

@@ -129,11 +129,7 @@ def _column(archive: zipfile.ZipFile, info: zipfile.ZipInfo, source: str) -> Col
 
 
 def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, header: Header) -> Chunks:
-    """The rows of an array in an archive, in pieces; never whole in memory where that is avoidable.
-
-    Raises:
-        ValueError: The member is shorter than its header declares.
-    """
+    """The rows of an array in an archive, in pieces where they are stored row by row."""
     with archive.open(info.filename) as stream:
         read_header(stream)
         rows, *row_shape = header.shape

@@ -40,20 +40,17 @@ def one_line(text: str) -> str:
     return re.sub(r"\s*\n\s*", " ", _cut(printable(text).strip(), MAX_MESSAGE))
 
 
-class _Shown(reprlib.Repr):
-    """`repr` of a value that a file or a user gave: bounded in depth, length and time."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.maxlevel = 4
-        self.maxstring = self.maxother = self.maxlong = MAX_VALUE
-        self.maxdict = self.maxlist = self.maxtuple = self.maxset = 8
+_bounded = reprlib.Repr()
+"""`repr` of a value that a file or a user gave: bounded in depth, length and time."""
+_bounded.maxlevel = 4
+_bounded.maxstring = _bounded.maxother = _bounded.maxlong = MAX_VALUE
+_bounded.maxdict = _bounded.maxlist = _bounded.maxtuple = _bounded.maxset = 8
 
 
 def shown(value: Any) -> str:
     """A value as an error message repeats it: at most `MAX_VALUE` characters, all printable."""
     try:
-        text = _Shown().repr(value)
+        text = _bounded.repr(value)
     except Exception:  # a user's __repr__ may raise anything, and is not what went wrong
         text = f"<{type(value).__name__}>"
     return shorten(printable(text, keep=""))

@@ -26,8 +26,7 @@ def temporary_name(path: Path) -> Path:
 def create_file(path: Path) -> Iterator[BinaryIO]:
     """A new file, synced when the block ends; an existing file or link is removed first.
 
-    Raises:
-        OSError: A write failed; no part of the file is left.
+    If a write fails, no part of the file is left.
     """
     remove(path)
     try:
@@ -59,11 +58,7 @@ def replace_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_atomically(file: Path, data: bytes) -> None:
-    """Replace a small file.
-
-    Raises:
-        OSError: A write failed; the old file is unchanged, and no part of the new one is left.
-    """
+    """Replace a small file; if a write fails, the old one is unchanged."""
     with replace_file(file) as stream:
         stream.write(data)
 

@@ -10,9 +10,7 @@ import torch
 
 from rl_training.types import Batch, EnvSpec
 
-FIELDS = (
-    *("observations", "actions", "rewards", "next_observations", "terminations", "truncations"),
-)
+FIELDS = "observations", "actions", "rewards", "next_observations", "terminations", "truncations"
 SCALAR_FIELDS = ("rewards", "terminations", "truncations")
 """Those with one value per row."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -215,20 +216,9 @@ class NormalizedSampler(Sampler):
         self._shift = shift
         self._scale = scale
 
-    @property
-    def is_fixed(self) -> bool:
-        """As the source."""
-        return self.source.is_fixed
-
-    @property
-    def has_place(self) -> bool:
-        """As the source."""
-        return self.source.has_place
-
-    @property
-    def form(self) -> int:
-        """As the source."""
-        return self.source.form
+    is_fixed = property(attrgetter("source.is_fixed"))
+    has_place = property(attrgetter("source.has_place"))
+    form = property(attrgetter("source.form"))
 
     def __len__(self) -> int:
         return len(self.source)

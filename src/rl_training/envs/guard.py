@@ -110,11 +110,7 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
         self._kept = kept
 
     def ask(self, method: str, function: Callable[..., Result], *args: Any) -> Result:
-        """Call a function of the environment's code.
-
-        Raises:
-            EnvError: It failed; one sentence, caused by the error itself.
-        """
+        """Call a function of the environment's code; whatever it raises becomes an EnvError."""
         try:
             return self.isolation.run(function, *args)
         except FAILURES as error:

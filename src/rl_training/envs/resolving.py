@@ -120,11 +120,7 @@ class ResolvedEnv:
 
 
 def resolve_env(env_id: str, kwargs: Mapping[str, Any] | None = None) -> ResolvedEnv:
-    """The environment to make.
-
-    Raises:
-        ConfigError: It is unknown, or the arguments are not passed on.
-    """
+    """The environment to make; a ConfigError if it is unknown, or its arguments are refused."""
     options = dict(kwargs or {})
     spec = find_spec(env_id)
     for key in options:

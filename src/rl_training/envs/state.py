@@ -305,11 +305,7 @@ def _restore_simulator(model: Any, data: Any, state: dict[str, Any]) -> None:
 
 
 def capture_env(env: gym.Env[Any, Any]) -> dict[str, Any]:
-    """The whole running state as plain data.
-
-    Raises:
-        CaptureError: Something in the environment is not plain data, or would come apart.
-    """
+    """The whole running state as plain data; a CaptureError where that is not possible exactly."""
     simulator = _simulator(env)
     layers, capture = _layers(env), _Capture()
     for layer in layers:
