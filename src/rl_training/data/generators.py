@@ -27,14 +27,10 @@ def restore_generator(generator: torch.Generator, state: Any) -> None:
     Raises:
         StateError: It is no generator's state; a guess would continue with other numbers.
     """
-    if (
-        not isinstance(state, np.ndarray)
-        or state.dtype != np.uint8
-        or state.shape not in [(size,) for size in STATE_BYTES.values()]
-    ):
+    found, (cpu, cuda) = describe_array(state), (f"uint8[{n}]" for n in STATE_BYTES.values())
+    if found not in (cpu, cuda):
         raise StateError(
-            f"a generator's state is {describe_array(state)}, but uint8[5056] (CPU) or uint8[16] "
-            "(CUDA) is needed"
+            f"a generator's state is {found}, but {cpu} (CPU) or {cuda} (CUDA) is needed"
         )
     if state.size != STATE_BYTES[generator.device.type]:
         generator.manual_seed(zlib.crc32(state.tobytes()))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from rl_training.boundary.values import whole_number
+from rl_training.boundary.values import describe_array, whole_number
 from rl_training.data.rows import RowLayout
 from rl_training.errors import CheckpointError
 from rl_training.types import Batch, BoolArray, FloatArray, Sampler
@@ -140,10 +139,10 @@ class ReplayBuffer(Sampler):
         """Put a segment back; its size must agree with the counters."""
         start = index * SEGMENT_ROWS
         stop = min(start + SEGMENT_ROWS, len(self))
-        if rows.dtype != np.float32 or rows.shape != (stop - start, self.rows.shape[1]):
+        found, wanted = describe_array(rows), f"float32[{stop - start}, {self.layout.width}]"
+        if found != wanted:
             raise CheckpointError(
-                f"replay segment {index} holds {rows.dtype}{list(rows.shape)}, but "
-                f"float32[{stop - start}, {self.rows.shape[1]}] belongs there"
+                f"replay segment {index} holds {found}, but {wanted} belongs there"
             )
         flags = rows[:, self.layout.slices["terminations"].start :]
         if not ((flags == 0.0) | (flags == 1.0)).all():

@@ -14,7 +14,7 @@ import torch
 
 from rl_training.boundary.text import error_text
 from rl_training.envs.actions import ActionScaler
-from rl_training.envs.contract import CHECKS, ContractError, check_obs
+from rl_training.envs.contract import CHECKS, AnyEnv, ContractError, check_obs
 from rl_training.envs.goals import FlatGoals
 from rl_training.envs.guard import FAILURES, GuardedEnv
 from rl_training.envs.state import wrappers_and_core
@@ -25,7 +25,7 @@ SLACK = 1e-5
 """How far a value may pass its bound by rounding, relative to its size."""
 
 
-def check_spaces(env: gym.Env[Any, Any], env_id: str) -> None:
+def check_spaces(env: AnyEnv, env_id: str) -> None:
     """Refuse an environment without an observation space or an action space."""
     for name in ("observation_space", "action_space"):
         if not isinstance(getattr(env, name, None), gym.Space):
@@ -46,14 +46,14 @@ def check_episode(env: GuardedEnv, env_id: str, spec: EnvSpec) -> list[str]:
     return [f"{env_id}: {note}." for note in dict.fromkeys(notes) if note]
 
 
-def _play(env: gym.Env[Any, Any], spec: EnvSpec) -> list[str | None]:
+def _play(env: AnyEnv, spec: EnvSpec) -> list[str | None]:
     space = env.observation_space
     action = ActionScaler(spec).to_env(np.zeros(spec.action_width, dtype=np.float32))
     before = _outside(_call(env, "reset", seed=0, options=None), space)
     return [before, _outside(_call(env, "step", action), space)]
 
 
-def describe_running(env: gym.Env[Any, Any], env_id: str, *, plays: bool) -> list[str]:
+def describe_running(env: AnyEnv, env_id: str, *, plays: bool) -> list[str]:
     """Notes on an environment that works; ``plays``: whether episodes are evaluated in it."""
     layers = wrappers_and_core(env)
     notes = [
@@ -84,7 +84,7 @@ def _undisturbed() -> Iterator[None]:
         random.setstate(plain)
 
 
-def _call(env: gym.Env[Any, Any], method: str, *args: Any, **kwargs: Any) -> Any:
+def _call(env: AnyEnv, method: str, *args: Any, **kwargs: Any) -> Any:
     """Reset or step once: the observation, or what is wrong with the result."""
     try:
         result = getattr(env, method)(*args, **kwargs)
@@ -101,7 +101,7 @@ def _call(env: gym.Env[Any, Any], method: str, *args: Any, **kwargs: Any) -> Any
     return result[0]
 
 
-def _check_signatures(env: gym.Env[Any, Any], error: TypeError) -> None:
+def _check_signatures(env: AnyEnv, error: TypeError) -> None:
     """Find the `reset` that does not take what every reset must."""
     for layer in wrappers_and_core(env):
         taken = inspect.signature(layer.reset).parameters
@@ -115,9 +115,7 @@ def _check_signatures(env: gym.Env[Any, Any], error: TypeError) -> None:
             ) from error
 
 
-def _check_core(
-    env: gym.Env[Any, Any], method: str, error: BaseException, *args: Any, **kwargs: Any
-) -> None:
+def _check_core(env: AnyEnv, method: str, error: BaseException, *args: Any, **kwargs: Any) -> None:
     """Where a wrapper failed on what the environment inside returned, find the mistake there."""
     try:
         result = getattr(env.unwrapped, method)(*args, **kwargs)

@@ -10,6 +10,8 @@ import numpy as np
 
 from rl_training.boundary.text import printable, shorten, shown
 
+AnyEnv = gym.Env[Any, Any]
+
 
 class ContractError(Exception):
     """What is wrong, as the rest of a sentence that begins with the environment's name."""

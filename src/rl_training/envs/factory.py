@@ -18,6 +18,7 @@ from rl_training.boundary.text import error_text, one_line, shown
 from rl_training.config_model import ConfigModel
 from rl_training.envs.actions import inner_bounds
 from rl_training.envs.checking import check_episode, check_spaces, describe_running
+from rl_training.envs.contract import AnyEnv
 from rl_training.envs.goals import FlatGoals, GoalTask, flatten_goals
 from rl_training.envs.guard import FAILURES, GuardedEnv, Isolation
 from rl_training.envs.resolving import ResolvedEnv, resolve_env
@@ -69,7 +70,7 @@ def make_env(
     return GuardedEnv(flatten_goals(env), env_id, isolation)
 
 
-def _construct(resolved: ResolvedEnv, isolation: Isolation) -> gym.Env[Any, Any]:
+def _construct(resolved: ResolvedEnv, isolation: Isolation) -> AnyEnv:
     """Gymnasium's environment, or one sentence, whatever its constructor raises."""
     env_id, options = resolved.spec.id, resolved.kwargs
     try:
@@ -93,7 +94,7 @@ def _construct(resolved: ResolvedEnv, isolation: Isolation) -> gym.Env[Any, Any]
     return env
 
 
-def _check_render_mode(env: gym.Env[Any, Any], env_id: str, mode: Any) -> None:
+def _check_render_mode(env: AnyEnv, env_id: str, mode: Any) -> None:
     """Refuse a way of drawing that neither the environment nor Gymnasium's wrappers offer."""
     declared = (env.unwrapped.metadata or {}).get("render_modes") or []
     offered = [*declared, *(f"{name}_list" for name in declared if not name.endswith("_list"))]
@@ -108,7 +109,7 @@ def _check_render_mode(env: gym.Env[Any, Any], env_id: str, mode: Any) -> None:
     )
 
 
-def read_env_spec(env: gym.Env[Any, Any], env_id: str) -> EnvSpec:
+def read_env_spec(env: AnyEnv, env_id: str) -> EnvSpec:
     """Sizes and bounds, or an error that says which space does not fit and what to do."""
     obs_space, action_space = env.observation_space, env.action_space
     if not isinstance(obs_space, gym.spaces.Box):
@@ -252,7 +253,7 @@ def make_training_envs(env_id: str, config: EnvConfig, num_envs: int) -> Trainin
     names = names if num_envs > 1 else [env_id]
     # Resolved here: in a worker it is neither registered nor named.
     resolved = resolve_env(env_id, config.make_kwargs)
-    makers: list[Callable[[], gym.Env[Any, Any]]] = [
+    makers: list[Callable[[], AnyEnv]] = [
         partial(_make_worker, resolved, config.wrappers.reward, index, name)
         for index, name in enumerate(names)
     ]

@@ -12,7 +12,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from rl_training.envs.contract import ContractError, in_words
+from rl_training.envs.contract import AnyEnv, ContractError, in_words
 from rl_training.envs.guard import GuardedEnv
 from rl_training.errors import ConfigError, EnvError
 from rl_training.rewards import RewardTransformConfig
@@ -25,7 +25,7 @@ GOAL_KEYS = ("observation", "desired_goal", "achieved_goal")
 class FlatGoals(gym.ObservationWrapper[Any, Any, Any]):
     """The goal layout as one flat Box: the parts of ``keys``, in that order."""
 
-    def __init__(self, env: gym.Env[Any, Any], keys: tuple[str, ...]) -> None:
+    def __init__(self, env: AnyEnv, keys: tuple[str, ...]) -> None:
         super().__init__(env)
         self._keys = keys
         parts: Any = env.observation_space
@@ -39,7 +39,7 @@ class FlatGoals(gym.ObservationWrapper[Any, Any, Any]):
         return np.concatenate([observation[key] for key in self._keys])
 
 
-def flatten_goals(env: gym.Env[Any, Any], *, achieved: bool = False) -> gym.Env[Any, Any]:
+def flatten_goals(env: AnyEnv, *, achieved: bool = False) -> AnyEnv:
     """A goal environment with flat observations; any other as it is.
 
     In the goal layout each part is a flat Box, and both goals are of one size.

@@ -20,6 +20,7 @@ import torch
 from rl_training.boundary.terminal import tell
 from rl_training.boundary.text import error_text
 from rl_training.envs.contract import (
+    AnyEnv,
     ContractError,
     as_flag,
     as_reward,
@@ -95,7 +96,7 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
 
     def __init__(
         self,
-        env: gym.Env[Any, Any],
+        env: AnyEnv,
         name: str = "",
         isolation: Isolation | None = None,
         *,

@@ -6,14 +6,14 @@ from typing import Any, SupportsFloat
 
 import gymnasium as gym
 
-from rl_training.envs.contract import as_reward
+from rl_training.envs.contract import AnyEnv, as_reward
 from rl_training.rewards import RewardTransformConfig as RewardTransformConfig
 
 
 class RewardTransformWrapper(gym.RewardWrapper[Any, Any]):
     """Applies a transform to every reward; the three wrappers below are its single steps."""
 
-    def __init__(self, env: gym.Env[Any, Any], transform: RewardTransformConfig) -> None:
+    def __init__(self, env: AnyEnv, transform: RewardTransformConfig) -> None:
         super().__init__(env)
         self._transform = transform
 
@@ -25,14 +25,14 @@ class RewardTransformWrapper(gym.RewardWrapper[Any, Any]):
 class RewardScaleWrapper(RewardTransformWrapper):
     """Multiplies rewards."""
 
-    def __init__(self, env: gym.Env[Any, Any], scale: float) -> None:
+    def __init__(self, env: AnyEnv, scale: float) -> None:
         super().__init__(env, RewardTransformConfig(scale=scale))
 
 
 class RewardShiftWrapper(RewardTransformWrapper):
     """Adds to rewards."""
 
-    def __init__(self, env: gym.Env[Any, Any], shift: float) -> None:
+    def __init__(self, env: AnyEnv, shift: float) -> None:
         super().__init__(env, RewardTransformConfig(shift=shift))
 
 
@@ -40,7 +40,7 @@ class RewardClipWrapper(RewardTransformWrapper):
     """Limits rewards."""
 
     def __init__(
-        self, env: gym.Env[Any, Any], clip_min: float | None = None, clip_max: float | None = None
+        self, env: AnyEnv, clip_min: float | None = None, clip_max: float | None = None
     ) -> None:
         super().__init__(env, RewardTransformConfig(clip_min=clip_min, clip_max=clip_max))
 
@@ -52,7 +52,7 @@ OWN_RETURN = "own_return"
 class OwnReturnWrapper(gym.Wrapper[Any, Any, Any, Any]):
     """Below the transforms: keeps an episode's return as it would be without them."""
 
-    def __init__(self, env: gym.Env[Any, Any]) -> None:
+    def __init__(self, env: AnyEnv) -> None:
         super().__init__(env)
         self.total = 0.0
 
@@ -70,9 +70,7 @@ class OwnReturnWrapper(gym.Wrapper[Any, Any, Any, Any]):
         return obs, reward, terminated, truncated, info
 
 
-def apply_reward_wrappers(
-    env: gym.Env[Any, Any], config: RewardTransformConfig
-) -> gym.Env[Any, Any]:
+def apply_reward_wrappers(env: AnyEnv, config: RewardTransformConfig) -> AnyEnv:
     """Scale, then shift, then clip, each only where it changes something."""
     if config.scale != 1.0:
         env = RewardScaleWrapper(env, config.scale)

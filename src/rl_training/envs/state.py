@@ -16,6 +16,7 @@ import numpy as np
 from rl_training.boundary import json_codec
 from rl_training.boundary.text import error_text, one_line, shown
 from rl_training.boundary.values import describe_array
+from rl_training.envs.contract import AnyEnv
 from rl_training.envs.guard import GuardedEnv, Isolation
 from rl_training.envs.reward_wrappers import OWN_RETURN, OwnReturnWrapper
 from rl_training.errors import EnvError
@@ -52,7 +53,7 @@ def _inexact(problem: str) -> CaptureError:
     return CaptureError(f"{problem}, which cannot be saved exactly")
 
 
-def wrappers_and_core(env: gym.Env[Any, Any]) -> list[gym.Env[Any, Any]]:
+def wrappers_and_core(env: AnyEnv) -> list[AnyEnv]:
     """The environment from the outermost wrapper to the core."""
     layers = [env]
     while isinstance(layers[-1], gym.Wrapper):
@@ -60,9 +61,7 @@ def wrappers_and_core(env: gym.Env[Any, Any]) -> list[gym.Env[Any, Any]]:
     return layers
 
 
-def _layers(
-    env: gym.Env[Any, Any], around: tuple[gym.Env[Any, Any], ...] = ()
-) -> list[gym.Env[Any, Any]]:
+def _layers(env: AnyEnv, around: tuple[AnyEnv, ...] = ()) -> list[AnyEnv]:
     """The same without the boundary, which has no state, and those inside the core."""
     layers = [layer for layer in wrappers_and_core(env) if not isinstance(layer, GuardedEnv)]
     if len(around) > MAX_DEPTH or any(layer is outer for layer in layers for outer in around):
@@ -212,7 +211,7 @@ def _generator(state: Any) -> np.random.Generator:
     return generator
 
 
-def _running(layer: gym.Env[Any, Any]) -> Iterator[tuple[str, Any]]:
+def _running(layer: AnyEnv) -> Iterator[tuple[str, Any]]:
     """The attributes that stepping may change."""
     for name, value in vars(layer).items():
         if name in _CONSTANT or isinstance(value, _CONSTANT_TYPES):
@@ -222,7 +221,7 @@ def _running(layer: gym.Env[Any, Any]) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def _capture_layer(layer: gym.Env[Any, Any], capture: _Capture) -> dict[str, Any]:
+def _capture_layer(layer: AnyEnv, capture: _Capture) -> dict[str, Any]:
     attributes: dict[str, Any] = {}
     generators: dict[str, Any] = {}
     for name, value in _running(layer):
@@ -244,7 +243,7 @@ def _can_replace(present: Any, saved: Any) -> bool:
     return all(isinstance(present, kind) == isinstance(saved, kind) for kind in kinds)
 
 
-def _restore_layer(layer: gym.Env[Any, Any], state: dict[str, Any], restore: _Restore) -> None:
+def _restore_layer(layer: AnyEnv, state: dict[str, Any], restore: _Restore) -> None:
     if state["class"] != type(layer).__name__:
         raise CaptureError(
             f"the saved environment has a {state['class']} where this one has a "
@@ -268,7 +267,7 @@ def _restore_layer(layer: gym.Env[Any, Any], state: dict[str, Any], restore: _Re
         own[name] = value
 
 
-def _simulator(env: gym.Env[Any, Any]) -> tuple[Any, Any] | None:
+def _simulator(env: AnyEnv) -> tuple[Any, Any] | None:
     """MuJoCo's model and data, where the core environment has them."""
     core = env.unwrapped
     model, data = getattr(core, "model", None), getattr(core, "data", None)
@@ -304,7 +303,7 @@ def _restore_simulator(model: Any, data: Any, state: dict[str, Any]) -> None:
     data.xipos[:] = state["xipos"]
 
 
-def capture_env(env: gym.Env[Any, Any]) -> dict[str, Any]:
+def capture_env(env: AnyEnv) -> dict[str, Any]:
     """The whole running state as plain data; a CaptureError where that is not possible exactly."""
     simulator = _simulator(env)
     layers, capture = _layers(env), _Capture()
@@ -318,7 +317,7 @@ def capture_env(env: gym.Env[Any, Any]) -> dict[str, Any]:
     }
 
 
-def restore_env(env: gym.Env[Any, Any], state: dict[str, Any]) -> None:
+def restore_env(env: AnyEnv, state: dict[str, Any]) -> None:
     """Put an environment of the same make-up into a captured state."""
     layers = _layers(env)
     if len(layers) != len(state["layers"]):
@@ -339,11 +338,7 @@ class CapturableEnv(GuardedEnv):
     """The outermost wrapper: its methods are called across a vector environment's processes."""
 
     def __init__(
-        self,
-        env: gym.Env[Any, Any],
-        index: int = 0,
-        name: str = "",
-        isolation: Isolation | None = None,
+        self, env: AnyEnv, index: int = 0, name: str = "", isolation: Isolation | None = None
     ) -> None:
         # An environment may use the key too: it means ours only where our wrapper is there.
         transformed = any(isinstance(x, OwnReturnWrapper) for x in wrappers_and_core(env))

@@ -13,11 +13,11 @@ from functools import partial
 from queue import Empty
 from typing import Any
 
-import gymnasium as gym
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.vector.async_vector_env import _async_worker
 
 from rl_training.boundary.text import error_text
+from rl_training.envs.contract import AnyEnv
 from rl_training.envs.state import CaptureError
 from rl_training.errors import EnvError, RLTrainingError
 
@@ -34,7 +34,7 @@ class LocalEnvs(SyncVectorEnv[Any, Any]):
     Arrays that a step returns are filled by the next one.
     """
 
-    def __init__(self, makers: Sequence[Callable[[], gym.Env[Any, Any]]]) -> None:
+    def __init__(self, makers: Sequence[Callable[[], AnyEnv]]) -> None:
         super().__init__(makers, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
@@ -66,9 +66,7 @@ class WorkerTraceback(Exception):  # noqa: N818 - the text of an error in anothe
         return f"\n{self.args[0]}"
 
 
-def _work(
-    index: int, make: Callable[[], gym.Env[Any, Any]], pipe: Any, parent_pipe: Any, *rest: Any
-) -> None:
+def _work(index: int, make: Callable[[], AnyEnv], pipe: Any, parent_pipe: Any, *rest: Any) -> None:
     """Gymnasium's worker, with a constructor that fails reported like any other error."""
     try:
         env = make()
@@ -81,18 +79,17 @@ def _work(
 
 
 class _Pipe:
-    """A connection to a worker; that the worker is gone is one sentence.
+    """A connection to a worker, which raises one sentence when the worker is gone.
 
-    Nobody but the worker holds the other end, so it breaks at the instant of the worker's end.
+    The worker alone holds the other end, so the connection breaks at the instant the worker ends.
     """
 
     def __init__(self, pipe: Any, died: Callable[[], EnvError]) -> None:
         self._pipe = pipe
         self._died = died
 
-    @property
-    def closed(self) -> bool:
-        return bool(self._pipe.closed)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pipe, name)
 
     def send(self, message: Any) -> None:
         try:
@@ -119,9 +116,6 @@ class _Pipe:
             return True
         return False
 
-    def close(self) -> None:
-        self._pipe.close()
-
 
 class WorkerEnvs(AsyncVectorEnv[Any, Any]):
     """An asynchronous vector environment that notices when one of its processes dies.
@@ -129,9 +123,7 @@ class WorkerEnvs(AsyncVectorEnv[Any, Any]):
     Gymnasium's would wait for the answers of the others a second time when it is closed.
     """
 
-    def __init__(
-        self, makers: Sequence[Callable[[], gym.Env[Any, Any]]], names: Sequence[str]
-    ) -> None:
+    def __init__(self, makers: Sequence[Callable[[], AnyEnv]], names: Sequence[str]) -> None:
         self._names = names
         self._pipes: list[_Pipe] = []
         self._has_started = False
