@@ -313,8 +313,8 @@ MUTANTS = [
     Mutant(
         "the subset is of the online critics",
         REDQ,
-        "following.actions, model.target, members",
-        "following.actions, model.critic.flat, members",
+        "obs, actions, model.target, members",
+        "obs, actions, model.critic.flat, members",
         SUBSETS,
     ),
     Mutant(

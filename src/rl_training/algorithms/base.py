@@ -7,7 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -322,9 +322,8 @@ class Algorithm(nn.Module, ABC):
         Here by an update of a copy whose learning rates are 0, which suits any `update`.
         """
         copied = copy.deepcopy(self)
-        for optimizer in copied.optimizers.values():
-            assert isinstance(optimizer, FlatAdam)
-            optimizer.scale_learning_rate(0.0)
+        for key in copied.optimizers:
+            copied.optimizer(key).scale_learning_rate(0.0)
         metrics = copied.run_update(batch, noise, frozenset(self.intervals))
         return {name: value for name, value in metrics.items() if name.startswith("loss/")}
 
@@ -343,6 +342,10 @@ class Algorithm(nn.Module, ABC):
         rate = self.config.learning_rate if learning_rate is None else learning_rate
         self.optimizers[key] = FlatAdam(parameter, rate, weight_decay)
 
+    def optimizer(self, key: str) -> FlatAdam:
+        """The optimizer of this name."""
+        return cast("FlatAdam", self.optimizers[key])
+
     def minimize(
         self, loss: Tensor, max_norm: float | None = None, /, **parameters: Tensor
     ) -> None:
@@ -352,10 +355,8 @@ class Algorithm(nn.Module, ABC):
         """
         gradients = torch.autograd.grad(loss, tuple(parameters.values()))
         for (key, parameter), gradient in zip(parameters.items(), gradients, strict=True):
-            optimizer = self.optimizers[key]
-            assert isinstance(optimizer, FlatAdam)
             clipped = gradient if max_norm is None else clip_norm(gradient, max_norm)
-            optimizer.step(parameter, clipped)
+            self.optimizer(key).step(parameter, clipped)
 
     minimise = minimize
     """The former name, kept for algorithms written elsewhere."""
@@ -363,9 +364,7 @@ class Algorithm(nn.Module, ABC):
     def scale_learning_rates(self, factor: float) -> None:
         """Apply a schedule's factor to every optimizer, or to those that are `scheduled`."""
         for key in self.scheduled or self.optimizers:
-            optimizer = self.optimizers[key]
-            assert isinstance(optimizer, FlatAdam)
-            optimizer.scale_learning_rate(factor)
+            self.optimizer(key).scale_learning_rate(factor)
 
 
 class StagedAlgorithm(Algorithm):

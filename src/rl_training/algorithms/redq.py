@@ -18,6 +18,7 @@ from rl_training.algorithms.sac import (
     SACAlgorithm,
     SACConfig,
     Temperature,
+    entropy_weight,
     policy_terms,
     soft_target,
 )
@@ -74,9 +75,8 @@ def redq_target(
     """SAC's target from the minimum over a random subset of the target critics; ``[B]``."""
     following = model.sample(batch.next_obs, noise["next_action"])
     members = random_subset(noise["subset"], subset_size)
-    next_q = model.critic.subset_q_values(
-        batch.next_obs, following.actions, model.target, members
-    )  # [M, B]
+    obs, actions = batch.next_obs, following.actions
+    next_q = model.critic.subset_q_values(obs, actions, model.target, members)  # [M, B]
     return soft_target(
         batch.rewards, batch.terminations, next_q, following.log_prob, alpha=alpha, gamma=gamma
     )
@@ -92,13 +92,13 @@ def redq_loss(
     gamma: float = 0.99,
     log_alpha: Tensor | None = None,
     target_entropy: float = 0.0,
-    backup_alpha: Tensor | None = None,
+    backup_entropy: bool = True,
 ) -> Metrics:
     """All of REDQ's losses at the model's present parameters, by the terms that `update` uses.
 
-    ``backup_alpha`` replaces α in the target.
+    RLPD's are the same, on a mixed batch; it may leave the entropy out of the target.
     """
-    inside = alpha if backup_alpha is None else backup_alpha
+    inside = entropy_weight(alpha, backup_entropy)
     target = redq_target(model, batch, noise, alpha=inside, subset_size=subset_size, gamma=gamma)
     temperature = Temperature(alpha, log_alpha, target_entropy)
     policy = policy_terms(model, batch, noise, mean_actor_loss, temperature)

@@ -15,7 +15,7 @@ from rl_training.algorithms.config import AlgorithmConfig, MixingConfig
 from rl_training.algorithms.redq import REDQAlgorithm, REDQConfig, redq_loss
 from rl_training.algorithms.sac import entropy_weight
 from rl_training.models import GaussianActorCritic, MLPREDQModel
-from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise
+from rl_training.types import EnvSpec, Mode
 
 
 class RLPDConfig(REDQConfig, MixingConfig):
@@ -29,30 +29,8 @@ class RLPDConfig(REDQConfig, MixingConfig):
     """Normalize the critics' hidden layers."""
 
 
-def rlpd_loss(
-    model: GaussianActorCritic,
-    batch: Batch,
-    noise: Noise,
-    *,
-    alpha: Tensor,
-    backup_entropy: bool = True,
-    subset_size: int = 2,
-    gamma: float = 0.99,
-    log_alpha: Tensor | None = None,
-    target_entropy: float = 0.0,
-) -> Metrics:
-    """All of RLPD's losses at the model's present parameters: REDQ's, on a mixed batch."""
-    return redq_loss(
-        model,
-        batch,
-        noise,
-        alpha=alpha,
-        subset_size=subset_size,
-        gamma=gamma,
-        log_alpha=log_alpha,
-        target_entropy=target_entropy,
-        backup_alpha=entropy_weight(alpha, backup_entropy),
-    )
+rlpd_loss = redq_loss
+"""All of RLPD's losses: REDQ's, on a mixed batch."""
 
 
 class RLPDAlgorithm(REDQAlgorithm):
