@@ -1509,11 +1509,11 @@ MUTANTS = [
         """                callback.close()
             steps = list_steps(where.run_dir) if where.run_dir is not None else []
             if steps:
-                self._stand_at(steps[-1])""",
+                self._use_checkpoint(steps[-1])""",
         """                callback.close()
         steps = list_steps(where.run_dir) if where.run_dir is not None else []
         if steps:
-            self._stand_at(steps[-1])""",
+            self._use_checkpoint(steps[-1])""",
         "tests/api/test_managed.py -k failed",
     ),
     Mutant(

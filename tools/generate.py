@@ -96,7 +96,7 @@ def declarations() -> list[type[Any]]:
 def check(declared: type[Any], module: str) -> None:
     """A derived learner must not inherit half of its declaration."""
     for key in ("name", "title", "paper", "mode", "summary", "config_class"):
-        if key not in vars(declared):
+        if not vars(declared).get(key):
             raise SystemExit(f"{declared.__name__} in algorithms/{module}.py has no {key}.")
     if declared.name != module:
         raise SystemExit(f"{declared.__name__} should be in algorithms/{declared.name}.py.")

@@ -210,13 +210,13 @@ def test_a_checkpoint_that_its_run_no_longer_keeps_is_followed(
     resume(agent.run_dir, ["total_timesteps=80"])
     capsys.readouterr()
     assert agent.evaluate(1)["step"] == 80
-    assert "step_000000020 is no longer there: this SAC goes on with" in capsys.readouterr().err
+    assert "step_000000020 no longer exists: this SAC uses the run's" in capsys.readouterr().err
     obs = np.random.default_rng(0).normal(size=(9, 3))
     np.testing.assert_array_equal(agent.predict(obs), SAC.load(agent.run_dir).predict(obs))
     assert agent.learn(20).checkpoint.step == 100
-    assert "no longer there" not in capsys.readouterr().err
+    assert "no longer exists" not in capsys.readouterr().err
     shutil.rmtree(tmp_path / "copy")
-    with pytest.raises(CheckpointError, match=r"no longer there: load another, SAC\.load\(PATH\)"):
+    with pytest.raises(CheckpointError, match=r"no longer exists: load another, SAC\.load\(PATH\)"):
         copy.evaluate(1)
 
 

@@ -341,7 +341,7 @@ def test_unfit_environments_get_one_sentence(
 @pytest.mark.parametrize(
     ("kwargs", "sentence"),
     [
-        ({"base_algo": "her"}, "base_algo = 'her': choose one of .*sac"),
+        ({"base_algo": "her"}, "base_algo = 'her': should be .*sac"),
         ({"base_algo": ["sac"]}, r"base_algo = \['sac'\]"),
         ({"her_ratio": 1.5}, "her_ratio = 1.5: should be less than or equal to 1"),
         ({"her_ratio": -0.1}, "her_ratio = -0.1"),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def is_finetuned(kwargs: Mapping[str, Any] | None) -> bool:
-    """Whether `algo_kwargs` are those of a run that goes on from a checkpoint."""
+    """Whether `algo_kwargs` are those of a fine-tuning run."""
     return isinstance(kwargs, Mapping) and "finetuned_step" in kwargs
 
 
@@ -36,7 +36,7 @@ class AlgorithmEntry:
     actions: ActionKind
     summary: str
     goals: bool = False
-    """Whether it is for goal environments alone, or for flat observations alone."""
+    """Whether it needs a goal environment; otherwise it needs flat observations."""
 
     @property
     def short_name(self) -> str:
@@ -63,7 +63,7 @@ class AlgorithmEntry:
 
 
 class HindsightEntry(AlgorithmEntry):
-    """HER: its learner is that of `base_algo`, its keys are those of the base and its own."""
+    """HER: the learner of `base_algo`, with options of its own besides the learner's."""
 
     def learner_class(self, kwargs: Mapping[str, Any] | None = None) -> type[Algorithm]:
         """The base algorithm's learner."""
@@ -79,9 +79,8 @@ class HindsightEntry(AlgorithmEntry):
         """The entry that `base_algo` names."""
         name = kwargs.get("base_algo", "sac") if isinstance(kwargs, Mapping) else "sac"
         if name not in self.bases():
-            raise ConfigError(
-                f"base_algo = {shown(name)}: choose one of {', '.join(self.bases())}."
-            )
+            options = _listed(self.bases(), "or")
+            raise ConfigError(f"base_algo = {shown(name)}: should be {options}.")
         return REGISTRY[name]
 
     @staticmethod
@@ -95,10 +94,10 @@ class HindsightEntry(AlgorithmEntry):
 
 
 class OwnEntry(AlgorithmEntry):
-    """A learner that a user has registered: its class is known, wherever it is defined."""
+    """A learner that a user has registered."""
 
     def learner_class(self, kwargs: Mapping[str, Any] | None = None) -> type[Algorithm]:
-        """The class that was given."""
+        """The registered class."""
         return _OWN[self.name]
 
 
@@ -114,8 +113,9 @@ def get_algorithm(name: str) -> AlgorithmEntry:
     """Look an algorithm up; an unknown name gets the nearest one suggested."""
     if name not in REGISTRY:
         raise ConfigError(
-            f"Unknown algorithm {shown(name)} (one of your own has to be registered first: "
-            f"register_algorithm, on the command line --import MODULE){nearest(name, REGISTRY)}"
+            f"Unknown algorithm {shown(name)} (your own has to be registered first, with "
+            "register_algorithm; on the command line, --import its module)"
+            f"{nearest(name, REGISTRY)}"
         )
     return REGISTRY[name]
 

@@ -1,4 +1,4 @@
-"""`ManagedAlgorithm`: what `SAC`, `TD3`, … (managed_classes.py) can do."""
+"""`ManagedAlgorithm`, the base of `SAC`, `TD3`, … (managed_classes.py)."""
 
 from __future__ import annotations
 
@@ -39,15 +39,14 @@ RUN_KEYS = set(TrainConfig.model_fields) - {"algo", "env_id", "total_timesteps",
 
 
 class ManagedAlgorithm:
-    """A learner with its environment, run folder and checkpoints looked after."""
+    """A learner together with its environment, run folder and checkpoints."""
 
     algo: ClassVar[str]
 
     def __init__(self, env_id: str | None = None, **options: Any) -> None:
-        """``options`` are config keys: docs/configuration.md lists them with their defaults.
+        """``options`` are config keys (docs/configuration.md), all on one level.
 
-        They are the run's own but `total_timesteps`, the controls, and the algorithm's
-        hyper-parameters, all on one level. `learn` is told the number of steps.
+        `total_timesteps` is the exception: it is an argument of `learn`.
         """
         if "total_timesteps" in options:
             steps, name = options["total_timesteps"], type(self).__name__
@@ -56,11 +55,11 @@ class ManagedAlgorithm:
                 f"{name}(…).learn({steps!r})."
             )
         top = {key: options.pop(key) for key in tuple(options) if key in RUN_KEYS}
-        # The budget is `learn`'s; 1 stands in so that everything else is checked here and now.
+        # `learn` gets the budget; with 1 in its place, everything else is checked here.
         self._data = {"algo": self.algo, "env_id": env_id, **top, "algo_kwargs": options}
         self._seed = make_config(self._data | {"total_timesteps": 1}).seed
         self.result: TrainResult | None = None
-        """What the latest `learn` gave."""
+        """The result of the latest `learn`."""
         self._checkpoint: Path | None = None
         self._step = 0
         self._policy: Policy | None = None
@@ -73,21 +72,21 @@ class ManagedAlgorithm:
         callbacks: Sequence[Callback] = (),
         progress: bool | None = None,
     ) -> Self:
-        """Train for ``total_timesteps`` more steps, in a new run or on with the present one.
+        """Train for ``total_timesteps`` more steps, in a new run or in the current one.
 
-        Steps are gradient updates where the data is recorded; with `num_epochs` among the options
-        a new run needs no number. ``overrides`` are ``key=value`` texts as on the command line; a
-        continued run takes those that do not contradict its checkpoint. ``progress`` shows a live
-        display; by default where standard error is a terminal.
+        Offline, a step is a gradient update; a new run with the option `num_epochs` needs no
+        number. ``overrides`` are ``key=value`` strings as on the command line; a continued run
+        accepts those that do not contradict its checkpoint. ``progress`` shows a live display, by
+        default if standard error is a terminal.
 
-        After an error the run stays: `run_dir` and `predict` are those of its newest checkpoint,
-        and the next `learn` continues from there.
+        After an error, `run_dir` and `predict` refer to the run's newest checkpoint, from which
+        the next `learn` continues.
         """
         callbacks = check_callbacks(callbacks)
         if total_timesteps is not None:
             total_timesteps = whole_number("total_timesteps", total_timesteps)
         display = [ProgressCallback()] if _shows(progress) else []
-        where = _Whereabouts()
+        where = _RunDirectoryRecorder()
         watching = [where, *display, *callbacks]
         try:
             if self._checkpoint is None:
@@ -96,26 +95,24 @@ class ManagedAlgorithm:
                 self.result = train(data, callbacks=watching)
             elif total_timesteps is None or total_timesteps < 1:
                 raise ConfigError(
-                    f"learn({total_timesteps}): to go on with a run, say how many more steps."
+                    f"learn({total_timesteps}): should be the number of further steps, at least 1."
                 )
             else:
-                stands = self.checkpoint
-                begin = stands.config.online_from
-                goal = max(0, stands.step - begin) + total_timesteps
+                current = self.checkpoint
+                done = max(0, current.step - current.config.online_from)
+                goal = f"total_timesteps={done + total_timesteps}"
                 self.result = resume(
-                    stands.path,
-                    [f"total_timesteps={goal}", *check_overrides(overrides)],
-                    callbacks=watching,
+                    current.path, [goal, *check_overrides(overrides)], callbacks=watching
                 )
         finally:
             for callback in display:
                 callback.close()
             steps = list_steps(where.run_dir) if where.run_dir is not None else []
             if steps:
-                self._stand_at(steps[-1])
+                self._use_checkpoint(steps[-1])
         return self
 
-    def _stand_at(self, path: Path) -> None:
+    def _use_checkpoint(self, path: Path) -> None:
         self._checkpoint, self._policy = path, None
         self._step = int(path.name.removeprefix("step_"))
 
@@ -128,11 +125,10 @@ class ManagedAlgorithm:
 
     @property
     def checkpoint(self) -> SavedRun:
-        """The present checkpoint, verified.
+        """The current checkpoint, verified.
 
-        Where the run went on elsewhere and no longer keeps it (`keep_checkpoints`), the run's last
-        one takes its place, with a warning; `evaluate`, `save`, `learn` and a policy that is not
-        loaded yet do the same.
+        If the run was continued elsewhere and has deleted it (`keep_checkpoints`), the run's last
+        checkpoint is used instead, with a warning.
         """
         name = type(self).__name__
         if self._checkpoint is None:
@@ -141,27 +137,27 @@ class ManagedAlgorithm:
             gone, run_dir = self._checkpoint, self.run_dir
             steps = list_steps(run_dir) if run_dir is not None else []
             if not steps:
-                raise CheckpointError(f"{gone} is no longer there: load another, {name}.load(PATH)")
-            warn(f"{gone} is no longer there: this {name} goes on with the run's {steps[-1].name}.")
-            self._stand_at(steps[-1])
+                raise CheckpointError(f"{gone} no longer exists: load another, {name}.load(PATH)")
+            warn(f"{gone} no longer exists: this {name} uses the run's {steps[-1].name} instead.")
+            self._use_checkpoint(steps[-1])
         return SavedRun.of(open_checkpoint(self._checkpoint))
 
     @property
     def run_dir(self) -> Path | None:
-        """The run's folder, once there is one."""
+        """The run's folder, or None before the first `learn`."""
         return self._checkpoint and Checkpoint(self._checkpoint, {}).run_dir
 
     @property
     def policy(self) -> Policy:
-        """The present policy: a function from observations to actions."""
+        """The current policy: a function from observations to actions."""
         if self._policy is None:
             self._policy = self.checkpoint.load_policy()
         return self._policy
 
     def predict(self, obs: FloatArray | Mapping[str, FloatArray]) -> ActionArray:
-        """Deterministic actions as the environment takes them, for an observation or a batch.
+        """Deterministic actions in the environment's units, for an observation or a batch.
 
-        A goal environment's observation is its Dict, or ``[observation, desired_goal]`` in a row.
+        A goal environment's observation is its Dict, or both vectors concatenated.
         """
         return self.policy(check_obs(obs, self.policy.spec))
 
@@ -175,9 +171,9 @@ class ManagedAlgorithm:
     ) -> dict[str, Any]:
         """Play seeded episodes without exploration; docs/metrics.md explains the numbers.
 
-        Episode i starts from ``seed + i``: evaluations from neighboring seeds share episodes. An
-        ``env_id`` names an environment other than the run's own; ``env_kwargs`` are its arguments,
-        or are added to those of the run's own.
+        Episode i starts from ``seed + i``: evaluations from neighboring seeds share episodes.
+        ``env_id`` chooses another environment than the run's; ``env_kwargs`` are its arguments,
+        or are added to those of the run.
         """
         path = self.checkpoint.path
         return evaluate_checkpoint(
@@ -185,17 +181,17 @@ class ManagedAlgorithm:
         )
 
     def save(self, path: str | Path) -> Path:
-        """A self-contained copy of the present checkpoint, replay included."""
+        """Copy the current checkpoint, replay included, to a new folder."""
         return copy_checkpoint(self.checkpoint, as_path("path", path, "a new folder"))
 
     @classmethod
     def load(cls, path: str | Path, *, best: bool = False) -> Self:
-        """From a run or a checkpoint; `learn` then continues it."""
+        """Load a run or a checkpoint; `learn` then continues it."""
         checkpoint = SavedRun.open(as_path("path", path), best=best)
         config = checkpoint.config.to_dict()
         if config["algo"] != cls.algo:
             raise ConfigError(
-                f"{path} holds a checkpoint of {config['algo']!r}, not of {cls.algo!r}."
+                f"{path} has a checkpoint of {config['algo']!r}, not of {cls.algo!r}."
             )
         kwargs = config.pop("algo_kwargs")
         learner = cls.__new__(cls)
@@ -205,13 +201,13 @@ class ManagedAlgorithm:
         return learner
 
 
-class _Whereabouts(Callback):
-    """Notes the run's folder, for whoever must find it after an error."""
+class _RunDirectoryRecorder(Callback):
+    """Records the run's folder, which is needed after an error, too."""
 
     run_dir: Path | None = None
 
     def on_start(self, session: Session) -> None:
-        self.run_dir = session.checkpoints.run_dir.absolute()  # the present folder may be left
+        self.run_dir = session.checkpoints.run_dir.absolute()  # the process may change directory
 
 
 def _shows(progress: bool | None) -> bool:

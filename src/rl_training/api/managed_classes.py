@@ -6,12 +6,12 @@ Type checkers and editors read the same classes, written out, in `generated/mana
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from inspect import Parameter, Signature
 from pathlib import Path
 from textwrap import fill
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -20,18 +20,12 @@ from rl_training.algorithms.registry import REGISTRY, AlgorithmEntry, HindsightE
 from rl_training.api.managed import RUN_KEYS, ManagedAlgorithm
 from rl_training.api.training import as_config, train
 from rl_training.data.config import DataConfig
+from rl_training.envs.point_goal import POINT_GOAL
 from rl_training.errors import ConfigError
 from rl_training.experiment.config import TrainConfig
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.control_config import ControlsConfig
 from rl_training.runtime.training_loop import TrainResult
-
-_EXAMPLES = {
-    "continuous": '("Pendulum-v1").learn(20_000).evaluate()',
-    "discrete": '("CartPole-v1").learn(50_000).evaluate()',
-    "goals": '("rl_training/PointGoal-v0", base_algo="sac").learn(20_000).evaluate()',
-    "data": '("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(10_000).evaluate()',
-}
 
 
 class TypeText(str):
@@ -41,16 +35,6 @@ class TypeText(str):
 
     def __repr__(self) -> str:
         return str(self)
-
-
-class Option(NamedTuple):
-    """One keyword of a managed class."""
-
-    name: str
-    type: TypeText
-    default: Any
-    """`...` where it depends on `base_algo`."""
-    description: str
 
 
 def managed_class(entry: AlgorithmEntry) -> type[ManagedAlgorithm]:
@@ -95,34 +79,47 @@ if not TYPE_CHECKING:  # see generated/managed.pyi
 # --- Options: signature and documentation ----------------------------------------
 
 
-def option_groups(entry: AlgorithmEntry) -> dict[str, list[Option]]:
-    """The options of a managed class, by heading."""
-    run = {key: field for key, field in TrainConfig.model_fields.items() if key in RUN_KEYS}
-    own = entry.config_class().model_fields
-    groups = {f"{entry.short_name} options": [*_options(own)]}
-    if isinstance(entry, HindsightEntry):
-        for base in entry.bases():
-            fields = entry.config_class({"base_algo": base}).model_fields
-            other = {
-                key: field
-                for key, field in fields.items()
-                if key not in own or field.default != own[key].default
-            }
-            if other:
-                groups[f"With base_algo={base!r}"] = [*_options(other)]
-    groups["Run options"] = [*_options(run)]
-    groups["Data and reward options"] = [*_options(DataConfig.model_fields)]
-    groups["Control options"] = [*_options(ControlsConfig.model_fields)]
-    return groups
+def option_groups(entry: AlgorithmEntry) -> dict[str, dict[str, FieldInfo]]:
+    """The options of a managed class as fields of the config classes, by heading."""
+    run, own = TrainConfig.model_fields, entry.config_class().model_fields
+    groups = {f"{entry.short_name} options": own}
+    for base in entry.bases() if isinstance(entry, HindsightEntry) else ():
+        fields = entry.config_class({"base_algo": base}).model_fields
+        groups[f"With base_algo={base!r}"] = {
+            key: field
+            for key, field in fields.items()
+            if key not in own or field.default != own[key].default
+        }
+    groups["Run options"] = {key: run[key] for key in run if key in RUN_KEYS}
+    groups["Data and reward options"] = DataConfig.model_fields
+    groups["Control options"] = ControlsConfig.model_fields
+    return {heading: fields for heading, fields in groups.items() if fields}
 
 
-def _options(fields: dict[str, FieldInfo]) -> Iterator[Option]:
-    for name, field in fields.items():
-        text = type_text(field.annotation)
-        if name.endswith(("_dir", "_path")):
-            text = text.replace("str", "str | PathLike[str]", 1)
-        default = field.get_default(call_default_factory=True)
-        yield Option(name, TypeText(text), default, field.description or "")
+def signature(entry: AlgorithmEntry) -> Signature:
+    """Every option as a keyword with its type and default; `...` if it depends on `base_algo`."""
+    offline = entry.mode == "offline"
+    env_id = Parameter(
+        "env_id",
+        Parameter.POSITIONAL_OR_KEYWORD,
+        annotation=TypeText("str | None" if offline else "str"),
+        default=None if offline else Parameter.empty,
+    )
+    keywords: dict[str, Parameter] = {}
+    for heading, fields in option_groups(entry).items():
+        for name, field in fields.items():
+            text = type_text(field.annotation)
+            if name.endswith(("_dir", "_path")):
+                text = text.replace("str", "str | PathLike[str]")
+            default = field.get_default(call_default_factory=True)
+            keyword = Parameter(
+                name,
+                Parameter.KEYWORD_ONLY,
+                annotation=TypeText(text),
+                default=... if heading.startswith("With base_algo") else default,
+            )
+            keywords.setdefault(name, keyword)
+    return Signature([env_id, *keywords.values()], return_annotation=TypeText("None"))
 
 
 def type_text(annotation: Any) -> str:
@@ -141,44 +138,25 @@ def type_text(annotation: Any) -> str:
     return "None" if annotation is NoneType else str(annotation.__name__)
 
 
-def signature(entry: AlgorithmEntry) -> Signature:
-    """Every option as a keyword with its type and default."""
-    offline = entry.mode == "offline"
-    first = Parameter(
-        "env_id",
-        Parameter.POSITIONAL_OR_KEYWORD,
-        annotation=TypeText("str | None" if offline else "str"),
-        default=None if offline else Parameter.empty,
-    )
-    options: dict[str, Option] = {}
-    for heading, group in option_groups(entry).items():
-        for option in group:
-            varies = heading.startswith("With ")
-            options.setdefault(option.name, option._replace(default=...) if varies else option)
-    keywords = (
-        Parameter(name, Parameter.KEYWORD_ONLY, annotation=option.type, default=option.default)
-        for name, option in options.items()
-    )
-    return Signature([first, *keywords], return_annotation=TypeText("None"))
-
-
 def describe(entry: AlgorithmEntry) -> str:
     """The docstring of a managed class: an example, and every option with its default."""
-    kind = entry.actions if entry.mode == "online" else "data"
-    paper = f" ({entry.paper})" if entry.paper else ""
+    env_id = "CartPole-v1" if entry.actions == "discrete" else "Pendulum-v1"
+    arguments = f'"{POINT_GOAL if entry.goals else env_id}"'
+    if entry.mode != "online":
+        arguments += ', dataset_kind="npz", dataset_path="data.npz"'
     lines = [
-        f"{entry.title}{paper}.",
+        f"{entry.title} ({entry.paper}).",
         "",
         entry.summary,
         "",
-        f">>> {entry.short_name}{_EXAMPLES['goals' if entry.goals else kind]}",
+        f">>> {entry.short_name}({arguments}).learn(20_000).evaluate()",
         "",
         "docs/configuration.md explains the options at length.",
     ]
-    for heading, options in option_groups(entry).items():
+    for heading, fields in option_groups(entry).items():
         lines += ["", f"{heading}:"]
-        for option in options:
-            text = f"{option.name} (default {option.default!r}): {option.description}"
-            text = re.sub(r"\bnull\b", "None", text)
+        for name, field in fields.items():
+            default = field.get_default(call_default_factory=True)
+            text = re.sub(r"\bnull\b", "None", f"{name} (default {default!r}): {field.description}")
             lines.append(fill(text, 92, initial_indent="    ", subsequent_indent=" " * 8))
     return "\n".join(lines) + "\n"

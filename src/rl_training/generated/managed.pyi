@@ -151,7 +151,7 @@ class DQN(ManagedAlgorithm):
 
     Q-learning with a target network; Double DQN as an option.
 
-    >>> DQN("CartPole-v1").learn(50_000).evaluate()
+    >>> DQN("CartPole-v1").learn(20_000).evaluate()
 
     docs/configuration.md explains the options at length.
 
@@ -300,7 +300,7 @@ class HER(ManagedAlgorithm):
 
     Relabels goals with achieved ones, for any online learner.
 
-    >>> HER("rl_training/PointGoal-v0", base_algo="sac").learn(20_000).evaluate()
+    >>> HER("rl_training/PointGoal-v0").learn(20_000).evaluate()
 
     docs/configuration.md explains the options at length.
 
@@ -1061,7 +1061,7 @@ class AWAC(ManagedAlgorithm):
 
     Twin critics, and imitation weighted by the advantage.
 
-    >>> AWAC("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(10_000).evaluate()
+    >>> AWAC("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(20_000).evaluate()
 
     docs/configuration.md explains the options at length.
 
@@ -1201,7 +1201,7 @@ class BC(ManagedAlgorithm):
 
     Supervised learning of the recorded actions.
 
-    >>> BC("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(10_000).evaluate()
+    >>> BC("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(20_000).evaluate()
 
     docs/configuration.md explains the options at length.
 
@@ -1323,7 +1323,7 @@ class CQL(ManagedAlgorithm):
 
     SAC whose critics are pushed down on actions outside the dataset.
 
-    >>> CQL("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(10_000).evaluate()
+    >>> CQL("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(20_000).evaluate()
 
     docs/configuration.md explains the options at length.
 
@@ -1469,7 +1469,7 @@ class EDAC(ManagedAlgorithm):
 
     SAC with the minimum over many critics that are kept diverse.
 
-    >>> EDAC("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(10_000).evaluate()
+    >>> EDAC("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(20_000).evaluate()
 
     docs/configuration.md explains the options at length.
 
@@ -1603,7 +1603,7 @@ class IQL(ManagedAlgorithm):
 
     Expectile values and advantage-weighted imitation of the data.
 
-    >>> IQL("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(10_000).evaluate()
+    >>> IQL("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(20_000).evaluate()
 
     docs/configuration.md explains the options at length.
 
@@ -1735,7 +1735,7 @@ class TD3BC(ManagedAlgorithm):
 
     TD3 whose actor also imitates the dataset.
 
-    >>> TD3BC("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(10_000).evaluate()
+    >>> TD3BC("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(20_000).evaluate()
 
     docs/configuration.md explains the options at length.
 
@@ -1870,7 +1870,7 @@ class RLPD(ManagedAlgorithm):
 
     REDQ with LayerNorm critics on batches of recorded and new data.
 
-    >>> RLPD("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(10_000).evaluate()
+    >>> RLPD("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(20_000).evaluate()
 
     docs/configuration.md explains the options at length.
 
