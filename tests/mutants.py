@@ -600,7 +600,7 @@ MUTANTS = [
     Mutant(
         "episodes joined over a restart of the environment",
         "runtime/collector.py",
-        "self._buffer.cut_episodes(self.num_envs)",
+        "self.buffer.cut_episodes(self.num_envs)",
         "pass",
         "tests/envs/test_goals.py -k joined",
     ),
@@ -1792,7 +1792,7 @@ MUTANTS = [
     Mutant(
         "a run that had not begun begins with another episode",
         "runtime/collector.py",
-        'if state["environments"] is None and len(self._buffer) == 0:',
+        'if state["environments"] is None and len(self.buffer) == 0:',
         "if False:",
         f"{PHASES} -k dies_at_its_start",
     ),

@@ -75,8 +75,8 @@ class Watch(Callback):
     def on_step(self, session: Session) -> None:
         mixed, state = session.engine.sampler, session.state
         assert isinstance(mixed, MixedSampler)
-        assert session.storage is not None
-        rows = int(session.storage.state_dict()["total"])
+        assert session.collector is not None
+        rows = int(session.collector.buffer.state_dict()["total"])
         self.seen.append((state.step, mixed.pretraining, state.updates, rows))
 
 
@@ -209,8 +209,8 @@ class Look(Callback):
         self.learner = session.algorithm
         generator = torch.Generator().manual_seed(5)
         self.batch = mixed.sample(SIZE, generator)
-        assert session.storage is not None
-        replay = torch.from_numpy(session.storage.segment(0))
+        assert session.collector is not None
+        replay = torch.from_numpy(session.collector.buffer.segment(0))
         recorded = mixed.offline
         while not hasattr(recorded, "rows"):
             recorded = getattr(recorded, "source", None) or recorded.dataset  # type: ignore[attr-defined]

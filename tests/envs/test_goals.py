@@ -163,8 +163,9 @@ def test_episodes_are_not_joined_where_an_environment_cannot_be_restored(
 
     class Look(Callback):
         def on_end(self, session: Session) -> None:
-            assert isinstance(session.storage, HindsightReplay)
-            seen.append(session.storage.rows[:120].clone())
+            assert session.collector is not None
+            assert isinstance(session.collector.buffer, HindsightReplay)
+            seen.append(session.collector.buffer.rows[:120].clone())
 
     warnings: list[str] = []
     resume(run_dir, callbacks=[Look()], on_warning=warnings.append)

@@ -99,7 +99,6 @@ def build_session(
         ),
         manifest=describe_run(task, device),
         collector=sources.collector,
-        storage=sources.storage,
         evaluator=evaluator,
         validation=sources.validation,
         callbacks=[*build_control_callbacks(parts.controls), *callbacks],
@@ -113,7 +112,6 @@ class Sources:
 
     sampler: Sampler
     collector: Collector | None = None
-    storage: ReplayBuffer | None = None
     validation: Validation | None = None
 
 
@@ -132,10 +130,10 @@ def build_sources(
     buffer = build_replay(config, task.spec, device)
     collector = build_collector(task, algorithm, buffer, mode)
     if config.mode == "online":
-        return Sources(buffer, collector, buffer)
+        return Sources(buffer, collector)
     if recorded is None:
         recorded = TransitionDataset(buffer.rows[:0], buffer.layout)
-    return Sources(mix(config, recorded, buffer, algorithm), collector, buffer, validation)
+    return Sources(mix(config, recorded, buffer, algorithm), collector, validation)
 
 
 def build_validation(data: RunData, seed: int) -> Validation | None:

@@ -41,7 +41,7 @@ class Collector:
         self.inexact_restore: str | None = None
         """After a resume: why the environments could not be restored exactly, if they were not."""
         self.explorer = explorer
-        self._buffer = buffer
+        self.buffer = buffer
         self._obs_dim = spec.obs_dim
         self._scaler = ActionScaler(spec)
         self._seed = seed
@@ -92,7 +92,7 @@ class Collector:
             self._check_finite(step + 1, observation=next_obs)
         rewards32 = np.asarray(rewards, dtype=np.float32)
         self._check_finite(step + 1, observation=true_next, reward=rewards32)
-        self._buffer.add(self._obs, actions, rewards32, true_next, terminations, truncations)
+        self.buffer.add(self._obs, actions, rewards32, true_next, terminations, truncations)
         self._obs = next_obs
         self._track_episodes(rewards, finished, infos)
         return self.num_envs
@@ -165,12 +165,12 @@ class Collector:
         self.episodes = whole_number(state["episodes"], "episodes")
         last = state["last_return"]
         self.last_return = None if last is None else real_number(last, "last_return")
-        if state["environments"] is None and len(self._buffer) == 0:
+        if state["environments"] is None and len(self.buffer) == 0:
             self.reset()  # no step was taken yet: the first episodes are the same
             return
         if state["environments"] is None:
             self.inexact_restore = str(state["environments_error"])
-            self._buffer.cut_episodes(self.num_envs)
+            self.buffer.cut_episodes(self.num_envs)
             self.reset(step)
             return
         self.reset()

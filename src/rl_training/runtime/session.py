@@ -12,7 +12,6 @@ from rl_training.algorithms.base import Algorithm, FlatAdam
 from rl_training.boundary.values import StateError, explaining_misfits, refuse_unknown
 from rl_training.boundary.writing import write_failed
 from rl_training.data import MixedSampler
-from rl_training.data.replay_buffer import ReplayBuffer
 from rl_training.errors import EnvError, TrainingError
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpoint_writer import CheckpointWriter
@@ -61,8 +60,8 @@ class LoopSettings:
 class Session:
     """The parts of one run, and what happens between its steps.
 
-    An offline run has neither a collector nor storage, a run without an environment has no
-    evaluator, and a run without held-out rows has no validation.
+    An offline run has no collector, a run without an environment has no evaluator, and a run
+    without held-out rows has no validation.
     """
 
     algorithm: Algorithm
@@ -74,7 +73,6 @@ class Session:
     settings: LoopSettings
     manifest: dict[str, Any]
     collector: Collector | None = None
-    storage: ReplayBuffer | None = None
     evaluator: Evaluator | None = None
     validation: Validation | None = None
     callbacks: Sequence[Callback] = ()
@@ -142,17 +140,19 @@ class Session:
             callback.on_step(self)
         if state.step >= settings.total_timesteps:
             state.complete()
+
+        def passed(interval: int) -> bool:
+            """Whether a multiple of ``interval`` is in (before, step]; never for 0."""
+            return interval > 0 and before // interval != state.step // interval
+
         interrupted = state.stop is not None and state.stop.is_signal
-        if (state.should_stop and not interrupted) or _crossed(
-            before, state.step, settings.log_interval
-        ):
+        if passed(settings.log_interval) or (state.should_stop and not interrupted):
             self.log()
         improved = False
         finished = state.stop == COMPLETED and settings.evaluates
-        if finished or _crossed(before, state.step, settings.eval_interval):
+        if passed(settings.eval_interval) or finished:
             improved = self._evaluate_or_save()
-        due = _crossed(before, state.step, settings.checkpoint_interval)
-        if improved or due or state.should_stop:
+        if passed(settings.checkpoint_interval) or improved or state.should_stop:
             self.save(best=improved)
 
     def say(self, text: str) -> None:
@@ -269,20 +269,20 @@ class Session:
             "metrics_rows": self.logger.rows_at(self.state.step),
         }
         restores = {"weights, optimizers, generators": "exactly"}
-        if self.storage is not None:
-            state["storage"] = self.storage.state_dict()
-            restores = {"weights, optimizers, replay, generators": "exactly"}
         if self.collector is not None:
+            state["storage"] = self.collector.buffer.state_dict()
             state["collector"] = self.collector.state_dict()
             failure = state["collector"]["environments_error"]
-            restores["environments"] = f"at an episode's start: {failure}" if failure else "exactly"
+            environments = f"at an episode's start: {failure}" if failure else "exactly"
+            exact = "weights, optimizers, replay, generators"
+            restores = {exact: "exactly", "environments": environments}
         try:
             self.logger.sync()  # a durable checkpoint needs the lines before it
             self.checkpoint_path = self.checkpoints.save(
                 step=self.state.step,
                 tensors=tensors,
                 state=state,
-                storage=self.storage,
+                storage=self.collector.buffer if self.collector is not None else None,
                 manifest=self.manifest | {"engine": self.engine.mode, "restores": restores},
                 best=best,
             )
@@ -306,8 +306,8 @@ class Session:
             if self.state.step != checkpoint.step:
                 raise StateError(f"step {self.state.step} is not the manifest's {checkpoint.step}")
             self.engine.load_state_dict(state["engine"])
-            if self.storage is not None:
-                checkpoint.restore_storage(self.storage, state["storage"])
+            if self.collector is not None:
+                checkpoint.restore_storage(self.collector.buffer, state["storage"])
             for name, callback in self._named_callbacks():
                 if name in state["callbacks"]:
                     self.restored_callbacks[name] = state["callbacks"][name]
@@ -333,8 +333,3 @@ class Session:
         for part in (self.collector, self.evaluator, self.logger):
             if part is not None:
                 part.close()
-
-
-def _crossed(before: int, after: int, interval: int) -> bool:
-    """Whether a multiple of ``interval`` lies in (before, after]; never for 0."""
-    return interval > 0 and before // interval != after // interval
