@@ -66,9 +66,9 @@ def keys_with(trait: Trait, *models: type[BaseModel]) -> list[str]:
 class ConfigModel(BaseModel):
     """A mapping of known keys, whose values have exactly the declared types.
 
-    Nothing is guessed: ``'16'`` and ``true`` are no numbers, and 1 is no boolean. What YAML writes
-    differently from Python is taken: a list for a tuple, and 1e5, which YAML reads as a float, for
-    an integer.
+    Nothing is guessed: ``'16'`` and ``true`` are not numbers, and 1 is not a boolean. What YAML
+    writes differently from Python is converted: a list to a tuple, and 1e5, which YAML reads as a
+    float, to an integer.
     """
 
     model_config = ConfigDict(
@@ -199,7 +199,7 @@ def _is_branch(part: Any) -> bool:
 
 
 def _fields(model: type[BaseModel], path: list[str]) -> list[str]:
-    """The keys of the model that stands at a path, alone or as one branch of a union."""
+    """The keys of the model at a path, alone or as one branch of a union."""
     if not path:
         return list(model.model_fields)
     field = model.model_fields.get(path[0])

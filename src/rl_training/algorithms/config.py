@@ -30,7 +30,7 @@ class AlgorithmConfig(ConfigModel):
 
 
 class ValueConfig(AlgorithmConfig):
-    """What every learner of values has, wherever its data come from."""
+    """What every learner of values has, online or offline."""
 
     gamma: float = Field(default=0.99, ge=0, le=1)
     """Discount factor γ."""
@@ -52,7 +52,7 @@ class CollectionConfig(AlgorithmConfig):
 
 
 class MixingConfig(CollectionConfig):
-    """What every learner has that collects beside a dataset; bases before this one keep theirs."""
+    """What every learner that collects beside a dataset has."""
 
     offline_batch_ratio: Annotated[float, Trait.FRESH] = Field(default=0.5, ge=0, le=1)
     """Share of the dataset's rows in every batch, rounded to whole rows, a half up."""

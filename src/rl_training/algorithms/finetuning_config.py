@@ -25,7 +25,7 @@ class FinetuningConfig(MixingConfig):
 
     @property
     def first_step(self) -> int:
-        """The count goes on from the checkpoint's."""
+        """The count continues from the checkpoint's."""
         return self.finetuned_step
 
 

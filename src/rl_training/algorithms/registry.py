@@ -19,11 +19,6 @@ if TYPE_CHECKING:
     from rl_training.algorithms.config import AlgorithmConfig
 
 
-def is_finetuned(kwargs: Mapping[str, Any] | None) -> bool:
-    """Whether `algo_kwargs` are those of a fine-tuning run."""
-    return isinstance(kwargs, Mapping) and "finetuned_step" in kwargs
-
-
 @dataclass(frozen=True)
 class AlgorithmEntry:
     """What a learner class declares (`algorithms/base.py:Algorithm`), and where it is."""
@@ -51,15 +46,11 @@ class AlgorithmEntry:
     def config_class(self, kwargs: Mapping[str, Any] | None = None) -> type[AlgorithmConfig]:
         """Import and return the config's class; a run's `algo_kwargs` may choose it."""
         own = self.learner_class(kwargs).config_class
-        if not is_finetuned(kwargs):
+        if not isinstance(kwargs, Mapping) or "finetuned_step" not in kwargs:
             return own
         from rl_training.algorithms.finetuning_config import finetuning_config
 
         return finetuning_config(own)
-
-    def run_mode(self, kwargs: Mapping[str, Any] | None = None) -> Mode:
-        """Where the data of a run with these `algo_kwargs` comes from."""
-        return "offline_to_online" if is_finetuned(kwargs) else self.mode
 
 
 class HindsightEntry(AlgorithmEntry):

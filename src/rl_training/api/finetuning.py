@@ -1,4 +1,4 @@
-"""Fine-tuning: a checkpoint's learner goes on in an environment, in a run of its own."""
+"""Fine-tuning: a checkpoint's learner continues in an environment, in a run of its own."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def finetune(
     callbacks: Sequence[Callback] = (),
     on_warning: Callable[[str], None] = warn,
 ) -> TrainResult:
-    """Take a run's or checkpoint's learner on to an environment, in a new run folder.
+    """Continue a run's or checkpoint's learner in an environment, in a new run folder.
 
-    Networks, targets, optimizers, temperature and normalization go on as they were; the metrics
+    Networks, targets, optimizers, temperature and normalization stay as they were; the metrics
     begin with those of the source. The data that it was trained on stays in the batches, with a
     share of `offline_batch_ratio`; ``dataset``, a file or a Minari id, takes its place, and a share
     of 0 drops it. Without ``env_id`` it is the source's environment.
@@ -72,7 +72,7 @@ def finetuning_run(
     overrides: Sequence[str] = (),
     dataset: str | PathLike[str] | None = None,
 ) -> TrainConfig:
-    """The config of the run that goes on from ``checkpoint``."""
+    """The config of the run that continues from ``checkpoint``."""
     source = checkpoint.config
     _check_algorithm(source)
     data = source.to_dict()

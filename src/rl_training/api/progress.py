@@ -139,7 +139,7 @@ class Place:
 
     @classmethod
     def of(cls, session: Session) -> Place:
-        """Where a session stands."""
+        """Where a session is."""
         step, settings = session.state.step, session.settings
         if session.collector is None:
             return cls(step, settings.total_timesteps, "updates")

@@ -1,4 +1,4 @@
-"""What a resume may change, and whether a run can go on from its checkpoint."""
+"""What a resume may change, and whether a run can continue from its checkpoint."""
 
 from __future__ import annotations
 

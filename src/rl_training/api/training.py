@@ -124,7 +124,7 @@ def resume(
 
 
 def _run_to_continue(source: Path) -> Path | None:
-    """The run to go on with in place; None where the source must branch off."""
+    """The run to continue in place; None where the source must branch off."""
     if source.exists() and is_run(source):
         return source
     checkpoint = locate(source)
@@ -135,7 +135,7 @@ def _run_to_continue(source: Path) -> Path | None:
 
 
 def _keep_metrics(checkpoint: Checkpoint | None, source: Path, run_dir: Path) -> None:
-    """Cut a run's metrics back to the instant of the checkpoint from which it goes on."""
+    """Cut a run's metrics back to the checkpoint from which it continues."""
     rows = checkpoint.state().get("metrics_rows") if checkpoint else None
     known = rows if type(rows) is int and rows >= 0 else None
     cut_metrics(source, checkpoint.step if checkpoint else -1, run_dir, rows=known)

@@ -1,4 +1,4 @@
-"""The one config: a YAML file, overrides, and their split into typed parts."""
+"""The config of a run: a YAML file, overrides, and the typed parts that everything else reads."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class TrainConfig(ConfigModel):
 
     @property
     def finetunes(self) -> bool:
-        """Whether the run goes on from another one's checkpoint."""
+        """Whether the run continues from another run's checkpoint."""
         return isinstance(self.parts.algorithm, FinetuningConfig)
 
     @property
@@ -186,7 +186,7 @@ class TrainConfig(ConfigModel):
         return self.model_copy(update={"algo_kwargs": listed(kwargs)})
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, as it stands in ``config.yaml``."""
+        """Plain data, as in ``config.yaml``."""
         return listed(self.model_dump())  # type: ignore[no-any-return]
 
     def fingerprint(self) -> str:
@@ -281,7 +281,7 @@ def saved_config(data: Mapping[str, Any]) -> TrainConfig:
 
 
 def _check_level(data: Mapping[str, Any]) -> None:
-    """Say of an algorithm's key that stands beside `algo_kwargs` where it belongs."""
+    """Refuse an algorithm's key that is written beside `algo_kwargs`, and say where it belongs."""
     kwargs = data.get("algo_kwargs") or {}
     algo = data.get("algo")
     if not isinstance(algo, str) or algo not in REGISTRY or not isinstance(kwargs, Mapping):

@@ -1,4 +1,4 @@
-"""A config's dataset, loaded for its environment and made known to the learner."""
+"""A config's dataset: loading it for its environment, and sampling it for the learner."""
 
 from __future__ import annotations
 
