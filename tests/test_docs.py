@@ -128,24 +128,6 @@ def test_every_metric_is_documented(small_config: Callable[..., dict[str, Any]])
     assert written | result.metrics.keys() <= named
 
 
-@pytest.mark.parametrize("algo", REGISTRY)
-def test_algorithm_page_states_the_settings_of_its_configs(algo: str) -> None:
-    page = read(f"docs/algorithms/{algo}.md")
-    assert "## Scope, limits, why it is here" in page
-    heads, _, *table = rows(page.partition("## Settings")[2].partition("\n## ")[0])
-    assert heads[:2] == ["setting", "default"]
-    configs = [TrainConfig.load(name.strip("`")).resolved() for name in heads[2:]]
-    values = [config.to_dict() | config.algo_kwargs for config in configs]
-    fields: dict[str, Any] = {}
-    for model in (TrainConfig, ControlsConfig, REGISTRY[algo].config_class()):
-        fields |= model.model_fields
-    for name, default, *cells in table:
-        key = name.strip("`")
-        required = fields[key].is_required()
-        assert default == ("required" if required else shown(fields[key].default)), key
-        assert cells == [shown(value[key]) for value in values], key
-
-
 # --- Links and names ----------------------------------------------------------
 
 

@@ -3,7 +3,7 @@
 - `src/rl_training/generated/catalog.py`: the declarations, which can be read without torch;
 - `src/rl_training/generated/*.pyi`: exports and managed classes, for type checkers and editors;
 - `docs/generated/algorithms.md`: every algorithm with its options;
-- the table of algorithms in README.md.
+- the table of algorithms in README.md, and the values in the settings of `docs/algorithms/*.md`.
 
 `tests/test_generated.py` fails when one of them is out of date.
 """
@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import pkgutil
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,7 +21,6 @@ from pprint import pformat
 from typing import Any, Literal, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 import rl_training.algorithms
@@ -31,6 +31,7 @@ import rl_training.models
 import rl_training.runtime
 from rl_training.algorithms.registry import REGISTRY, AlgorithmEntry
 from rl_training.api.managed_classes import describe, signature
+from rl_training.experiment.config import TrainConfig, kwargs_models
 from rl_training.lazy import EXPORTS
 
 ROOT = Path(__file__).parents[1]
@@ -66,6 +67,10 @@ def derived() -> dict[Path, str]:
     files[CODE / "managed.pyi"] = managed_stub()
     files[ROOT / "docs" / "generated" / "algorithms.md"] = algorithms_page()
     files[ROOT / "README.md"] = readme()
+    for entry in REGISTRY.values():
+        page = ROOT / "docs" / "algorithms" / f"{entry.name}.md"
+        if page.exists():  # a test demands the page of a new algorithm
+            files[page] = with_settings(page.read_text(encoding="utf-8"), entry)
     return files
 
 
@@ -227,19 +232,37 @@ def option_tables(entry: AlgorithmEntry) -> Iterator[str]:
     yield "\n".join(lines)
 
 
+def with_settings(page: str, entry: AlgorithmEntry) -> str:
+    """An algorithm's page with the present values in its table of settings.
+
+    The page says which keys are rows and which packaged configs are columns.
+    """
+    before, section, rest = page.partition("## Settings\n\n")
+    table, _, after = rest.partition("\n\n")
+    head, line, *rows = table.splitlines()
+    configs = [TrainConfig.load(name).resolved() for name in re.findall(r"`(\S+)`", head)]
+    fields: dict[str, FieldInfo] = {}
+    for model in (TrainConfig, *kwargs_models(entry.name)):
+        fields |= model.model_fields
+    lines = [head, line]
+    for name in re.findall(r"^\| `(\w+)`", "\n".join(rows), re.MULTILINE):
+        values = [(config.to_dict() | config.algo_kwargs)[name] for config in configs]
+        cells = [f"`{name}`", default_text(fields[name]), *(f"`{yaml_text(v)}`" for v in values)]
+        lines.append(f"| {' | '.join(cells)} |")
+    return before + section + "\n".join(lines) + "\n\n" + after
+
+
 def default_text(field: FieldInfo) -> str:
     """A default as YAML on one line, in code marks."""
     if field.is_required():
         return "required"
-    value = field.get_default(call_default_factory=True)
-    if isinstance(value, BaseModel):
-        return "`{}`"
-    return f"`{yaml_text(list(value) if isinstance(value, tuple) else value)}`"
+    return f"`{yaml_text(field.get_default(call_default_factory=True))}`"
 
 
 def yaml_text(value: Any) -> str:
     """A value as YAML writes it on one line."""
-    text = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True)
+    plain = list(value) if isinstance(value, tuple) else value
+    text = yaml.safe_dump(plain, default_flow_style=True, allow_unicode=True)
     return text.removesuffix("...\n").strip()
 
 

@@ -167,7 +167,8 @@ def test_surface_is_complete(entry: AlgorithmEntry) -> None:
         assert getattr(rl_training.algorithms, short) is entry.learner_class()
     assert any(name.startswith(f"{entry.name}/") for name in config_names())
     page = (ROOT / "docs" / "algorithms" / f"{entry.name}.md").read_text()
-    assert "Scope, limits, why it is here" in page
+    assert "## Settings\n" in page
+    assert "## Scope, limits, why it is here\n" in page
 
 
 def test_train_evaluate_predict_resume(entry: AlgorithmEntry, small_config: Config) -> None:
