@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -125,39 +126,31 @@ def find_problems(dataset: TransitionDataset, expected: Expectation) -> list[str
     sizes = dataset.layout.mismatch(expected.spec, "the data", expected.name)
     if sizes is not None:
         return [f"sizes: {sizes}"]
-    problems = _value_problems(dataset, expected)
-    outside = _actions_outside(dataset.column("actions"), expected.spec)
-    if outside:
-        problems.append(outside)
-    jumps = find_discontinuities(dataset)
-    if len(jumps):
-        problems.append(
-            f"discontinuities: {len(jumps)} rows inside episodes are not followed by their next "
-            f"observation, the first at row {jumps[0]}: ends of episodes may be unmarked."
-        )
-    return problems + _episode_problems(dataset, expected.time_limit)
+    return [
+        *_value_problems(dataset, expected),
+        *_action_problems(dataset.column("actions"), expected.spec),
+        *_episode_problems(dataset, expected.time_limit),
+    ]
 
 
-def _value_problems(dataset: TransitionDataset, expected: Expectation) -> list[str]:
-    problems = []
+def _value_problems(dataset: TransitionDataset, expected: Expectation) -> Iterator[str]:
     bad = _count_not_finite(dataset)
     if bad:
-        problems.append(f"not finite: {bad} rows hold NaN or infinite values.")
-    problems += [f"flags: {odd}." for odd in dataset.odd_flags]
+        yield f"not finite: {bad} rows hold NaN or infinite values."
+    for odd in dataset.odd_flags:
+        yield f"flags: {odd}."
     obs = dataset.column("observations")
     with np.errstate(invalid="ignore"):
         slack = 1e-3 * np.maximum(1.0, np.abs(obs))
         outside = (obs < expected.obs_low - slack) | (obs > expected.obs_high + slack)
     if outside.any():
-        place = int(np.argmax(outside.any(axis=0)))
-        problems.append(
+        yield (
             f"observations: {int(outside.any(axis=1).sum())} rows lie outside the observation "
-            f"space of {expected.name}, the first in entry {place}."
+            f"space of {expected.name}, the first in entry {int(np.argmax(outside.any(axis=0)))}."
         )
-    return problems
 
 
-def _actions_outside(actions: npt.NDArray[np.float32], spec: EnvSpec) -> str | None:
+def _action_problems(actions: npt.NDArray[np.float32], spec: EnvSpec) -> Iterator[str]:
     if spec.discrete:
         low, high = np.array([[spec.action_start], [spec.action_start + spec.action_dim - 1]])
         slack, fractional = 0.0, actions != np.floor(actions)
@@ -165,28 +158,31 @@ def _actions_outside(actions: npt.NDArray[np.float32], spec: EnvSpec) -> str | N
         low, high = np.asarray(spec.action_low), np.asarray(spec.action_high)
         slack, fractional = BOUND_TOLERANCE * (high - low), np.False_
     wrong = (actions < low - slack) | (actions > high + slack) | fractional
-    if not wrong.any():
-        return None
     count = int(wrong.any(axis=1).sum())
-    return f"actions: {count} rows lie outside the bounds {low.min():.6g} to {high.max():.6g}."
+    if count:
+        yield f"actions: {count} rows lie outside the bounds {low.min():.6g} to {high.max():.6g}."
 
 
-def _episode_problems(dataset: TransitionDataset, limit: int | None) -> list[str]:
+def _episode_problems(dataset: TransitionDataset, limit: int | None) -> Iterator[str]:
+    jumps = find_discontinuities(dataset)
+    if len(jumps):
+        yield (
+            f"discontinuities: {len(jumps)} rows inside episodes are not followed by their next "
+            f"observation, the first at row {jumps[0]}: ends of episodes may be unmarked."
+        )
     if limit is None:
-        return []
-    problems = []
+        return
     bounds = dataset.episode_bounds()
     lengths = np.diff(bounds)
     if (lengths > limit).any():
-        problems.append(
+        yield (
             f"lengths: {int((lengths > limit).sum())} episodes are longer than the time limit of "
             f"{limit} steps, the longest {lengths.max()}: ends of episodes may be unmarked."
         )
     ended = dataset.column("terminations")[bounds[1:] - 1] > 0
     at_limit = int((ended & (lengths == limit)).sum())
     if at_limit and at_limit == int(ended.sum()):
-        problems.append(
+        yield (
             f"terminals: all {at_limit} terminations are at the time limit of {limit} steps: time "
             "limits seem to be stored as terminals, which would not bootstrap."
         )
-    return problems
