@@ -43,8 +43,11 @@ class SavedRun(Checkpoint):
     @cached_property
     def config(self) -> TrainConfig:
         """The run's config; its `output_dir` is where the run is now."""
-        folder = folder_of(self.run_dir) if self.run_dir else "runs"
-        return saved_config(self.manifest["config"] | {"output_dir": str(folder)})
+        config = saved_config(self.manifest["config"] | {"output_dir": "runs"})
+        if self.run_dir is None:
+            return config
+        # Not validated: a run may be moved to a folder that no config may name.
+        return config.model_copy(update={"output_dir": str(folder_of(self.run_dir))})
 
     @cached_property
     def spec(self) -> EnvSpec:
