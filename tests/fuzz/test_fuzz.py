@@ -20,7 +20,6 @@ from tests.hostile.formats import npz
 REPOSITORY = Path(__file__).parents[2]
 
 
-@pytest.mark.xfail(reason="pt and override have findings that are not fixed yet")
 def test_every_parser_survives_a_moment() -> None:
     command = [sys.executable, "-m", "tests.fuzz", "--seconds", "3600", "--inputs", "40"]
     done = subprocess.run(
