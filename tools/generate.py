@@ -298,13 +298,19 @@ def allowed(annotation: Any, metadata: Any = ()) -> str:
 
 def bounds(metadata: Any) -> str:
     """The bounds of a number, the tighter one where two are declared."""
-    found = {}
+    lower: list[tuple[float, str]] = []
+    upper: list[tuple[float, str]] = []
     for item in metadata:
-        for key, sign in (("gt", ">"), ("ge", "≥"), ("lt", "<"), ("le", "≤")):
+        for key, sign, side in (
+            ("gt", ">", lower),
+            ("ge", "≥", lower),
+            ("lt", "<", upper),
+            ("le", "≤", upper),
+        ):
             value = getattr(item, key, None)
             if value is not None:
-                found[key[0]] = f"{sign} {value:,}"
-    return ", ".join(found[side] for side in "gl" if side in found)
+                side.append((value, f"{sign} {value:,}"))
+    return ", ".join(text for _, text in [*sorted(lower)[-1:], *sorted(upper)[:1]])
 
 
 if __name__ == "__main__":
