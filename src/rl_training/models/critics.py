@@ -36,7 +36,9 @@ class EnsembleCritic(MLP):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(
-            *(obs_dim + action_dim, hidden_sizes, num_quantiles),
+            obs_dim + action_dim,
+            hidden_sizes,
+            num_quantiles,
             ensemble=num_critics,
             layer_norm=layer_norm,
             last_layer_bound=last_layer_bound,

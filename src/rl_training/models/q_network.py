@@ -25,7 +25,7 @@ class QNetwork(MLP):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(
-            *(obs_dim, hidden_sizes, num_actions), layer_norm=layer_norm, generator=generator
+            obs_dim, hidden_sizes, num_actions, layer_norm=layer_norm, generator=generator
         )
         self.register_buffer("target", self.flat.detach().clone())
 
