@@ -117,7 +117,7 @@ def main() -> None:
     for file in files.values():
         check_destination(file)
     run_dir = args.run or train_to(args, config_name, target)
-    checkpoint = SavedRun.open(run_dir, replay=True)
+    checkpoint = SavedRun.load(run_dir, replay=True)
     arrays = {
         "medium": medium(checkpoint, args.steps, args.seed),
         "medium-replay": dataset_arrays(read_replay(checkpoint)),

@@ -40,10 +40,11 @@ def test_the_reference_knows_nothing_of_the_package() -> None:
 
 def test_no_module_needs_a_posix_system() -> None:
     posix = {"fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty"}
+    only_on_linux = {"hdf5_process.py": {"resource"}}  # imported where /proc is
     files = list((ROOT / "src").rglob("*.py"))
     assert len(files) >= 100
     for file in files:
-        assert not imported_modules(file) & posix, file
+        assert imported_modules(file) & posix == only_on_linux.get(file.name, set()), file
 
 
 def test_no_module_uses_anothers_private_names() -> None:

@@ -800,7 +800,7 @@ def test_a_finetuning_waits_for_some_experience(
     small_config: Config, steps: int | None, expected: int
 ) -> None:
     source = source_run(small_config, "awac")
-    checkpoint = SavedRun.open(source.checkpoint_path)
+    checkpoint = SavedRun.load(source.checkpoint_path)
     asked = [] if steps is None else [f"total_timesteps={steps}"]
     config = finetuning_run(checkpoint, None, asked)
     assert config.algo_kwargs["learning_starts"] == expected

@@ -76,6 +76,15 @@ def test_a_file_that_the_library_never_finishes_is_refused(
         read(file)
 
 
+def test_a_file_that_needs_far_more_memory_than_it_has_bytes_is_refused(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    greedy = "import h5py; h5py.File = lambda *_: bytearray(1 << 30); "
+    monkeypatch.setattr(hdf5, "_START", hdf5._START.replace("from rl", greedy + "from rl"))
+    with pytest.raises(ConfigError, match=r"is damaged .* MemoryError"):
+        read(file)
+
+
 def test_a_process_that_dies_between_two_reads_is_one_sentence(file: Path) -> None:
     with open_hdf5_columns(file) as columns:
         process = columns["rewards"].read.args[0]._process  # type: ignore[attr-defined]

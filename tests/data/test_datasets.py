@@ -705,7 +705,7 @@ def test_normalization_is_saved_and_applied_at_prediction(tmp_path: Path) -> Non
             "algorithm": "sac",
         },
     )
-    policy = SavedRun.open(path).load_policy()
+    policy = SavedRun.load(path).load_policy()
     normalized = torch.from_numpy(dataset.column("observations"))
     inside = learner.choose_actions(normalized, deterministic=True, noise=None)
     np.testing.assert_allclose(policy(raw), 2.0 * inside.detach().numpy(), atol=1e-4)

@@ -65,7 +65,7 @@ def evaluate_checkpoint(
         raise ConfigError(f"episodes = {episodes} must be at least 1, seed = {seed} at least 0.")
     if not fqe and (fqe_updates is not None or dataset is not None):
         raise ConfigError("fqe_updates and dataset are for fitted Q evaluation: ask for fqe too.")
-    checkpoint = SavedRun.open(as_path("path", path), best=best)
+    checkpoint = SavedRun.load(as_path("path", path), best=best)
     config = checkpoint.config
     own = env_id in (None, config.env_id)
     place = config.env_id if own else env_id
@@ -132,7 +132,7 @@ def predict_checkpoint(
 
     A goal environment's observation is its Dict, or ``[observation, desired_goal]`` in a row.
     """
-    checkpoint = SavedRun.open(as_path("path", path), best=best)
+    checkpoint = SavedRun.load(as_path("path", path), best=best)
     policy = checkpoint.load_policy(device)
     return policy(check_obs(obs, policy.spec))
 

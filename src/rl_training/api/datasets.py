@@ -53,7 +53,7 @@ def read_raw(source: str) -> TransitionDataset:
     """
     path = as_path("source", source, "a dataset or a run")
     if path.is_dir():
-        return read_replay(SavedRun.open(path, replay=True))
+        return read_replay(SavedRun.load(path, replay=True))
     config = config_for(source)
     with open_fields(config) as fields:
         return TransitionDataset.from_fields(fields, spec=None, source=config.source, finite=False)
@@ -143,7 +143,7 @@ def _expect_record(source: str, given: Mapping[str, Any]) -> Expectation:
 
 def _env_of_run(source: str) -> tuple[str, dict[str, Any]]:
     """The environment of a run that has a replay, and what it is made with."""
-    config = SavedRun.open(Path(source)).config
+    config = SavedRun.load(Path(source)).config
     assert config.env_id is not None
     return config.env_id, config.parts.env.make_kwargs
 
@@ -184,7 +184,7 @@ def collect_data(
         )
     if out is not None:
         check_destination(as_path("out", out, "a file"))
-    opened = SavedRun.open(as_path("checkpoint", checkpoint), best=best)
+    opened = SavedRun.load(as_path("checkpoint", checkpoint), best=best)
     config = opened.config
     if config.env_id is None:
         raise ConfigError(f"{opened.path} was trained without an environment to record in.")

@@ -60,7 +60,7 @@ def finetune(
     of 0 drops it. Without ``env_id`` it is the source's environment.
     """
     callbacks = check_callbacks(callbacks)
-    checkpoint = SavedRun.open(as_path("path", path), best=best)
+    checkpoint = SavedRun.load(as_path("path", path), best=best)
     task = check_config(finetuning_run(checkpoint, env_id, overrides, dataset).resolved())
     _check_fits(checkpoint, task, other_data=dataset is not None)
     return begin(task, callbacks, source=checkpoint, on_warning=on_warning)

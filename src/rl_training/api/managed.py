@@ -187,7 +187,7 @@ class ManagedAlgorithm:
     @classmethod
     def load(cls, path: str | Path, *, best: bool = False) -> Self:
         """Load a run or a checkpoint; `learn` then continues it."""
-        checkpoint = SavedRun.open(as_path("path", path), best=best)
+        checkpoint = SavedRun.load(as_path("path", path), best=best)
         config = checkpoint.config.to_dict()
         if config["algo"] != cls.algo:
             raise ConfigError(

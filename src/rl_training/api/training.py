@@ -103,7 +103,7 @@ def resume(
     source, callbacks = as_path("path", path), check_callbacks(callbacks)
     run_dir = _run_to_continue(source)
     if run_dir is None:
-        checkpoint = SavedRun.open(source, replay=True)
+        checkpoint = SavedRun.load(source, replay=True)
         task = check_resume(checkpoint, changed_config(checkpoint.config, overrides), on_warning)
         return _run_new(task, callbacks, on_warning, resumed=checkpoint)
     refuse_links(run_dir)

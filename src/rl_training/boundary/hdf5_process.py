@@ -2,7 +2,7 @@
 
 The HDF5 library can loop forever or crash on a damaged file, and nothing in Python can interrupt
 it. Here it does so in a process of its own, which the kernel ends when a request takes too much
-processor time.
+processor time, and whose memory it limits.
 
 A request is a line of JSON, and so is the answer; rows follow their answer as raw bytes. Only
 values inside the file itself are read, through filters that HDF5 ships with: external links,
@@ -13,9 +13,11 @@ would make it load a plug-in.
 from __future__ import annotations
 
 import json
+import mmap
 import signal
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from rl_training.boundary.columns import NUMBERS
@@ -28,6 +30,9 @@ CPU_SECONDS = 4.0
 """Processor time of a request, beside what its bytes take."""
 OPENED_BYTES_PER_SECOND = 2e6
 READ_BYTES_PER_SECOND = 2e7
+EXTRA_BYTES = 256 << 20
+MEMORY_FACTOR = 8
+"""Memory of a request: `EXTRA_BYTES`, and so many times the bytes of the file or of its rows."""
 _FILTERS = {1, 2, 3, 4, 5, 6, 32000}
 """Deflate, shuffle, Fletcher32, szip, n-bit, scale-offset; and LZF, which h5py brings."""
 
@@ -62,18 +67,49 @@ def serve() -> None:
     """Answer requests on standard input until there are no more."""
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program that reads
-    server = Server()
+    server, limits = Server(), _Limits()
     while True:
-        _end_after(idle=IDLE_SECONDS)
+        limits.wait()
         line = requests.readline()
         if not line:
             return
         request = json.loads(line)
-        speed = OPENED_BYTES_PER_SECOND if "open" in request else READ_BYTES_PER_SECOND
-        _end_after(cpu=CPU_SECONDS + request.get("bytes", 0) / speed)
+        limits.work(request.get("bytes", 0), opening="open" in request)
         answer, data = server.answer(request)
         answers.write(json.dumps(answer).encode() + b"\n" + data)
         answers.flush()
+
+
+class _Limits:
+    """Limits of time and memory that the kernel enforces; Windows and macOS lack some of them."""
+
+    def __init__(self) -> None:
+        import h5py  # noqa: F401
+
+        pages = Path("/proc/self/statm")
+        self._idle_bytes = (
+            int(pages.read_text().split()[0]) * mmap.PAGESIZE if pages.exists() else 0
+        )
+
+    def wait(self) -> None:
+        """End this process when the next request does not come."""
+        if hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.alarm(IDLE_SECONDS)
+
+    def work(self, size: int, *, opening: bool) -> None:
+        """End this process, or refuse it memory, when a request of so many bytes takes too much."""
+        if hasattr(signal, "setitimer"):
+            speed = OPENED_BYTES_PER_SECOND if opening else READ_BYTES_PER_SECOND
+            signal.alarm(0)
+            signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS + size / speed)
+        if self._idle_bytes:
+            import resource
+
+            hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+            most = self._idle_bytes + EXTRA_BYTES + MEMORY_FACTOR * size
+            soft = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def entries(group: Any, depth: int, path: str = "") -> Iterator[dict[str, Any]]:
@@ -116,10 +152,3 @@ def _check_dataset(dataset: Any, place: str) -> None:
         code = plist.get_filter(index)[0]
         if code not in _FILTERS:
             raise ConfigError(f"{place} uses HDF5 filter {code}: store it with gzip or without.")
-
-
-def _end_after(*, idle: int = 0, cpu: float = 0.0) -> None:
-    """End this process after so much waiting or computing, unless called again before."""
-    if hasattr(signal, "setitimer"):  # not on Windows
-        signal.alarm(idle)
-        signal.setitimer(signal.ITIMER_PROF, cpu)

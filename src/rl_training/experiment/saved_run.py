@@ -31,7 +31,7 @@ class SavedRun(Checkpoint):
     """A verified checkpoint whose config and environment are read once."""
 
     @classmethod
-    def open(cls, path: Path, *, best: bool = False, replay: bool = False) -> SavedRun:
+    def load(cls, path: Path, *, best: bool = False, replay: bool = False) -> SavedRun:
         """The last or the best checkpoint of a run, or the one that the path is of, verified."""
         return cls.of(open_checkpoint(locate(path, best=best), replay=replay))
 
