@@ -437,7 +437,7 @@ def test_the_managed_class(tmp_path: Path, recorded: Path) -> None:
     agent = BC(output_dir=str(tmp_path), action_low=-2, action_high=2, **options).learn()
     assert agent.result is not None
     assert agent.result.metrics["step"] == 27  # 450 rows, the last 22 held out
-    with pytest.raises(ConfigError, match="say how many more steps"):
+    with pytest.raises(ConfigError, match="should be the number of further steps"):
         agent.learn()
     assert agent.learn(20).result is not None
     assert "eval_loss" in BC.load(agent.save(tmp_path / "copy")).evaluate()

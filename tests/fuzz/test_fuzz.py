@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from rl_training.errors import ConfigError
 from tests.fuzz import worker
 from tests.fuzz.mutation import mutate_npy, mutate_pickle, mutate_zip, or_bytes
 from tests.fuzz.parsers import PARSERS, Parser, Target
+from tests.fuzz.trees import edited
 from tests.fuzz.worker import Report, fuzz
 from tests.hostile.formats import npz
 
@@ -101,3 +103,11 @@ def test_the_same_seed_gives_the_same_inputs() -> None:
     assert first == second
     assert len(set(first)) > 15
     assert or_bytes(mutate_pickle)(b"not a pickle", Random(1)) != b"not a pickle"
+
+
+def test_changes_leave_the_values_alone_that_they_insert() -> None:
+    empty: list[object] = []
+    changes = [("replace", 0.0, 0.0, empty), ("add", 0.99, 0.0, empty), ("add", 0.99, 0.0, empty)]
+    tree = edited({"a": 1}, changes)
+    assert empty == []
+    assert len(json.dumps(tree)) < 100  # no tree without end

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import yaml
@@ -53,7 +54,8 @@ def edited(tree: Any, changes: list[tuple[str, float, float, Any]]) -> Any:
         places = list(_places(root))
         parent, key = places[int(where * len(places))]
         other_parent, other_key = places[int(source * len(places))]
-        _apply(kind, parent, key, value, other_parent[other_key])
+        # A copy, since a later change may be made inside it: values are used again and again.
+        _apply(kind, parent, key, deepcopy(value), other_parent[other_key])
         if not root:
             root = [None]
     return root[0]
