@@ -82,7 +82,9 @@ def read_header(stream: Any) -> Header:
         raise ValueError("it holds Python objects, which are never loaded")
     if header.dtype.subdtype is not None or header.dtype.itemsize == 0:
         raise ValueError(f"it holds {shown(header.dtype)}, but plain values are needed")
-    if len(header.shape) > 32 or not all(type(n) is int and n >= 0 for n in header.shape):
+    plain = len(header.shape) <= 32 and all(type(n) is int and n >= 0 for n in header.shape)
+    # NumPy refuses such sizes even where one axis is empty.
+    if not plain or math.prod(filter(None, header.shape)) * header.dtype.itemsize >= 2**63:
         raise ValueError(f"its header declares the shape {shown(header.shape)}")
     return header
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from rl_training.models.kernels import use_kernels
 from rl_training.models.mlp import MLP
 
 LOG_STD_MIN = -20.0
@@ -42,50 +41,21 @@ def tanh_log_det(pre_tanh: Tensor) -> Tensor:
     return 2.0 * (math.log(2.0) * pre_tanh.shape[-1] - inner)
 
 
-def split_distribution(outputs: Tensor) -> tuple[Tensor, Tensor]:
-    """A network's ``[..., 2A]`` outputs as mean and clamped log σ."""
-    mean, log_std = outputs.chunk(2, dim=-1)
-    return mean, log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)
-
-
-def squashed_sample(outputs: Tensor, noise: Tensor) -> ActionSample:
-    """Reparametrised tanh-Gaussian actions and their log-probabilities."""
-    mean, log_std = split_distribution(outputs)
-    pre_tanh = torch.addcmul(mean, log_std.exp(), noise)
-    log_prob = gaussian_log_prob(noise, log_std) - tanh_log_det(pre_tanh)
-    return ActionSample(pre_tanh.tanh(), log_prob)
-
-
-class SquashedSample(torch.autograd.Function):
-    """`squashed_sample` as one autograd node, for the CPU; its derivatives are short.
-
-    With a = tanh(u) and u = μ + σ ε:  ∂a/∂u = 1 − a²,  ∂log π/∂u = 2a,  ∂log π/∂log σ = −1 beside
-    what comes through u, whose derivatives are 1 by μ and σ ε by log σ.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, outputs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Sample."""
-        actions, log_prob = squashed_sample(outputs, noise)
-        ctx.save_for_backward(outputs, noise, actions)
-        return actions, log_prob
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad_actions: Tensor, grad_log_prob: Tensor) -> tuple[Tensor, None]:
-        """Gradient of the network's outputs."""
-        outputs, noise, actions = ctx.saved_tensors
-        raw, log_std = outputs.chunk(2, dim=-1)[1], split_distribution(outputs)[1]
-        grad_log = grad_log_prob.unsqueeze(-1)
-        grad_u = torch.addcmul(grad_actions, grad_actions * actions, actions, value=-1.0)
-        grad_u = torch.addcmul(grad_u, grad_log, actions, value=2.0)
-        inside = (raw >= LOG_STD_MIN) & (raw <= LOG_STD_MAX)
-        grad_log_std = (grad_u * noise * log_std.exp() - grad_log) * inside
-        return torch.cat((grad_u, grad_log_std), dim=-1), None
-
-
 class Actor(MLP, ABC):
     """A policy network: one best action, and actions with noise in them."""
+
+    outputs_per_action: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        obs_dim: int,
+        action_dim: int,
+        hidden_sizes: Sequence[int],
+        *,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        outputs = self.outputs_per_action * action_dim
+        super().__init__(obs_dim, hidden_sizes, outputs, generator=generator)
 
     @abstractmethod
     def mode(self, obs: Tensor) -> Tensor:
@@ -127,25 +97,19 @@ class GaussianActor(Actor):
 class SquashedGaussianActor(GaussianActor):
     """The tanh-Gaussian policy of SAC (arXiv 1812.05905, appendix C)."""
 
-    def __init__(
-        self,
-        obs_dim: int,
-        action_dim: int,
-        hidden_sizes: Sequence[int],
-        *,
-        generator: torch.Generator | None = None,
-    ) -> None:
-        super().__init__(obs_dim, hidden_sizes, 2 * action_dim, generator=generator)
+    outputs_per_action: ClassVar[int] = 2
 
     def distribution(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and log σ before the tanh, each ``[B, action_dim]``."""
-        return split_distribution(self(obs))
+        mean, log_std = self(obs).chunk(2, dim=-1)
+        return mean, log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)
 
     def sample(self, obs: Tensor, noise: Tensor) -> ActionSample:
         """Reparametrised actions from standard-normal ``noise`` ``[B, action_dim]``."""
-        if torch.is_grad_enabled() and use_kernels(obs):
-            return ActionSample(*SquashedSample.apply(self(obs), noise))  # type: ignore[no-untyped-call]
-        return squashed_sample(self(obs), noise)
+        mean, log_std = self.distribution(obs)
+        pre_tanh = torch.addcmul(mean, log_std.exp(), noise)
+        log_prob = gaussian_log_prob(noise, log_std) - tanh_log_det(pre_tanh)
+        return ActionSample(pre_tanh.tanh(), log_prob)
 
     def place(self, mean: Tensor, log_std: Tensor, noise: Tensor) -> Tensor:
         """The actions of `sample`: tanh of the Gaussian's draw."""
@@ -171,6 +135,8 @@ class TanhMeanGaussianActor(GaussianActor):
     clamp would have no gradient, or one way only.
     """
 
+    log_std_bounds: tuple[float, float]
+
     def __init__(
         self,
         obs_dim: int,
@@ -180,7 +146,7 @@ class TanhMeanGaussianActor(GaussianActor):
         log_std_bounds: tuple[float, float],
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__(obs_dim, hidden_sizes, action_dim, generator=generator)
+        super().__init__(obs_dim, action_dim, hidden_sizes, generator=generator)
         self.log_std_bounds = log_std_bounds
         self.parts = [self.flat.shape[-1], action_dim]
         low, high = log_std_bounds
@@ -221,16 +187,6 @@ class TanhMeanGaussianActor(GaussianActor):
 
 class DeterministicActor(Actor):
     """The tanh policy of DDPG and TD3 (arXiv 1509.02971): one action for each observation."""
-
-    def __init__(
-        self,
-        obs_dim: int,
-        action_dim: int,
-        hidden_sizes: Sequence[int],
-        *,
-        generator: torch.Generator | None = None,
-    ) -> None:
-        super().__init__(obs_dim, hidden_sizes, action_dim, generator=generator)
 
     def mode(self, obs: Tensor, flat: Tensor | None = None) -> Tensor:
         """The action μ(s), ``[B, action_dim]``."""

@@ -77,11 +77,16 @@ def compiled(program: fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
     On the CPU the calls between its loops are compiled too: there the interpreter's share shows.
     Loops are joined with what they feed alone: joined side by side, the pieces of a large batch
     would go through each layer together and leave the cache between two.
+
+    On a GPU no kernel is chosen by timing it. Timings made one reduction of SAC's update fourteen
+    times slower in some runs (docs/decisions/0011-few-kernels.md), and sums would be
+    rounded differently in the process that resumes a run.
     """
     if BACKEND != "inductor":
         return torch.compile(program, fullgraph=True, dynamic=False, backend=BACKEND)
-    on_cpu = inputs[0].device.type == "cpu"
-    options = {"cpp_wrapper": True, "cpp.max_horizontal_fusion_size": 1} if on_cpu else {}
+    options: dict[str, Any] = {"deterministic": True}
+    if inputs[0].device.type == "cpu":
+        options = {"cpp_wrapper": True, "cpp.max_horizontal_fusion_size": 1}
     with torch.no_grad():
         return cast("Callable[..., Any]", torch._inductor.compile(program, inputs, options))
 
