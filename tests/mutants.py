@@ -1833,7 +1833,7 @@ MUTANTS = [
     ),
     Mutant(
         "control characters reach the terminal",
-        "boundary/text.py",
+        "text.py",
         'frozenset({"Cc", "Cf",',
         "frozenset({",
         "tests/faults/test_terminal.py -k control_characters",

@@ -10,8 +10,8 @@ from unicodedata import category
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
-from rl_training.boundary.text import shown
 from rl_training.errors import ConfigError, nearest
+from rl_training.text import shown
 
 Model = TypeVar("Model", bound=BaseModel)
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from rl_training.boundary.terminal import guarded, tell
-from rl_training.boundary.text import MAX_MESSAGE, one_line, printable
+from rl_training.errors import ConfigError
+from rl_training.text import MAX_MESSAGE, one_line, printable
 from tests.faults.zygote import Zygote, shared_zygote
 
 
@@ -114,3 +115,10 @@ print(model.learn(20, progress=True).result.stop_reason)
 """
     done = zygote.run(code=code, streams={"err": fault})
     assert (done.status, done.out) == (0, "completed\n"), done.err
+
+
+def test_an_error_is_one_printable_line_whatever_is_put_into_it() -> None:
+    error = ConfigError("a\tb\n\x1b[2J" + "x" * 100_000)
+    assert str(error).isprintable()
+    assert str(error).startswith("a b \\x1b[2J")
+    assert len(str(error)) <= 1_000

@@ -18,7 +18,6 @@ from pydantic import BaseModel
 from rl_training.algorithms.her import hindsight_config
 from rl_training.algorithms.registry import REGISTRY, HindsightEntry, get_algorithm
 from rl_training.api import train
-from rl_training.boundary.text import printable
 from rl_training.boundary.yaml_codec import parse_yaml
 from rl_training.config_model import validated
 from rl_training.data.config import DataConfig
@@ -32,6 +31,7 @@ from rl_training.experiment.config import (
 from rl_training.rewards import RewardTransformConfig
 from rl_training.runtime.callbacks import EarlyStoppingConfig
 from rl_training.runtime.control_config import ControlsConfig
+from rl_training.text import printable
 from tests.faults.zygote import shared_zygote
 
 BASE: dict[str, Any] = {"algo": "sac", "env_id": "Pendulum-v1", "total_timesteps": 100}

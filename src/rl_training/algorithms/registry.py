@@ -9,9 +9,9 @@ from importlib import import_module
 from inspect import isabstract, signature
 from typing import TYPE_CHECKING, Any, cast, get_args
 
-from rl_training.boundary.text import shown
 from rl_training.errors import ConfigError, nearest
 from rl_training.generated import catalog
+from rl_training.text import shown
 from rl_training.types import ActionKind, Mode
 
 if TYPE_CHECKING:

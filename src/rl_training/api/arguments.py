@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from rl_training.boundary.text import shown
 from rl_training.errors import ConfigError
 from rl_training.runtime.callbacks import Callback, check_hooks
+from rl_training.text import shown
 
 
 def whole_number(name: str, value: Any) -> int:

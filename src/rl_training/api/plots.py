@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rl_training.api.arguments import as_output, as_path
-from rl_training.boundary.text import printable
 from rl_training.boundary.writing import write_output
 from rl_training.data.offline_dataset import TransitionDataset
 from rl_training.errors import ConfigError
 from rl_training.experiment.run_directory import is_run, read_config_file
 from rl_training.runtime.logging import read_metrics
+from rl_training.text import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

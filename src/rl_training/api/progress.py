@@ -12,11 +12,11 @@ from typing import Any, TextIO
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from rl_training.boundary.terminal import guarded, plain_console
-from rl_training.boundary.text import one_line, printable
 from rl_training.boundary.yaml_codec import dump_yaml
 from rl_training.experiment.machine import threads_of_environment, usable_cores
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.session import Session
+from rl_training.text import one_line, printable
 
 REFRESH_SECONDS = 0.1
 PLAIN_SECONDS = 10.0

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from rl_training.boundary.text import shown
 from rl_training.config_model import Trait, keys_with
 from rl_training.data.config import DataConfig
 from rl_training.errors import CheckpointError, ConfigError
@@ -23,6 +22,7 @@ from rl_training.experiment.saved_run import SavedRun
 from rl_training.experiment.task import Task, check_config
 from rl_training.runtime.control_config import ControlsConfig
 from rl_training.runtime.stop_reason import COMPLETED, StopKind
+from rl_training.text import shown
 
 RESUMABLE_KEYS = frozenset(keys_with(Trait.MAY_CHANGE, TrainConfig, ControlsConfig, DataConfig))
 """What a resume may change; all else would contradict the checkpoint."""

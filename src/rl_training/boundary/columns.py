@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from rl_training.boundary.text import first_line
 from rl_training.errors import ConfigError
+from rl_training.text import first_line
 
 CHUNK_ROWS = 65_536
 NUMBERS = "biuf"

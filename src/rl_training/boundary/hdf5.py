@@ -21,8 +21,8 @@ from pydantic import BaseModel, ValidationError
 from rl_training.boundary.columns import CHUNK_ROWS, Chunks, Column, check_expansion
 from rl_training.boundary.hdf5_process import IDLE_SECONDS
 from rl_training.boundary.reading import open_file
-from rl_training.boundary.text import printable, shorten
 from rl_training.errors import ConfigError
+from rl_training.text import printable, shorten
 
 INSTALL = "pip install 'rl-training[offline]'"
 HDF5 = "an HDF5 file"

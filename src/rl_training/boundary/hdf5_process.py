@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from rl_training.boundary.columns import NUMBERS
-from rl_training.boundary.text import first_line, shown
 from rl_training.errors import ConfigError
+from rl_training.text import first_line, shown
 
 IDLE_SECONDS = 10
 """After so long without a request the process ends."""

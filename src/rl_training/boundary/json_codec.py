@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rl_training.boundary.reading import unique_keys
-from rl_training.boundary.text import shown
+from rl_training.text import shown
 
 _KINDS = "biuf"
 _DTYPE = re.compile(rf"[<>|][{_KINDS}]\d{{1,2}}")

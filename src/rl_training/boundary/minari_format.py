@@ -21,8 +21,8 @@ from pydantic import BaseModel, Field, ValidationError
 from rl_training.boundary.columns import NUMBERS, Column, refusing_damage
 from rl_training.boundary.hdf5 import INSTALL, open_hdf5
 from rl_training.boundary.reading import MAX_TEXT, read_json
-from rl_training.boundary.text import first_line, shorten, shown
 from rl_training.errors import ConfigError
+from rl_training.text import first_line, shorten, shown
 
 if TYPE_CHECKING:
     import gymnasium as gym

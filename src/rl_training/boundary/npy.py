@@ -22,9 +22,9 @@ from rl_training.boundary.columns import (
     slices,
 )
 from rl_training.boundary.reading import Error, open_file
-from rl_training.boundary.text import error_text, first_line, shown
 from rl_training.boundary.zip_archive import open_archive
 from rl_training.errors import ConfigError
+from rl_training.text import error_text, first_line, shown
 
 _MAX_HEADER = 1 << 16
 _LENGTH_BYTES = {(1, 0): 2, (2, 0): 4, (3, 0): 4}

@@ -22,9 +22,9 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from rl_training.boundary.columns import Chunks, Column, check_expansion, slices
-from rl_training.boundary.text import first_line, shown
 from rl_training.boundary.zip_archive import data_offset, open_archive
 from rl_training.errors import ConfigError
+from rl_training.text import first_line, shown
 
 _KIND = "a pt file"
 _MAX_PROGRAM = 1 << 20

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from rl_training.boundary.text import reason
 from rl_training.errors import ConfigError, RLTrainingError
+from rl_training.text import reason
 
 MiB = 1 << 20
 MAX_JSON = 64 * MiB

@@ -8,8 +8,8 @@ import safetensors.torch
 from torch import Tensor
 
 from rl_training.boundary.reading import read_bytes
-from rl_training.boundary.text import first_line
 from rl_training.errors import CheckpointError
+from rl_training.text import first_line, shown
 
 
 def read_tensors(path: Path, *, limit: int) -> dict[str, Tensor]:
@@ -21,7 +21,7 @@ def read_tensors(path: Path, *, limit: int) -> dict[str, Tensor]:
         raise CheckpointError(f"{path} cannot be read: {first_line(error)}") from None
     for name, tensor in tensors.items():
         if not tensor.isfinite().all():
-            raise CheckpointError(f"{path}: tensor {name!r} holds values that are not finite")
+            raise CheckpointError(f"{path}: tensor {shown(name)} holds values that are not finite")
     return tensors
 
 

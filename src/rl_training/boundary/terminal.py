@@ -10,7 +10,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
-from rl_training.boundary.text import one_line, printable
+from rl_training.text import one_line, printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from rl_training.boundary.text import error_text, printable, shorten, shown
 from rl_training.errors import CheckpointError, RLTrainingError
+from rl_training.text import error_text, printable, shorten, shown
 
 
 class StateError(CheckpointError, ValueError):

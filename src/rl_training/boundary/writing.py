@@ -10,8 +10,8 @@ from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
-from rl_training.boundary.text import reason
 from rl_training.errors import ConfigError, TrainingError
+from rl_training.text import reason
 
 TEMPORARY = ".tmp-"
 """How the names of files and folders that are not complete yet begin."""

@@ -7,8 +7,8 @@ from typing import Any, NoReturn
 
 import yaml
 
-from rl_training.boundary.text import printable, shorten, shown
 from rl_training.errors import ConfigError
+from rl_training.text import printable, shorten, shown
 
 
 class _Loader(yaml.SafeLoader):

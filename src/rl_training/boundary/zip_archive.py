@@ -11,8 +11,8 @@ from typing import BinaryIO
 
 from rl_training.boundary.columns import refusing_damage
 from rl_training.boundary.reading import open_file
-from rl_training.boundary.text import shown
 from rl_training.errors import ConfigError
+from rl_training.text import shown
 
 _MAX_MEMBERS = 10_000
 _MAX_DEFLATION = 1_100

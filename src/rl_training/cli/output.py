@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from rl_training.boundary.terminal import guarded, output, plain_console, say
-from rl_training.boundary.text import printable
+from rl_training.text import printable
 
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object on standard output, nothing else.")

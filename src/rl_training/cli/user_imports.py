@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-from rl_training.boundary.text import shorten, shown
 from rl_training.errors import ConfigError
+from rl_training.text import shorten, shown
 
 
 def import_for_user(module: str) -> None:

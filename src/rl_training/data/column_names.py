@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rl_training.boundary.columns import NUMBERS, Column
-from rl_training.boundary.text import printable, shorten
 from rl_training.data.rows import SCALAR_FIELDS
 from rl_training.errors import ConfigError
+from rl_training.text import printable, shorten
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "observations": ("observations", "obs", "states", "observation", "state"),

@@ -15,13 +15,13 @@ from rl_training.boundary.hdf5 import open_hdf5_columns
 from rl_training.boundary.minari_format import check_minari_id, open_minari
 from rl_training.boundary.npy import open_npz
 from rl_training.boundary.pt import open_pt
-from rl_training.boundary.text import shown
 from rl_training.config_model import validated
 from rl_training.data.column_names import Fields, find_fields
 from rl_training.data.config import DataConfig, DatasetKind
 from rl_training.data.offline_dataset import TransitionDataset
 from rl_training.errors import ConfigError
 from rl_training.rewards import RewardTransformConfig
+from rl_training.text import shown
 from rl_training.types import EnvSpec
 
 RandomCollector = Callable[[int, int], Mapping[str, Any]]

@@ -15,11 +15,11 @@ import torch
 
 from rl_training.boundary.hdf5 import INSTALL
 from rl_training.boundary.minari_format import minari_folder
-from rl_training.boundary.text import first_line, reason
 from rl_training.boundary.writing import replace_file
 from rl_training.data.dataset_loaders import SUFFIXES
 from rl_training.data.offline_dataset import TransitionDataset, episode_bounds
 from rl_training.errors import ConfigError
+from rl_training.text import first_line, reason
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from rl_training.boundary.text import first_line
 from rl_training.boundary.values import StateError, describe_array
+from rl_training.text import first_line
 
 
 def generator_state(generator: torch.Generator) -> np.ndarray[Any, Any]:

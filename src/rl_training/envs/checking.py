@@ -12,13 +12,13 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from rl_training.boundary.text import error_text
 from rl_training.envs.actions import ActionScaler
 from rl_training.envs.contract import CHECKS, AnyEnv, ContractError, check_obs
 from rl_training.envs.goals import FlatGoals
 from rl_training.envs.guard import FAILURES, GuardedEnv
 from rl_training.envs.state import wrappers_and_core
 from rl_training.errors import ConfigError
+from rl_training.text import error_text
 from rl_training.types import EnvSpec
 
 SLACK = 1e-5

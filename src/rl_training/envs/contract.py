@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from rl_training.boundary.text import printable, shorten, shown
+from rl_training.text import printable, shorten, shown
 
 AnyEnv = gym.Env[Any, Any]
 

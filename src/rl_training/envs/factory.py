@@ -14,7 +14,6 @@ import numpy as np
 from pydantic import ConfigDict
 
 from rl_training.boundary.terminal import open_standard_streams
-from rl_training.boundary.text import error_text, one_line, shown
 from rl_training.config_model import ConfigModel
 from rl_training.envs.actions import inner_bounds
 from rl_training.envs.checking import check_episode, check_spaces, describe_running
@@ -27,6 +26,7 @@ from rl_training.envs.state import CapturableEnv
 from rl_training.envs.vector import LocalEnvs, WorkerEnvs
 from rl_training.errors import ConfigError, EnvError
 from rl_training.rewards import RewardTransformConfig
+from rl_training.text import error_text, one_line, shown
 from rl_training.types import EnvSpec
 
 TrainingEnvs = LocalEnvs | WorkerEnvs

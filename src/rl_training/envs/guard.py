@@ -18,7 +18,6 @@ import numpy as np
 import torch
 
 from rl_training.boundary.terminal import tell
-from rl_training.boundary.text import error_text
 from rl_training.envs.contract import (
     AnyEnv,
     ContractError,
@@ -30,6 +29,7 @@ from rl_training.envs.contract import (
     number_kinds,
 )
 from rl_training.errors import EnvError
+from rl_training.text import error_text
 from rl_training.types import FloatArray
 
 Result = TypeVar("Result")

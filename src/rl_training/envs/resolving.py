@@ -28,8 +28,8 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec as RegisteredSpec
 
-from rl_training.boundary.text import printable, shorten, shown
 from rl_training.errors import ConfigError, nearest
+from rl_training.text import printable, shorten, shown
 
 RESERVED_KWARGS = frozenset(
     {"id", "entry_point", "vector_entry_point", "additional_wrappers", "disable_env_checker"}

@@ -14,12 +14,12 @@ import gymnasium as gym
 import numpy as np
 
 from rl_training.boundary import json_codec
-from rl_training.boundary.text import error_text, one_line, shown
 from rl_training.boundary.values import describe_array
 from rl_training.envs.contract import AnyEnv
 from rl_training.envs.guard import GuardedEnv, Isolation
 from rl_training.envs.reward_wrappers import OWN_RETURN, OwnReturnWrapper
 from rl_training.errors import EnvError
+from rl_training.text import error_text, one_line, shown
 
 _CONSTANT = frozenset(
     {"env", "spec", "metadata", "render_mode", "mujoco_renderer", "model", "data"}

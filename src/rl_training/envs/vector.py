@@ -16,10 +16,10 @@ from typing import Any
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.vector.async_vector_env import _async_worker
 
-from rl_training.boundary.text import error_text
 from rl_training.envs.contract import AnyEnv
 from rl_training.envs.state import CaptureError
 from rl_training.errors import EnvError, RLTrainingError
+from rl_training.text import error_text
 
 CLOSE_SECONDS = 10.0
 """How long workers may take to close their environments before they are killed."""

@@ -18,7 +18,6 @@ import torch
 from rl_training.algorithms.base import Algorithm
 from rl_training.algorithms.config import CollectionConfig, MixingConfig
 from rl_training.algorithms.her import HindsightConfig
-from rl_training.boundary.text import shown
 from rl_training.data import HindsightReplay, ReplayBuffer, TransitionDataset
 from rl_training.envs import make_training_envs, read_goal_task
 from rl_training.experiment.config import TrainConfig
@@ -38,6 +37,7 @@ from rl_training.runtime.logging import MetricsLogger
 from rl_training.runtime.seeding import Stream, derive_seed
 from rl_training.runtime.session import LoopSettings, Session
 from rl_training.runtime.training_loop import updates_due
+from rl_training.text import shown
 from rl_training.types import EnvSpec, Sampler
 from rl_training.version import __version__
 

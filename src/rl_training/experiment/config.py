@@ -18,7 +18,6 @@ from rl_training.algorithms.finetuning_config import FinetuningConfig
 from rl_training.algorithms.registry import REGISTRY, get_algorithm
 from rl_training.boundary import json_codec
 from rl_training.boundary.reading import read_text
-from rl_training.boundary.text import shorten, shown
 from rl_training.boundary.yaml_codec import parse_yaml
 from rl_training.config_model import ConfigModel, Model, Trait, keys_with, sentence, validated
 from rl_training.data.config import DataConfig
@@ -28,6 +27,7 @@ from rl_training.errors import ConfigError, nearest
 from rl_training.experiment.plain_values import listed, plain
 from rl_training.rewards import RewardTransformConfig
 from rl_training.runtime.control_config import ControlsConfig
+from rl_training.text import shorten, shown
 from rl_training.types import Mode
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 
 import torch
 
-from rl_training.boundary.text import shown
 from rl_training.errors import ConfigError
+from rl_training.text import shown
 
 LARGEST_THREADS = 1024
 """The largest number of threads that is taken from the environment."""

@@ -17,7 +17,6 @@ from rl_training.algorithms.base import Algorithm
 from rl_training.algorithms.config import AlgorithmConfig, CollectionConfig
 from rl_training.algorithms.her import HindsightConfig
 from rl_training.algorithms.registry import OwnEntry, get_algorithm
-from rl_training.boundary.text import shown
 from rl_training.config_model import Trait, keys_with
 from rl_training.data.rows import RowLayout
 from rl_training.errors import ConfigError, RLTrainingError
@@ -25,6 +24,7 @@ from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.machine import available_memory
 from rl_training.experiment.plain_values import listed
 from rl_training.models import MLP
+from rl_training.text import shown
 from rl_training.types import EnvSpec
 
 FLOAT = 4

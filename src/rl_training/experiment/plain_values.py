@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from rl_training.boundary.text import printable, shorten, shown
 from rl_training.config_model import LARGEST_INT
 from rl_training.errors import ConfigError
+from rl_training.text import printable, shorten, shown
 
 MAX_DEPTH = 32
 """Mappings and lists inside each other, in a config."""

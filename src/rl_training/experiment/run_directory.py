@@ -19,7 +19,6 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from rl_training.boundary.reading import MAX_TEXT, read_json, read_text
-from rl_training.boundary.text import shown
 from rl_training.boundary.writing import TEMPORARY, sync_folder, write_atomically
 from rl_training.boundary.yaml_codec import dump_yaml, parse_yaml
 from rl_training.errors import CheckpointError, ConfigError, RLTrainingError
@@ -32,6 +31,7 @@ from rl_training.runtime.checkpointing import (
     read_pointer,
 )
 from rl_training.runtime.logging import METRICS_FILE
+from rl_training.text import shown
 
 CONFIG_FILE = "config.yaml"
 RUN_FILE = "run.json"

@@ -25,11 +25,11 @@ from rl_training.boundary import json_codec
 from rl_training.boundary.npy import read_npy
 from rl_training.boundary.reading import open_file, read_bytes, read_json, read_text, sha256_of
 from rl_training.boundary.tensors import read_tensors
-from rl_training.boundary.text import error_text, shown
 from rl_training.boundary.writing import remove, temporary_name
 from rl_training.data.replay_buffer import ReplayBuffer
 from rl_training.errors import CheckpointError
 from rl_training.runtime.stop_reason import StopReason
+from rl_training.text import error_text, shown
 
 FORMAT = 1
 MANIFEST = "manifest.json"

@@ -10,7 +10,7 @@ from typing import Any
 MAX_VALUE = 80
 """Characters of a value that an error message repeats."""
 
-MAX_MESSAGE = 2_000
+MAX_MESSAGE = 1_000
 """Characters of an error message or a warning."""
 
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
@@ -37,7 +37,7 @@ def shorten(text: str, most: int = MAX_VALUE) -> str:
 
 def one_line(text: str) -> str:
     """A message as it is printed: line breaks as spaces, all printable, not endless."""
-    return re.sub(r"\s*\n\s*", " ", _cut(printable(text).strip(), MAX_MESSAGE))
+    return re.sub(r"\s*[\n\t]\s*", " ", _cut(printable(text).strip(), MAX_MESSAGE))
 
 
 _bounded = reprlib.Repr()
