@@ -21,10 +21,11 @@ train: $(INSTALLED)  ## Install everything, then train SAC on Pendulum
 generate: $(INSTALLED)  ## Write what is derived from the learner classes (catalog, stubs, tables)
 	$(BIN)/python -m tools.generate
 
-# Types are checked beside the tests and told after them: without a cache that takes half a minute.
+# Types are checked beside the tests: without a cache that takes half a minute. A third process uses the
+# time in which the others wait for disks and child processes.
 test: $(INSTALLED) lint-quick  ## Lint, types, import contracts and the test suite (under ten minutes)
 	@types=$$(mktemp); $(BIN)/mypy >$$types 2>&1 & mypy=$$!; \
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS); failed=$$?; \
+	$(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS); failed=$$?; \
 	wait $$mypy || failed=1; cat $$types; rm $$types; exit $$failed
 
 lint: $(INSTALLED) lint-quick  ## ruff, mypy --strict, import contracts

@@ -51,9 +51,14 @@ def _raise(data: bytes) -> None:
         raise KeyError(data)
 
 
+class _UglyError(ConfigError):
+    def __str__(self) -> str:
+        return "two\nlines"
+
+
 def _swallow(data: bytes) -> None:
     if data[:1] != b"0":
-        raise ConfigError("two\nlines")
+        raise _UglyError
 
 
 def _waste(data: bytes) -> None:

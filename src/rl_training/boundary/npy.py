@@ -84,7 +84,7 @@ def read_header(stream: Any) -> Header:
         raise ValueError(f"it holds {shown(header.dtype)}, but plain values are needed")
     plain = len(header.shape) <= 32 and all(type(n) is int and n >= 0 for n in header.shape)
     # NumPy refuses such sizes even where one axis is empty.
-    if not plain or math.prod(filter(None, header.shape)) * header.dtype.itemsize >= 2**63:
+    if not plain or (0 in header.shape and math.prod(filter(None, header.shape)) >= 2**48):
         raise ValueError(f"its header declares the shape {shown(header.shape)}")
     return header
 
