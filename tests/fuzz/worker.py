@@ -31,6 +31,8 @@ from tests.fuzz.parsers import Parser, Target
 
 MEMORY_LIMIT = 8 << 30
 EXTRA_MIB = 1000.0
+GENERATED_MIB = 250.0
+"""Memory that making inputs may take before a new process is used."""
 CPU_SECONDS = 5.0
 BLOCKED_SECONDS = 20.0
 """A worker that neither ends an input nor uses the processor for as long is blocked."""
@@ -323,7 +325,7 @@ class _Inside:
     def _execute(self, data: bytes) -> bool:
         """Run one input; whether its outcome is new."""
         before = _resident_mib()
-        if before - self._memory > EXTRA_MIB / 4:
+        if before - self._memory > GENERATED_MIB:
             raise _Enough  # making the input took so much memory that the parser's would not show
         (self._folder / "input").write_bytes(data)
         self._executions += 1
