@@ -96,6 +96,20 @@ def test_a_mistake_is_found_and_kept(
     assert file.read_bytes()[:1] != b"0"
 
 
+def test_an_old_peak_does_not_hide_what_an_input_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "EXTRA_MIB", 100.0)
+    once = [bytearray(os.urandom(1)) * 400_000_000]
+
+    def waste(data: bytes) -> None:
+        once.clear()  # by the first, valid input
+        _waste(data)
+
+    (finding,) = _short(waste, tmp_path).findings.values()
+    assert finding.kind == "memory"
+
+
 def test_a_refusal_is_no_finding(tmp_path: Path) -> None:
     report = _short(_refuse, tmp_path)
     assert (report.findings, report.outcomes) == ({}, {"accepted", "no"})

@@ -32,7 +32,7 @@ from tests.fuzz.parsers import Parser, Target
 MEMORY_LIMIT = 8 << 30
 EXTRA_MIB = 1000.0
 GENERATED_MIB = 250.0
-"""Memory that making inputs may take before a new process is used."""
+"""Memory that a process may gain before a new one takes its place."""
 CPU_SECONDS = 5.0
 BLOCKED_SECONDS = 20.0
 """A worker that neither ends an input nor uses the processor for as long is blocked."""
@@ -269,14 +269,14 @@ class _Inside:
         faulthandler.register(signal.SIGPROF, stacks, all_threads=False, chain=True)
 
     def _run_one(self, data: bytes) -> None:
-        self._memory = _resident_mib()
+        self._memory = _fresh_peak_mib()
         self._execute(data)
 
     def _warm_up(self, seeds: list[bytes]) -> None:
         """Valid input is accepted, and shows how much memory the parser needs for it."""
         for data in seeds:
             self._parse(data)
-        self._memory = _resident_mib()
+        self._memory = _fresh_peak_mib()
 
     def _run_files(self, target: Target, rng: Random) -> None:
         self._warm_up(target.seeds)
@@ -324,9 +324,9 @@ class _Inside:
 
     def _execute(self, data: bytes) -> bool:
         """Run one input; whether its outcome is new."""
-        before = _resident_mib()
+        before = _fresh_peak_mib()
         if before - self._memory > GENERATED_MIB:
-            raise _Enough  # making the input took so much memory that the parser's would not show
+            raise _Enough  # the process has grown old
         (self._folder / "input").write_bytes(data)
         self._executions += 1
         self._counter[:] = self._executions.to_bytes(8, "little")
@@ -335,7 +335,7 @@ class _Inside:
         finding, outcome = _outcome(self._parse, data)
         signal.setitimer(signal.ITIMER_PROF, 0)
         self._slowest = max(self._slowest, time.process_time() - began)
-        grown = _resident_mib() - before
+        grown = _peak_mib() - before
         if grown > EXTRA_MIB:
             finding = Finding("memory", f"grew by {grown:.0f} MiB\n{outcome}", data)
         self._signature = None if finding is None else finding.signature()
@@ -400,5 +400,16 @@ def _flaws(text: str) -> Iterator[str]:
         yield "the message has control characters"
 
 
-def _resident_mib() -> float:
+def _peak_mib() -> float:
+    """The most memory this process held at once since the last fresh start."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def _fresh_peak_mib() -> float:
+    """Let the peak begin again at what the process holds now.
+
+    A process forked from a large one may return much of it, and would then have to grow
+    by as much before an old peak showed anything.
+    """
+    Path("/proc/self/clear_refs").write_text("5")
+    return _peak_mib()
