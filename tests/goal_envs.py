@@ -48,6 +48,17 @@ class SingleGoals(CountingGoals):
         return bool(np.linalg.norm(achieved - desired) < 0.5)
 
 
+class JointGoals(CountingGoals):
+    """Whose functions take a batch and return a number for each goal, but mix the goals up."""
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        reached = np.linalg.norm(achieved - desired) < 0.5
+        return np.full(np.shape(achieved)[:-1], 0.0 if reached else -1.0)
+
+    def compute_terminated(self, achieved: Any, desired: Any, info: Any) -> Any:
+        return self.compute_reward(achieved, desired, info) == 0.0
+
+
 class NoReward(CountingGoals):
     """Without the function that relabeling needs."""
 
@@ -64,7 +75,7 @@ class OpaqueGoals(CountingGoals):
 
 def register() -> None:
     """Make them known under ``tests/``."""
-    for kind in (CountingGoals, SingleGoals, NoReward, OpaqueGoals):
+    for kind in (CountingGoals, SingleGoals, JointGoals, NoReward, OpaqueGoals):
         env_id = f"tests/{kind.__name__}-v0"
         if env_id not in gym.registry:
             gym.register(env_id, entry_point=f"tests.goal_envs:{kind.__name__}")

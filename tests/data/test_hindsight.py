@@ -315,9 +315,10 @@ def test_reward_wrappers_reach_relabeled_rewards() -> None:
     np.testing.assert_array_equal(RewardTransformConfig(**transform)(raw), batch.rewards)
 
 
-def test_functions_for_one_goal_are_called_for_each() -> None:
+@pytest.mark.parametrize("kind", ["SingleGoals", "JointGoals"])
+def test_functions_for_one_goal_are_called_for_each(kind: str) -> None:
     goal_envs.register()
-    task = read_goal_task("tests/SingleGoals-v0", EnvConfig())
+    task = read_goal_task(f"tests/{kind}-v0", EnvConfig())
     goals = np.array([[0, 0], [1, 0], [2, 2]], np.float32)
     wanted = np.array([[0, 0], [9, 0], [2, 2]], np.float32)
     assert task.rewards(goals, wanted).tolist() == [0.0, -1.0, 0.0]
