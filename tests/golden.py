@@ -81,7 +81,7 @@ def layers(network: MLP, flat: torch.Tensor | None = None) -> Any:
 
 def reference_batch(batch: Batch) -> Any:
     names = ("observation", "action", "reward", "next_observation", "termination")
-    return {name: tensor.numpy() for name, tensor in zip(names, batch, strict=True)}
+    return {name: tensor.numpy() for name, tensor in zip(names, batch.tensors(), strict=True)}
 
 
 def arrays(noise: dict[str, torch.Tensor]) -> Any:
@@ -134,7 +134,7 @@ def assert_trace_is_the_update(learner: Algorithm) -> None:
         written = [with_an_axis(tensor.detach().clone()) for tensor in state.values()]
         totals = torch.zeros(len(tracer.keys), dtype=torch.float64)
         with torch.no_grad():
-            traced(*batch, *noise.values(), totals, *written)
+            traced(*batch.tensors(), *noise.values(), totals, *written)
         metrics = learner.update(batch, noise, due)
         for (name, tensor), found in zip(state.items(), written, strict=True):
             ours, theirs = found.view(tensor.shape).numpy(), tensor.detach().numpy()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+from rl_training.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
     import torch
@@ -39,7 +42,7 @@ class Batch(NamedTuple):
 
     ``terminations`` is 1.0 where the episode ended for a reason inside the task. A time limit is
     not a termination: its value is bootstrapped. A discrete action is its index, counted from 0, as
-    a float in one column.
+    a float in one column. ``extra`` holds what `Algorithm.fields` declares, by name.
     """
 
     obs: Tensor  # [B, obs_dim]
@@ -47,6 +50,77 @@ class Batch(NamedTuple):
     rewards: Tensor  # [B]
     next_obs: Tensor  # [B, obs_dim]
     terminations: Tensor  # [B]
+    extra: Mapping[str, Tensor] = MappingProxyType({})
+
+    @property
+    def next_actions(self) -> Tensor:
+        """The actions taken at ``next_obs``: [B, action_dim]; 0 where `next_action_mask` is."""
+        return self.column("next_actions")
+
+    @property
+    def next_action_mask(self) -> Tensor:
+        """1.0 where the episode continues and its next action is known: [B]."""
+        return self.column("next_action_mask")
+
+    @property
+    def truncations(self) -> Tensor:
+        """1.0 where the episode was cut off, as by a time limit: [B]."""
+        return self.column("truncations")
+
+    @property
+    def discounts(self) -> Tensor:
+        """γ^m of the m steps that ``rewards`` sums up: [B]."""
+        return self.column("discounts")
+
+    @property
+    def returns_to_go(self) -> Tensor:
+        """The discounted return from the transition to its episode's last recorded one: [B]."""
+        return self.column("returns_to_go")
+
+    @property
+    def indices(self) -> Tensor:
+        """The transition's row in its source, as int64: [B]."""
+        return self.column("indices")
+
+    @property
+    def weights(self) -> Tensor:
+        """Importance weights of the transitions: [B]."""
+        return self.column("weights")
+
+    def column(self, name: str) -> Tensor:
+        """A declared field, such as a column of the dataset: [B], or [B, width]."""
+        if name not in self.extra:
+            raise ConfigError(
+                f"This batch has no field {name!r}: an algorithm declares the fields that it needs "
+                f"in fields(), such as return ({name!r},)."
+            )
+        return self.extra[name]
+
+    def tensors(self) -> Iterator[Tensor]:
+        """Every tensor: the five of each batch, then those of ``extra`` in their order."""
+        yield from self[:5]
+        yield from self.extra.values()
+
+    @classmethod
+    def of(cls, tensors: Iterable[Tensor], names: Iterable[str] = ()) -> Batch:
+        """The batch whose `tensors` these are; ``names`` are those of ``extra``."""
+        obs, actions, rewards, next_obs, terminations, *others = tensors
+        extra = dict(zip(names, others, strict=True))
+        return cls(obs, actions, rewards, next_obs, terminations, extra)
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Batch:
+        """The batch with ``function`` applied to every tensor."""
+        return Batch.of(map(function, self.tensors()), self.extra)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Batch, (*self[:5], dict(self.extra))  # a read-only mapping cannot be copied
+
+
+FIELD_NAMES = (
+    *("next_actions", "next_action_mask", "truncations", "discounts", "returns_to_go"),
+    *("indices", "weights"),
+)
+"""What `Algorithm.fields` may declare; every other name is a column of the dataset."""
 
 
 class Sampler(Protocol):
@@ -55,6 +129,18 @@ class Sampler(Protocol):
     `prepare` is the part that the host does between blocks of updates; `gather` has static shapes,
     never waits for the host, and may be captured in a graph.
     """
+
+    def supply(self, fields: Sequence[str], *, gamma: float = 1.0, n_step: int = 1) -> None:
+        """Put ``fields`` into every batch from now on; called once, before the first.
+
+        ``gamma`` is the discount of `returns_to_go` and of ``n_step`` rewards.
+
+        Raises:
+            ConfigError: This source does not have one of them.
+        """
+        refuse_fields(fields, (), f"a {type(self).__name__}")
+        if n_step > 1:
+            raise ConfigError(f"n_step = {n_step}: a {type(self).__name__} has single steps only.")
 
     def prepare(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> None:
         """Make the next `gather` possible."""
@@ -97,6 +183,17 @@ class Sampler(Protocol):
         return self.gather(batch_size, generator)
 
     def __len__(self) -> int: ...
+
+
+def refuse_fields(fields: Iterable[str], known: Iterable[str], source: str) -> None:
+    """Refuse declared fields that a source cannot supply."""
+    known = tuple(known)
+    for name in fields:
+        if name not in known:
+            raise ConfigError(
+                f"The algorithm declares the batch field {name!r}, which {source} does not have"
+                f"{nearest(name, known)}"
+            )
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ def test_an_update_that_would_never_move_the_actor_is_refused(kind: Any) -> None
 
 def test_an_update_that_would_never_move_the_target_is_refused() -> None:
     learner = DQNAlgorithm.build(EnvSpec(OBS, 4, discrete=True))
-    batch = Batch(*(x.float() for x in make_batch()))._replace(actions=torch.zeros(ROWS, 1))
+    batch = make_batch().map(torch.Tensor.float)._replace(actions=torch.zeros(ROWS, 1))
     with pytest.raises(ConfigError, match="'target' every 50 updates only"):
         learner.update(batch, {})
 
@@ -107,6 +107,6 @@ def test_a_learner_with_one_kind_of_update_needs_no_stages() -> None:
     first = engine.pop_metrics()["loss/actor"]
     engine.run(300)
     assert engine.pop_metrics()["loss/actor"] < first
-    batch = Batch(*(x.float() for x in make_batch()))
+    batch = make_batch().map(torch.Tensor.float)
     held_out = learner.held_out_losses(batch, {})
     assert torch.equal(held_out["loss/actor"], learner.held_out_losses(batch, {})["loss/actor"])

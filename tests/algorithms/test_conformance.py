@@ -105,11 +105,11 @@ def test_update_changes_networks_and_not_the_batch(entry: AlgorithmEntry) -> Non
     learner = build(entry)
     before = {name: tensor.clone() for name, tensor in learner.state_dict().items()}
     batch = make_batch(learner)
-    copies = [tensor.clone() for tensor in batch]
+    copies = [tensor.clone() for tensor in batch.tensors()]
     noise = draw_noise(learner.noise(8), torch.Generator().manual_seed(1))
     for due in learner.all_due():
         learner.update(batch, noise, due)
-    assert all(torch.equal(a, b) for a, b in zip(batch, copies, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(batch.tensors(), copies, strict=True))
     still = {n for n, t in learner.state_dict().items() if torch.equal(t, before[n])}
     assert still <= {"fixed_alpha", "epsilon", "obs_shift", "obs_scale"} | {
         n for n in before if n.endswith("learning_rate")

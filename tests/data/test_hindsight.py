@@ -21,6 +21,7 @@ from rl_training.envs import (
     make_training_envs,
     read_goal_task,
 )
+from rl_training.errors import ConfigError
 from rl_training.experiment.build import build_algorithm, build_collector, build_replay
 from rl_training.experiment.config import make_config
 from rl_training.experiment.task import check_config
@@ -163,7 +164,7 @@ def test_restored_segments_give_the_same_batches(
         for replay in (story.replay, copy):
             replay.add(*further, np.zeros(num_envs, np.float32), further[0], *flags)
         batches = [r.sample(30, torch.Generator().manual_seed(1)) for r in (story.replay, copy)]
-        assert all(torch.equal(a, b) for a, b in zip(*batches, strict=True))
+        assert all(torch.equal(a, b) for a, b in zip(*(x.tensors() for x in batches), strict=True))
     finally:
         replay_buffer.SEGMENT_ROWS = original
 
@@ -264,12 +265,14 @@ def test_a_block_is_its_updates_batches_one_after_another() -> None:
     """And rows of a size always stand in one place: a graph reads where it read before."""
     story = Story(30, 2, 0, 0.3)
     one, two = torch.Generator().manual_seed(5), torch.Generator().manual_seed(5)
-    singles = [Batch(*(x.clone() for x in story.replay.sample(16, one))) for _ in range(3)]
+    singles = [story.replay.sample(16, one).map(torch.clone) for _ in range(3)]
     story.replay.prepare(16, two, 3)
     block = story.replay.gather(16, two, 3)
     for index, single in enumerate(singles):
         part = slice(16 * index, 16 * (index + 1))
-        assert all(torch.equal(a[part], b) for a, b in zip(block, single, strict=True))
+        assert all(
+            torch.equal(a[part], b) for a, b in zip(block.tensors(), single.tensors(), strict=True)
+        )
     assert len({tuple(row) for row in block.obs.tolist()}) > 20
     place = block.obs.data_ptr()
     story.replay.prepare(16, two, 1)
@@ -347,3 +350,40 @@ def test_actions_are_chosen_where_the_learner_is(
     monkeypatch.setattr(torch, "Generator", generator)
     build_collector(task, learner, replay, "eager").close()
     assert asked == ["meta"]
+
+
+@pytest.mark.parametrize(("num_envs", "capacity"), [(1, 1000), (3, 40), (2, 31)])
+@pytest.mark.parametrize("terminates", [False, True])
+def test_declared_fields_are_of_the_same_episode(
+    num_envs: int, capacity: int, terminates: bool
+) -> None:
+    """The next action is the one that was played, unless the new goal ends the episode before."""
+    story = Story(40, num_envs, 3, 0.2, capacity=capacity, task=Task(terminates), ratio=0.7)
+    replay, history = story.replay, story.history
+    fields = ("next_actions", "next_action_mask", "truncations", "indices", "discounts", "weights")
+    replay.supply(fields, gamma=0.5)
+    batch = replay.sample(300, torch.Generator().manual_seed(0))
+    for place in range(300):
+        index = int(batch.indices[place])
+        row = max(i for i in range(len(history)) if i % capacity == index)
+        assert np.array_equal(batch.actions[place], history[row].action)
+        ended = history[row].ended or bool(batch.terminations[place])
+        known = row + num_envs < len(history) and not ended
+        assert float(batch.next_action_mask[place]) == known
+        following = history[row + num_envs].action if known else np.zeros(A)
+        assert np.array_equal(batch.next_actions[place], following)
+    assert (batch.terminations * (1 - batch.next_action_mask)).sum() == batch.terminations.sum()
+    assert set(batch.discounts.tolist()) == {0.5}
+    assert set(batch.weights.tolist()) == {1.0}
+    places = batch.indices.data_ptr(), batch.next_actions.data_ptr()
+    replay.prepare(300, torch.Generator().manual_seed(1))
+    again = replay.gather(300, torch.Generator())
+    assert (again.indices.data_ptr(), again.next_actions.data_ptr()) == places
+
+
+def test_what_another_goal_would_change_is_refused() -> None:
+    replay = Story(3, 1, 0, 0.0).replay
+    with pytest.raises(ConfigError, match="'returns_to_go', which experience"):
+        replay.supply(("returns_to_go",))
+    with pytest.raises(ConfigError, match="n_step = 3 cannot be used with HER"):
+        replay.supply((), n_step=3)

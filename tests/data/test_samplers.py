@@ -59,7 +59,7 @@ def rewards(mixed: MixedSampler, size: int, updates: int = 1, seed: int = 0) -> 
     generator = torch.Generator().manual_seed(seed)
     mixed.prepare(size, generator, updates)
     batch = mixed.gather(size, generator, updates)
-    assert all(len(field) == size * updates for field in batch)
+    assert all(len(field) == size * updates for field in batch.tensors())
     return batch.rewards.view(updates, size)
 
 
@@ -126,7 +126,7 @@ def test_batches_have_one_layout_in_both_phases(normalized: bool) -> None:
     first = mixed.gather(8, generator, 2)
     mixed.pretraining = False
     second = mixed.gather(8, generator, 2)
-    assert [x.stride() for x in first] == [x.stride() for x in second]
+    assert [x.stride() for x in first.tensors()] == [x.stride() for x in second.tensors()]
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_counts_and_order_survive_a_restart() -> None:
         generator.set_state(numbers)
         sampler.prepare(8, generator)
         batches.append(sampler.gather(8, generator))
-    for one, other in zip(*batches, strict=True):
+    for one, other in zip(*(b.tensors() for b in batches), strict=True):
         assert torch.equal(one, other)
     assert again.state_dict()["offline_rows"] == mixed.state_dict()["offline_rows"] == 12
 

@@ -58,7 +58,7 @@ class Cast(Sampler):
 
     def gather(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> Batch:
         batch = self.source.gather(batch_size, generator, updates)
-        return Batch(*(x.to(self.dtype) for x in batch))
+        return batch.map(lambda x: x.to(self.dtype))
 
 
 def replay(device: str = "cpu", rows: int = 500, spec: EnvSpec = SPEC) -> ReplayBuffer:

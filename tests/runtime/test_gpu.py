@@ -134,9 +134,7 @@ def test_update_equals_the_cpu() -> None:
         )
         noise = draw_noise(learners[0].noise(64), g, kind)
         learners[0].update(batch, noise)
-        learners[1].update(
-            Batch(*(x.cuda() for x in batch)), {k: v.cuda() for k, v in noise.items()}
-        )
+        learners[1].update(batch.map(torch.Tensor.cuda), {k: v.cuda() for k, v in noise.items()})
     for name, tensor in learners[0].state_dict().items():
         other = learners[1].state_dict()[name].cpu()
         torch.testing.assert_close(other, tensor, rtol=1e-6, atol=1e-7)

@@ -275,6 +275,22 @@ class Algorithm(nn.Module, ABC):
     def noise(self, batch_size: int) -> NoiseSpec:
         """The random inputs of one `update`: it draws nothing itself."""
 
+    def fields(self) -> tuple[str, ...]:
+        """The fields of a batch that `update` needs besides the five of every batch.
+
+        They are names of `types.FIELD_NAMES` or of the dataset's columns, and may depend on
+        ``self.config`` alone: a run asks for them before there are networks.
+        """
+        return ()
+
+    @classmethod
+    def declared_fields(cls, config: AlgorithmConfig) -> tuple[str, ...]:
+        """`fields` of a learner with ``config``, which is not built for it."""
+        learner = cls.__new__(cls)
+        nn.Module.__init__(learner)
+        learner.config = config
+        return learner.fields()
+
     @abstractmethod
     def update(self, batch: Batch, noise: Noise, due: Due | None = None) -> Metrics:
         """One gradient update; metrics stay on the device.

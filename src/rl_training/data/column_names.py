@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rl_training.boundary.columns import NUMBERS, Column
 from rl_training.data.rows import SCALAR_FIELDS
-from rl_training.errors import ConfigError
+from rl_training.errors import ConfigError, nearest
 from rl_training.text import printable, shorten
+from rl_training.types import FIELD_NAMES
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "observations": ("observations", "obs", "states", "observation", "state"),
@@ -43,6 +44,8 @@ class Fields:
     """Notes on what the file does not say, or stores under an unknown name."""
     ambiguous_done: bool
     """Whether the termination column may mean any end of an episode."""
+    own: tuple[str, ...] = ()
+    """Columns that an algorithm declares by the file's name for them."""
 
     @property
     def rows(self) -> int:
@@ -59,8 +62,13 @@ class Fields:
         return self.columns["actions"].dtype.kind in "biu"
 
 
-def find_fields(available: Mapping[str, Column], source: str) -> Fields:
-    """Match names to aliases and check shapes and types before a row is read."""
+def find_fields(
+    available: Mapping[str, Column], source: str, declared: Sequence[str] = ()
+) -> Fields:
+    """Match names to aliases and check shapes and types before a row is read.
+
+    ``declared`` are names of further columns to read.
+    """
     columns: dict[str, Column] = {}
     names: dict[str, str] = {}
     for field, aliases in ALIASES.items():
@@ -72,12 +80,10 @@ def find_fields(available: Mapping[str, Column], source: str) -> Fields:
             )
         if present:
             columns[field], names[field] = available[present[0]], present[0]
-    for field in REQUIRED:
-        if field not in columns:
-            known = shorten(printable(", ".join(sorted(available)), keep=""), 300) or "nothing"
-            raise ConfigError(
-                f"{source} has no {field} (any of {', '.join(ALIASES[field])}); it holds {known}."
-            )
+    _check_required(columns, available, source)
+    for name in declared:
+        _check_declared(name, available, names, source)
+        columns[name], names[name] = available[name], name
     _check_columns(columns, names, source)
     ended, cut = names.get("terminations"), names.get("truncations")
     notes, guesses = [], []
@@ -93,7 +99,35 @@ def find_fields(available: Mapping[str, Column], source: str) -> Fields:
             "terminates"
         )
     guesses += _unused(available, names)
-    return Fields(columns, names, tuple(notes), tuple(guesses), ended in AMBIGUOUS)
+    return Fields(columns, names, tuple(notes), tuple(guesses), ended in AMBIGUOUS, tuple(declared))
+
+
+def _check_required(
+    columns: Mapping[str, Column], available: Mapping[str, Column], source: str
+) -> None:
+    for field in REQUIRED:
+        if field not in columns:
+            known = shorten(printable(", ".join(sorted(available)), keep=""), 300) or "nothing"
+            raise ConfigError(
+                f"{source} has no {field} (any of {', '.join(ALIASES[field])}); it holds {known}."
+            )
+
+
+def _check_declared(
+    name: str, available: Mapping[str, Column], names: Mapping[str, str], source: str
+) -> None:
+    """Refuse a declared column that is not there, or is a field of every transition."""
+    taken = {held: field for field, held in names.items()}
+    if name in taken or name in ALIASES:
+        raise ConfigError(
+            f"{source}: the algorithm declares the column {name!r}, which is read as "
+            f"{taken.get(name, name)}."
+        )
+    if name not in available:
+        options = available.keys() - taken.keys() | {*FIELD_NAMES}
+        raise ConfigError(
+            f"{source} has no column {name!r}, which the algorithm declares{nearest(name, options)}"
+        )
 
 
 def _unused(available: Mapping[str, Column], names: Mapping[str, str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -42,19 +42,20 @@ def load_transition_dataset(
     spec: EnvSpec | None = None,
     time_limit: int | None = None,
     collect_random: RandomCollector | None = None,
+    columns: Sequence[str] = (),
     device: torch.device | str = "cpu",
 ) -> TransitionDataset:
     """Load what the config names, check it, and transform its rewards.
 
     ``spec`` maps actions to [-1, 1] and refuses a dataset of other sizes; without it `action_low`
     and `action_high` give the bounds. ``time_limit`` separates time limits from terminations
-    where a file has one flag for both.
+    where a file has one flag for both. ``columns`` are names of further columns to keep.
     """
     settings = config if isinstance(config, DataConfig) else validated(DataConfig, config)
     if settings.dataset_kind is None:
         raise ConfigError("dataset_kind is missing: use random, npz, pt, hdf5 or minari.")
     source = settings.source
-    with open_fields(settings, collect_random) as fields:
+    with open_fields(settings, collect_random, columns) as fields:
         if spec is None and settings.action_low is not None:
             spec = spec_of(fields, settings)
         dataset = TransitionDataset.from_fields(
@@ -104,7 +105,9 @@ def config_for(source: str) -> DataConfig:
 
 @contextmanager
 def open_fields(
-    config: DataConfig, collect_random: RandomCollector | None = None
+    config: DataConfig,
+    collect_random: RandomCollector | None = None,
+    declared: Sequence[str] = (),
 ) -> Iterator[Fields]:
     """A dataset's columns, open for as long as the block lasts."""
     kind = config.dataset_kind
@@ -116,10 +119,10 @@ def open_fields(
             )
         data = collect_random(config.dataset_size, config.dataset_seed)
         columns = {key: Column.of(np.asarray(values)) for key, values in data.items()}
-        yield find_fields(columns, config.source)
+        yield find_fields(columns, config.source, declared)
     elif kind == "minari":
         dataset = open_minari(str(config.dataset_id), download=config.dataset_download)
-        yield find_fields(dataset.columns(), config.source)
+        yield find_fields(dataset.columns(), config.source, declared)
     else:
         path = Path(str(config.dataset_path))
         if not path.is_file():
@@ -131,4 +134,4 @@ def open_fields(
             )
         opener = {"npz": open_npz, "pt": open_pt, "hdf5": open_hdf5_columns}[str(kind)]
         with opener(path) as found:
-            yield find_fields(found, config.source)
+            yield find_fields(found, config.source, declared)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch import Tensor
 from rl_training.boundary.values import StateError
 from rl_training.data.replay_buffer import ReplayBuffer
 from rl_training.data.rows import RowLayout
+from rl_training.errors import ConfigError
 from rl_training.types import Batch, BoolArray, FloatArray
 
 Strategy = Literal["future", "final", "episode"]
@@ -36,9 +38,7 @@ class HindsightReplay(ReplayBuffer):
     """A ring of transitions on the host that keeps track of episodes.
 
     Observations are rows ``[observation, desired_goal, achieved_goal]``; batches hold the first two
-    parts, ``obs_dim`` values. Rows are counted from the run's first: row ``i`` is at
-    ``i % capacity`` and is of environment ``i % num_envs``, so that an episode's rows are
-    ``num_envs`` apart. Where each episode begins and ends follows from the rows' own flags.
+    parts, ``obs_dim`` values. Where each episode begins and ends follows from the rows' own flags.
     """
 
     def __init__(
@@ -54,8 +54,7 @@ class HindsightReplay(ReplayBuffer):
         ratio: float = 0.8,
         device: torch.device | str = "cpu",
     ) -> None:
-        super().__init__(capacity, obs_dim + goal_dim, action_dim)
-        self.num_envs = num_envs
+        super().__init__(capacity, obs_dim + goal_dim, action_dim, num_envs=num_envs)
         self.strategy = strategy
         self.ratio = ratio
         self._task = task
@@ -67,7 +66,10 @@ class HindsightReplay(ReplayBuffer):
         self._achieved = slice(next_obs + obs_dim, next_obs + obs_dim + goal_dim)
         self._batch_layout = RowLayout(obs_dim, action_dim)
         # By their size, each in one place: a recorded graph reads the same memory every time.
-        self._staged_batches: dict[int, Tensor] = {}
+        self._staged_rows: dict[int, Tensor] = {}
+        self._staged_batches: dict[int, Batch] = {}
+        self._declared: tuple[str, ...] = ()
+        self._gamma = 1.0
         dropped = [*range(obs + obs_dim, obs + obs_dim + goal_dim)]
         dropped += range(self._achieved.start, self._achieved.stop)
         self._columns = np.setdiff1d(np.arange(self.layout.width), dropped)
@@ -122,6 +124,22 @@ class HindsightReplay(ReplayBuffer):
 
     # --- Sampling -----------------------------------------------------------------
 
+    @classmethod
+    def check_fields(cls, fields: Sequence[str], n_step: int = 1) -> None:
+        """Refuse what does not hold for another goal than the one that was played for."""
+        super().check_fields(fields, n_step)
+        if n_step > 1:
+            raise ConfigError(
+                f"n_step = {n_step} cannot be used with HER, which changes the rewards of single "
+                "transitions: leave it out."
+            )
+
+    def supply(self, fields: Sequence[str], *, gamma: float = 1.0, n_step: int = 1) -> None:
+        """Put ``fields`` into every batch, as they are after relabeling."""
+        self.check_fields(fields, n_step)
+        self._declared, self._gamma = tuple(fields), gamma
+        self._staged_batches = {}
+
     def prepare(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> None:
         """Draw, relabel and stage the rows of the next `gather`: environments are on the host.
 
@@ -135,19 +153,40 @@ class HindsightReplay(ReplayBuffer):
         which, whether, goal = drawn.transpose(0, 1).flatten(1).cpu().numpy()
         rows = self.oldest + (which * len(self)).astype(np.int64)
         packed = self._rows[rows % self.capacity]
+        ended = packed[:, -2:].any(axis=1)
         finished = self._last[rows % self.capacity] != RUNNING
         chosen = np.flatnonzero((whether < self.ratio) & finished)
         if len(chosen):
             goals = self._rows[self._goal_rows(rows[chosen], goal[chosen]) % self.capacity]
             packed[chosen] = self._relabel(packed[chosen], goals[:, self._achieved])
+        fresh = self._extra(rows, packed, ended | (packed[:, -2] > 0)) if self._declared else {}
         if len(rows) not in self._staged_batches:
             place = torch.empty(len(rows), self._batch_layout.width, device=self._device)
-            self._staged_batches[len(rows)] = place
-        self._staged_batches[len(rows)].copy_(torch.from_numpy(packed[:, self._columns]))
+            extra = {name: value.to(self._device) for name, value in fresh.items()}
+            self._staged_rows[len(rows)] = place
+            self._staged_batches[len(rows)] = self._batch_layout.batch(place)._replace(extra=extra)
+        self._staged_rows[len(rows)].copy_(torch.from_numpy(packed[:, self._columns]))
+        for name, value in fresh.items():
+            self._staged_batches[len(rows)].extra[name].copy_(value)
 
     def gather(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> Batch:
         """The rows that `prepare` staged for so many updates."""
-        return self._batch_layout.batch(self._staged_batches[batch_size * updates])
+        return self._staged_batches[batch_size * updates]
+
+    def _extra(self, rows: Indices, packed: FloatArray, ended: BoolArray) -> dict[str, Tensor]:
+        """The declared fields of ``rows``; ``ended`` is true for the first goal or the new one."""
+        known = ~ended & (rows + self.num_envs < self.total)
+        following = self._rows[(rows + self.num_envs) % self.capacity]
+        actions = following[:, self.layout.slices["actions"]]
+        fields: dict[str, FloatArray | Indices] = {
+            "next_actions": np.where(known[:, None], actions, np.float32(0.0)),
+            "next_action_mask": known.astype(np.float32),
+            "truncations": packed[:, -1].copy(),
+            "discounts": np.full(len(rows), self._gamma, dtype=np.float32),
+            "indices": rows % self.capacity,
+            "weights": np.ones(len(rows), dtype=np.float32),
+        }
+        return {name: torch.from_numpy(fields[name]) for name in self._declared}
 
     def _goal_rows(self, rows: Indices, uniform: FloatArray) -> Indices:
         """For each row, the one whose next achieved goal replaces its goal (section 4.5).

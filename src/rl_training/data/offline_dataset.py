@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,10 +14,11 @@ import torch
 
 from rl_training.boundary.columns import CHUNK_ROWS, Column
 from rl_training.data.column_names import Fields, find_fields
+from rl_training.data.fields import RowFields
 from rl_training.data.rows import SCALAR_FIELDS, RowLayout
 from rl_training.errors import ConfigError
 from rl_training.rewards import RewardTransformConfig
-from rl_training.types import Batch, EnvSpec, Sampler
+from rl_training.types import FIELD_NAMES, Batch, EnvSpec, Sampler, refuse_fields
 
 FloatRows = npt.NDArray[np.float32]
 Rows = TypeVar("Rows", FloatRows, torch.Tensor)
@@ -65,6 +66,9 @@ class TransitionDataset(Sampler):
     """Whether actions were recorded as integers: a choice, not a quantity."""
     odd_flags: tuple[str, ...] = ()
     """Flags other than 0 and 1, in words, where they were let through for an inspection."""
+    _fields: RowFields | None = field(default=None, init=False, repr=False)
+    _supplied: tuple[tuple[str, ...], float, int] = field(default=((), 1.0, 1), init=False)
+    """The arguments of `supply`, for after a change of the rows."""
 
     @classmethod
     def from_dict(
@@ -72,19 +76,21 @@ class TransitionDataset(Sampler):
         data: Mapping[str, Any],
         *,
         spec: EnvSpec | None = None,
+        columns: Sequence[str] = (),
         device: torch.device | str = "cpu",
         source: str = "the data",
     ) -> TransitionDataset:
         """From arrays under any of the usual names.
 
         With ``spec``, actions are taken in the environment's units, checked against its bounds and
-        mapped to [-1, 1]; without it they stay as they are.
+        mapped to [-1, 1]; without it they stay as they are. ``columns`` are other arrays to keep,
+        which `supply` can then put into batches.
         """
-        columns = {
+        available = {
             key: Column.of(np.asarray(value.detach().cpu() if torch.is_tensor(value) else value))
             for key, value in data.items()
         }
-        fields = find_fields(columns, source)
+        fields = find_fields(available, source, columns)
         return cls.from_fields(fields, spec=spec, device=device, source=source)
 
     @classmethod
@@ -103,7 +109,8 @@ class TransitionDataset(Sampler):
         ``finite=False`` lets values through that are not, and flags other than 0 and 1, for an
         inspection to count.
         """
-        layout = RowLayout(fields.width("observations"), fields.width("actions"))
+        own = tuple((name, fields.width(name)) for name in fields.own)
+        layout = RowLayout(fields.width("observations"), fields.width("actions"), own)
         mismatch = spec and layout.mismatch(spec, source)
         if mismatch:
             raise ConfigError(mismatch)
@@ -154,8 +161,35 @@ class TransitionDataset(Sampler):
         )
         return self.batch((uniform * len(self)).long())
 
+    def supply(self, fields: Sequence[str], *, gamma: float = 1.0, n_step: int = 1) -> None:
+        """Put ``fields`` into every batch, and rewards of ``n_step`` steps."""
+        own = [name for name, _ in self.layout.columns]
+        refuse_fields(fields, (*FIELD_NAMES, *own), "the data")
+        self._supplied = tuple(fields), gamma, n_step
+        self._fields = None
+        if not fields and n_step == 1:
+            return
+        device, returns = self.rows.device, None
+        if "returns_to_go" in fields:
+            returns = torch.from_numpy(self.returns_to_go(gamma)).float().to(device)
+        self._fields = RowFields(
+            self.layout,
+            fields,
+            position=torch.zeros((), dtype=torch.long, device=device),
+            gamma=gamma,
+            n_step=n_step,
+            returns=returns,
+        )
+
+    def _supply_again(self) -> None:
+        """After the rows have changed: returns to go follow from them."""
+        fields, gamma, n_step = self._supplied
+        self.supply(fields, gamma=gamma, n_step=n_step)
+
     def batch(self, indices: torch.Tensor) -> Batch:
-        """The transitions at ``indices``: one gather."""
+        """The transitions at ``indices``: one gather, if no fields are declared."""
+        if self._fields is not None:
+            return self._fields.batch(self.rows, indices)
         return self.layout.batch(self.rows.index_select(0, indices))
 
     def column(self, name: str) -> npt.NDArray[np.float32]:
@@ -168,6 +202,16 @@ class TransitionDataset(Sampler):
     def episode_bounds(self) -> npt.NDArray[np.int64]:
         """Where episodes begin, and the length at the end: episode i is [b[i], b[i + 1])."""
         return episode_bounds((self.column("terminations") + self.column("truncations")) > 0)
+
+    def returns_to_go(self, gamma: float) -> npt.NDArray[np.float64]:
+        """The discounted return from each row to its episode's last, nothing after a time limit."""
+        bounds = self.episode_bounds()
+        onward = self.column("rewards").astype(np.float64)
+        last_rows = set((bounds[1:] - 1).tolist())
+        for row in range(len(onward) - 2, -1, -1):
+            if row not in last_rows:
+                onward[row] += gamma * onward[row + 1]
+        return onward
 
     def statistics(self, time_limit: int | None = None) -> DatasetStatistics:
         """Moments of the observations, returns and lengths of the episodes.
@@ -225,6 +269,7 @@ class TransitionDataset(Sampler):
             self.rows[:, self.layout.slices["rewards"]] = torch.from_numpy(values)[:, None].to(
                 self.rows.device
             )
+            self._supply_again()
 
     def hold_out(self, fraction: float, seed: int) -> TransitionDataset:
         """Take whole episodes, chosen by ``seed``, out of this dataset into another one.
@@ -236,6 +281,8 @@ class TransitionDataset(Sampler):
         other = copy(self)
         other.rows = self.rows[held]
         self.rows = _keep_in_place(self.rows, ~held)
+        for part in (self, other):
+            part._supply_again()
         return other
 
     def _choose_episodes(self, fraction: float, seed: int) -> torch.Tensor:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from rl_training.boundary.values import describe_array, whole_number
+from rl_training.data.fields import RowFields
 from rl_training.data.rows import RowLayout
 from rl_training.errors import CheckpointError
-from rl_training.types import Batch, BoolArray, FloatArray, Sampler
+from rl_training.types import FIELD_NAMES, Batch, BoolArray, FloatArray, Sampler, refuse_fields
 
 SEGMENT_ROWS = 4096
 """Rows that a checkpoint saves as one immutable file."""
@@ -24,12 +26,25 @@ class ReplayBuffer(Sampler):
 
     A batch is one gather. The rows are divided into fixed segments; `dirty` names those written
     since it was last cleared, so that a checkpoint writes only what is new.
+
+    Rows are counted from the run's first: row ``i`` is at ``i % capacity`` and is of environment
+    ``i % num_envs``, so that the row after it in its episode is ``i + num_envs``.
     """
 
+    fields: ClassVar[tuple[str, ...]] = tuple(n for n in FIELD_NAMES if n != "returns_to_go")
+    """What it can supply: a running episode has no return yet."""
+
     def __init__(
-        self, capacity: int, obs_dim: int, action_dim: int, *, device: torch.device | str = "cpu"
+        self,
+        capacity: int,
+        obs_dim: int,
+        action_dim: int,
+        num_envs: int = 1,
+        *,
+        device: torch.device | str = "cpu",
     ) -> None:
         self.capacity = capacity
+        self.num_envs = num_envs
         self.obs_dim = obs_dim
         self.action_dim = action_dim
         self.layout = RowLayout(obs_dim, action_dim)
@@ -40,6 +55,9 @@ class ReplayBuffer(Sampler):
         """Transitions ever added; the ring's position follows from it."""
         # The fill count lives on the device: an integer bound would be frozen into a graph.
         self._size = torch.zeros((), dtype=torch.float64, device=device)
+        self._fields: RowFields | None = None
+        self._position = torch.zeros((), dtype=torch.long, device=device)
+        """`total % capacity`; kept up to date for declared fields alone."""
         self.dirty: set[int] = set()
         self._staged: Tensor | None = None
         if self.rows.is_cuda:
@@ -60,6 +78,8 @@ class ReplayBuffer(Sampler):
     ) -> None:
         """Add one transition of each of ``n`` environments; every array has ``n`` first."""
         count = len(obs)
+        if count % self.num_envs:
+            raise ValueError(f"{count} transitions, but there are {self.num_envs} environments.")
         if count > self.capacity:
             raise ValueError(f"{count} transitions at once do not fit into {self.capacity} rows.")
         position = self.total % self.capacity
@@ -84,6 +104,8 @@ class ReplayBuffer(Sampler):
         if self.total < self.capacity:
             self._size.fill_(min(self.total + count, self.capacity))
         self.total += count
+        if self._fields is not None:
+            self._position.fill_(self.total % self.capacity)
         self._note_ends(terminations, truncations)
 
     def _note_ends(self, terminations: BoolArray, truncations: BoolArray) -> None:
@@ -111,6 +133,26 @@ class ReplayBuffer(Sampler):
         if count:
             self.dirty.update(range(start // SEGMENT_ROWS, (start + count - 1) // SEGMENT_ROWS + 1))
 
+    @classmethod
+    def check_fields(cls, fields: Sequence[str], n_step: int = 1) -> None:
+        """Refuse fields that experience cannot supply while it is collected."""
+        refuse_fields(fields, cls.fields, "experience from an environment")
+
+    def supply(self, fields: Sequence[str], *, gamma: float = 1.0, n_step: int = 1) -> None:
+        """Put ``fields`` into every batch, and rewards of ``n_step`` steps."""
+        self.check_fields(fields, n_step)
+        self._fields = None
+        if fields or n_step > 1:
+            self._position.fill_(self.total % self.capacity)
+            self._fields = RowFields(
+                self.layout,
+                fields,
+                position=self._position,
+                stride=self.num_envs,
+                gamma=gamma,
+                n_step=n_step,
+            )
+
     def prepare(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> None:
         """Refuse to sample from nothing."""
         if self.total == 0:
@@ -122,7 +164,13 @@ class ReplayBuffer(Sampler):
         uniform = torch.rand(
             batch_size * updates, dtype=torch.float64, device=self.rows.device, generator=generator
         )
-        return self.layout.batch(self.rows.index_select(0, (uniform * self._size).long()))
+        return self.batch((uniform * self._size).long())
+
+    def batch(self, places: Tensor) -> Batch:
+        """The transitions at ``places`` of the ring: one gather, if no fields are declared."""
+        if self._fields is not None:
+            return self._fields.batch(self.rows, places)
+        return self.layout.batch(self.rows.index_select(0, places))
 
     # --- Saving -------------------------------------------------------------------
 
@@ -161,4 +209,5 @@ class ReplayBuffer(Sampler):
             )
         self.total = whole_number(state["total"], "total")
         self._size.fill_(len(self))
+        self._position.fill_(self.total % self.capacity)
         self.dirty.clear()

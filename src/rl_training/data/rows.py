@@ -17,15 +17,26 @@ SCALAR_FIELDS = ("rewards", "terminations", "truncations")
 
 @dataclass(frozen=True)
 class RowLayout:
-    """obs | action | reward | next_obs | terminated | truncated, all float32 in one row."""
+    """obs | action | reward | next_obs | terminated | truncated, all float32 in one row.
+
+    Columns of a dataset that an algorithm declares are behind them.
+    """
 
     obs_dim: int
     action_dim: int
+    columns: tuple[tuple[str, int], ...] = ()
+    """Names and widths of a dataset's own columns."""
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The fields' names in order."""
+        return (*FIELDS, *(name for name, _ in self.columns))
 
     @cached_property
     def widths(self) -> list[int]:
         """The fields' widths in order."""
-        return [self.obs_dim, self.action_dim, 1, self.obs_dim, 1, 1]
+        standard = [self.obs_dim, self.action_dim, 1, self.obs_dim, 1, 1]
+        return [*standard, *(width for _, width in self.columns)]
 
     @property
     def width(self) -> int:
@@ -35,14 +46,19 @@ class RowLayout:
     @cached_property
     def slices(self) -> dict[str, slice]:
         """Each field's place."""
-        places = zip(FIELDS, self.widths, accumulate(self.widths), strict=True)
+        places = zip(self.names, self.widths, accumulate(self.widths), strict=True)
         return {name: slice(stop - width, stop) for name, width, stop in places}
 
     def batch(self, rows: torch.Tensor) -> Batch:
         """Views of gathered rows."""
         parts = torch.split_with_sizes(rows, self.widths, dim=-1)
-        obs, actions, rewards, next_obs, terminations, _ = parts
+        obs, actions, rewards, next_obs, terminations = parts[:5]
         return Batch(obs, actions, rewards.squeeze(-1), next_obs, terminations.squeeze(-1))
+
+    def column(self, rows: torch.Tensor, name: str) -> torch.Tensor:
+        """One field of gathered rows: ``[B, width]``, or ``[B]`` where it has one value a row."""
+        values = rows[:, self.slices[name]]
+        return values.squeeze(-1) if values.shape[-1] == 1 else values
 
     def mismatch(self, spec: EnvSpec, source: str, env: str = "the environment") -> str | None:
         """How the sizes differ from those of an environment, in words; None if they do not."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -40,6 +41,10 @@ class EpochSampler(Sampler):
 
     def __len__(self) -> int:
         return len(self.dataset)
+
+    def supply(self, fields: Sequence[str], *, gamma: float = 1.0, n_step: int = 1) -> None:
+        """The dataset's fields."""
+        self.dataset.supply(fields, gamma=gamma, n_step=n_step)
 
     def most_updates(self, batch_size: int) -> int:
         """No block may be longer than an epoch."""
@@ -154,6 +159,11 @@ class MixedSampler(Sampler):
         pairs = zip((self.offline, self.online), self.rows(batch_size), strict=True)
         return [(source, rows) for source, rows in pairs if rows]
 
+    def supply(self, fields: Sequence[str], *, gamma: float = 1.0, n_step: int = 1) -> None:
+        """The fields of both sources, each of which needs to have them."""
+        for source in (self.offline, self.online):
+            source.supply(fields, gamma=gamma, n_step=n_step)
+
     def most_updates(self, batch_size: int) -> int:
         """What both sources can serve."""
         return min(source.most_updates(rows) for source, rows in self._sources(batch_size))
@@ -178,13 +188,14 @@ class MixedSampler(Sampler):
             source.gather(rows, generator, updates) for source, rows in self._sources(batch_size)
         ]
         if len(parts) == 1:
-            return Batch(*(field.contiguous() for field in parts[0]))
-        fields = zip(*parts, strict=True)
-        return Batch(
-            *(
+            return parts[0].map(Tensor.contiguous)
+        fields = zip(*(part.tensors() for part in parts), strict=True)
+        return Batch.of(
+            (
                 torch.cat([x.unflatten(0, (updates, -1)) for x in field], dim=1).flatten(0, 1)
                 for field in fields
-            )
+            ),
+            parts[0].extra,
         )
 
     def state_dict(self) -> dict[str, Any]:
@@ -222,6 +233,10 @@ class NormalizedSampler(Sampler):
 
     def __len__(self) -> int:
         return len(self.source)
+
+    def supply(self, fields: Sequence[str], *, gamma: float = 1.0, n_step: int = 1) -> None:
+        """The source's fields, as they are."""
+        self.source.supply(fields, gamma=gamma, n_step=n_step)
 
     def most_updates(self, batch_size: int) -> int:
         """As the source."""

@@ -21,7 +21,7 @@ from rl_training.algorithms.her import HindsightConfig
 from rl_training.data import HindsightReplay, ReplayBuffer, TransitionDataset
 from rl_training.envs import make_training_envs, read_goal_task
 from rl_training.experiment.config import TrainConfig
-from rl_training.experiment.dataset_source import RunData, mix, prepare_sampler
+from rl_training.experiment.dataset_source import RunData, mix, prepare_sampler, supply_fields
 from rl_training.experiment.machine import choose_device, choose_threads, keep_freed_memory
 from rl_training.experiment.memory import explaining_memory
 from rl_training.experiment.task import Task
@@ -125,9 +125,11 @@ def build_sources(
     if data is not None:
         with explaining_memory(f"{data.record['source']}: the dataset", device):
             recorded = prepare_sampler(config, data, algorithm, device)
+            supply_fields(algorithm, recorded, data.held_out)
         if config.mode == "offline":
             return Sources(recorded, validation=validation)
     buffer = build_replay(config, task.spec, device)
+    supply_fields(algorithm, buffer)
     collector = build_collector(task, algorithm, buffer, mode)
     if config.mode == "online":
         return Sources(buffer, collector)
@@ -200,7 +202,7 @@ def build_replay(config: TrainConfig, spec: EnvSpec, device: torch.device) -> Re
     sizes = settings.buffer_capacity, spec.obs_dim, spec.action_width
     with explaining_memory(f"buffer_capacity = {settings.buffer_capacity}: the replay", device):
         if not isinstance(settings, HindsightConfig):
-            return ReplayBuffer(*sizes, device=device)
+            return ReplayBuffer(*sizes, num_envs=config.num_envs, device=device)
         assert config.env_id is not None
         return HindsightReplay(
             *sizes,

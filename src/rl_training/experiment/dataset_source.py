@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from rl_training.algorithms.base import Algorithm
-from rl_training.algorithms.config import MixingConfig
+from rl_training.algorithms.config import MixingConfig, ValueConfig
 from rl_training.data import (
     EpochSampler,
     MixedSampler,
@@ -17,11 +17,12 @@ from rl_training.data import (
     load_transition_dataset,
 )
 from rl_training.envs import time_limit
+from rl_training.errors import ConfigError
 from rl_training.experiment.config import TrainConfig
 from rl_training.rewards import RewardTransformConfig
 from rl_training.runtime.recording import record_random
 from rl_training.runtime.seeding import Stream, derive_seed
-from rl_training.types import EnvSpec, Sampler
+from rl_training.types import FIELD_NAMES, EnvSpec, Sampler
 
 STD_FLOOR = 1e-3
 """Added to the deviation of an observation's entry, which may be constant."""
@@ -55,8 +56,9 @@ def load_dataset(
     if raw_rewards:
         update["return_scaling"] = False
     settings = parts.data.model_copy(update=update)
+    columns = [name for name in declared_fields(config) if name not in FIELD_NAMES]
     if env_id is None:
-        return load_transition_dataset(settings)
+        return load_transition_dataset(settings, columns=columns)
 
     def collect(size: int, seed: int) -> dict[str, Any]:
         return record_random(env_id, parts.env.make_kwargs, size, seed)
@@ -66,7 +68,30 @@ def load_dataset(
         spec=spec,
         time_limit=time_limit(env_id, parts.env.make_kwargs),
         collect_random=collect,
+        columns=columns,
     )
+
+
+def declared_fields(config: TrainConfig) -> tuple[str, ...]:
+    """The fields that a run's batches need besides the five of every batch."""
+    fields = config.learner_class.declared_fields(config.parts.algorithm)
+    return tuple(dict.fromkeys(fields))
+
+
+def supply_fields(algorithm: Algorithm, *sources: Sampler | None) -> None:
+    """Have each of the sources put into its batches what the algorithm declares."""
+    fields, settings = algorithm.fields(), algorithm.config
+    values = isinstance(settings, ValueConfig)
+    gamma = settings.gamma if isinstance(settings, ValueConfig) else 1.0
+    for name in {"returns_to_go", "discounts"} & {*fields}:
+        if not values:
+            raise ConfigError(
+                f"The batch field {name!r} needs gamma: derive {type(settings).__name__} from "
+                "ValueConfig."
+            )
+    for source in sources:
+        if source is not None:
+            source.supply(fields, gamma=gamma)
 
 
 def load_run_data(config: TrainConfig, spec: EnvSpec | None) -> RunData:

@@ -9,11 +9,11 @@ from rl_training.algorithms.config import CollectionConfig, MixingConfig
 from rl_training.algorithms.finetuning_config import FinetuningConfig
 from rl_training.algorithms.her import HindsightConfig
 from rl_training.algorithms.registry import HindsightEntry, get_algorithm
-from rl_training.data import DataConfig
+from rl_training.data import DataConfig, HindsightReplay, ReplayBuffer
 from rl_training.envs import examine_env, read_goal_task
 from rl_training.errors import ConfigError
 from rl_training.experiment.config import TrainConfig
-from rl_training.experiment.dataset_source import RunData, load_run_data
+from rl_training.experiment.dataset_source import RunData, declared_fields, load_run_data
 from rl_training.experiment.machine import choose_device
 from rl_training.experiment.memory import check_memory
 from rl_training.types import EnvSpec
@@ -41,6 +41,9 @@ def check_config(config: TrainConfig, *, begins: bool = True) -> Task:
     if parts.controls.engine == "cuda_graph" and device.type != "cuda":
         raise ConfigError("engine = cuda_graph needs a CUDA device: use engine=auto or compiled.")
     _check_sources(config)
+    if isinstance(parts.algorithm, CollectionConfig):
+        replay = HindsightReplay if isinstance(parts.algorithm, HindsightConfig) else ReplayBuffer
+        replay.check_fields(declared_fields(config))
     spec: EnvSpec | None = None
     notes: tuple[str, ...] = ()
     if config.env_id is not None:

@@ -96,9 +96,9 @@ class UpdateTracer:
 
     def __init__(self, algorithm: Algorithm, batch: Batch, noise: Noise) -> None:
         self.algorithm = algorithm
-        self.noise_keys = tuple(noise)
+        self.field_names, self.noise_keys = tuple(batch.extra), tuple(noise)
         self._fake = FakeTensorMode(allow_non_fake_inputs=True)
-        self._inputs = [self._fake.from_tensor(x) for x in (*batch, *noise.values())]
+        self._inputs = [self._fake.from_tensor(x) for x in (*batch.tensors(), *noise.values())]
         self.metric_keys = {due: tuple(self._update(due)) for due in algorithm.all_due()}
         self.keys = tuple(dict.fromkeys(k for keys in self.metric_keys.values() for k in keys))
         """The names of all metrics, in the order of the vector that sums them."""
@@ -109,8 +109,9 @@ class UpdateTracer:
         return [f.requires_grad_(x.requires_grad) for f, x in zip(fakes, state, strict=True)]
 
     def _call(self, due: Due, inputs: Sequence[Tensor], state: Sequence[Tensor]) -> Metrics:
-        batch = Batch(*inputs[: len(Batch._fields)])
-        noise = dict(zip(self.noise_keys, inputs[len(Batch._fields) :], strict=True))
+        split = len(inputs) - len(self.noise_keys)
+        batch = Batch.of(inputs[:split], self.field_names)
+        noise = dict(zip(self.noise_keys, inputs[split:], strict=True))
         originals = state_tensors(self.algorithm).values()
         shaped = [x.view(like.shape) for x, like in zip(state, originals, strict=True)]
         with swapped(self.algorithm, shaped), plain_operations():
@@ -146,11 +147,11 @@ class UpdateTracer:
         tensors = state_tensors(self.algorithm).values()
         state = [with_an_axis(tensor.detach()) for tensor in tensors]
         copies = [tensor.clone() for tensor in state]
-        program = compiled(self.trace(due), [*batch, *noise.values(), totals, *copies])
+        program = compiled(self.trace(due), [*batch.tensors(), *noise.values(), totals, *copies])
 
         def run(state: Sequence[Tensor], batch: Batch, noise: Noise, totals: Tensor) -> None:
             with torch.no_grad():
-                program(*batch, *noise.values(), totals, *state)
+                program(*batch.tensors(), *noise.values(), totals, *state)
 
         run(copies, batch, noise, totals)
         return partial(run, state)

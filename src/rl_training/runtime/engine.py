@@ -15,6 +15,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterable
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -154,7 +155,7 @@ class Engine:
         noise = draw_noise(self._noise_spec, self.generator, self._dtype, lead=(count,))
         return [
             (
-                Batch(*(x[i * size : (i + 1) * size] for x in block)),
+                block.map(itemgetter(slice(i * size, (i + 1) * size))),
                 {key: value[i] for key, value in noise.items()},
             )
             for i in range(count)

@@ -38,12 +38,7 @@ class DataReturns:
 def discounted_returns(dataset: TransitionDataset, gamma: float) -> DataReturns:
     """The returns of the data as it was recorded."""
     bounds = dataset.episode_bounds()
-    rewards = dataset.column("rewards").astype(np.float64)
-    onward = np.empty_like(rewards)
-    last_rows, total = set((bounds[1:] - 1).tolist()), 0.0
-    for row in range(len(rewards) - 1, -1, -1):
-        total = rewards[row] + (0.0 if row in last_rows else gamma * total)
-        onward[row] = total
+    onward = dataset.returns_to_go(gamma)
     mean, deviation = float(onward.mean()), float(onward.std())
     flat = deviation <= 1e-6 * max(1.0, abs(mean))  # all alike: there is no unit to be had
     return DataReturns(onward[bounds[:-1]], mean, 1.0 if flat else deviation)

@@ -1,0 +1,106 @@
+"""Declared fields of a batch: gathered from packed rows and from the rows that follow them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from rl_training.data.rows import RowLayout
+from rl_training.types import Batch
+
+
+class RowFields:
+    """Makes batches with declared fields from a ring of packed rows.
+
+    The row after one of the same environment is ``stride`` places on. ``position`` is the place
+    that the next row will take, one after the newest: rows on both sides of it do not belong
+    together. It is a tensor on the rows' device, so that a captured graph sees it move. Recorded
+    data is a full ring whose next place is 0.
+    """
+
+    def __init__(
+        self,
+        layout: RowLayout,
+        names: Sequence[str],
+        *,
+        position: Tensor,
+        stride: int = 1,
+        gamma: float = 1.0,
+        n_step: int = 1,
+        returns: Tensor | None = None,
+    ) -> None:
+        self.names = tuple(dict.fromkeys((*names, "discounts") if n_step > 1 else names))
+        self._layout = layout
+        self._position = position
+        self._stride = stride
+        self._returns = returns
+        self._offsets = stride * torch.arange(n_step, device=position.device)
+        powers = gamma ** torch.arange(n_step + 1, dtype=torch.float64)
+        self._powers = powers.float().to(position.device)
+
+    def batch(self, rows: Tensor, places: Tensor) -> Batch:
+        """The transitions at ``places`` ``[B]`` of the ring ``rows``."""
+        drawn = rows.index_select(0, places)
+        batch, last, steps = self._layout.batch(drawn), drawn, torch.ones_like(places)
+        ends = places
+        if len(self._offsets) > 1:
+            rewards, steps, ends = self._windows(rows, places)
+            last = rows.index_select(0, ends)
+            after = self._layout.batch(last)
+            batch = batch._replace(
+                rewards=rewards, next_obs=after.next_obs, terminations=after.terminations
+            )
+        extra: dict[str, Tensor] = {}
+        for name in self.names:
+            if name == "indices":
+                extra[name] = places
+            elif name == "weights":
+                extra[name] = torch.ones_like(batch.rewards)
+            elif name == "discounts":
+                extra[name] = self._powers.index_select(0, steps)
+            elif name == "returns_to_go":
+                assert self._returns is not None
+                extra[name] = self._returns.index_select(0, places)
+            elif name == "truncations":
+                extra[name] = self._layout.column(last, name)
+            elif name in ("next_actions", "next_action_mask"):
+                extra |= self._next_actions(rows, ends, last)
+            else:
+                extra[name] = self._layout.column(drawn, name)
+        return batch._replace(extra={name: extra[name] for name in self.names})
+
+    def _newer(self, rows: Tensor, places: Tensor) -> Tensor:
+        """How many rows of all environments were stored after those at ``places``."""
+        return (self._position - 1 - places) % len(rows)
+
+    def _ended(self, rows: Tensor) -> Tensor:
+        """Whether an episode ended or was cut off with a row."""
+        ended, cut = (self._layout.column(rows, name) for name in ("terminations", "truncations"))
+        return ended + cut > 0
+
+    def _next_actions(self, rows: Tensor, places: Tensor, last: Tensor) -> dict[str, Tensor]:
+        """The actions after the transitions ``last`` at ``places``, and where there is one."""
+        known = (self._newer(rows, places) >= self._stride) & ~self._ended(last)
+        following = (places + self._stride) % len(rows)
+        actions = rows[:, self._layout.slices["actions"]].index_select(0, following)
+        # Not a product: what follows the newest row may be memory that was never written.
+        taken = torch.where(known.unsqueeze(-1), actions, 0.0)
+        return {"next_actions": taken, "next_action_mask": known.to(actions.dtype)}
+
+    def _windows(self, rows: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Discounted sums of up to n rewards, how many they are, and the place of the last one.
+
+        A window ends with its episode and with the newest row.
+        """
+        windows = (places.unsqueeze(-1) + self._offsets) % len(rows)  # [B, n]
+        stored = self._newer(rows, places).unsqueeze(-1) >= self._offsets
+        flat, at = windows.flatten(), self._layout.slices
+        rewards = rows[:, at["rewards"].start].index_select(0, flat).view_as(windows)
+        flags = rows[:, at["terminations"].start : at["truncations"].stop]
+        ended = (flags.index_select(0, flat).sum(-1) > 0).view_as(windows).long()
+        inside = stored & (ended.cumsum(-1) - ended == 0)  # no end in an earlier row
+        steps = inside.sum(-1)
+        total = torch.where(inside, rewards * self._powers[:-1], 0.0).sum(-1)
+        return total, steps, windows.gather(-1, steps.unsqueeze(-1) - 1).squeeze(-1)
