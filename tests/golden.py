@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from rl_training.algorithms.base import Algorithm, draw_noise
-from rl_training.models import MLP, TanhMeanGaussianActor
+from rl_training.models import Network, TanhMeanGaussianActor
+from rl_training.models.mlp import MLPTrunk
 from rl_training.runtime.compilation import UpdateTracer, state_tensors, with_an_axis
 from rl_training.types import Batch, EnvSpec
 
@@ -60,13 +61,15 @@ def freeze(learner: Algorithm) -> None:
         optimizer.scale_learning_rate(0.0)  # type: ignore[operator]
 
 
-def layers(network: MLP, flat: torch.Tensor | None = None) -> Any:
+def layers(network: Network, flat: torch.Tensor | None = None) -> Any:
     """A network's parameters as the reference keeps them: one member, or a list of members."""
     views = network.views(network.flat if flat is None else flat)
     arrays = [view.detach().numpy() for view in views]
-    split = 2 * network.num_layers
+    trunk = network.trunk
+    assert isinstance(trunk, MLPTrunk)
+    split = 2 * trunk.num_layers
     kinds = {"weights": arrays[:split:2], "biases": arrays[1:split:2]}
-    if network.layer_norm:
+    if trunk.layer_norm:
         kinds |= {"scales": arrays[split::2], "shifts": arrays[split + 1 :: 2]}
     if arrays[0].ndim == 2:
         return kinds

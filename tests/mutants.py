@@ -327,11 +327,8 @@ MUTANTS = [
     Mutant(
         "REDQ's targets move once a block",
         BASE,
-        '        """The target critics follow the critics."""\n        polyak_update(',
-        (
-            '        """The target critics follow the critics."""\n'
-            '        "actor" in due and polyak_update('
-        ),
+        "        if self.model.has_target:\n",
+        '        if self.model.has_target and "actor" in due:\n',
         SUBSETS,
     ),
     Mutant(
@@ -988,7 +985,7 @@ MUTANTS = [
         "LAST_LAYER_BOUND = None",
         DIVERSE,
     ),
-    Mutant("critics without LayerNorm", RLPD, "=self.config.layer_norm", "=False", PRIOR_DATA),
+    Mutant("critics without LayerNorm", RLPD, '{"layer_norm": "layer_norm"}', "{}", PRIOR_DATA),
     Mutant(
         "LayerNorm after the activation",
         "models/mlp.py",

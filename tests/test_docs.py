@@ -22,6 +22,7 @@ from rl_training.api.resuming import RESUMABLE_KEYS
 from rl_training.data.config import DataConfig
 from rl_training.envs.factory import EnvConfig, WrappersConfig
 from rl_training.experiment.config import TrainConfig, apply_override, make_config, read_config
+from rl_training.models.network_config import TRUNKS
 from rl_training.rewards import RewardTransformConfig
 from rl_training.runtime.callbacks import Callback, EarlyStoppingConfig
 from rl_training.runtime.control_config import ControlsConfig
@@ -92,7 +93,8 @@ def test_every_key_stands_with_its_default_in_configuration(model: type[BaseMode
 
 
 def test_configuration_has_no_key_that_does_not_exist() -> None:
-    known = {f"`{name}`" for model in MODELS for name in model.model_fields}
+    models = (*MODELS, *TRUNKS.values())
+    known = {f"`{name}`" for model in models for name in model.model_fields}
     keys = {row[0] for row in rows(CONFIGURATION) if row[0].startswith("`")}
     assert keys <= known
 

@@ -47,8 +47,9 @@ def test_signature_and_help_have_every_option(entry: AlgorithmEntry) -> None:
     assert set(shown) == expected
     for model in kwargs_models(entry.name):
         for name, field in model.model_fields.items():
-            assert shown[name].default == field.default
-            assert f"{name} (default {field.default!r}): " in managed.__doc__
+            default = field.get_default(call_default_factory=True)
+            assert shown[name].default == default
+            assert f"{name} (default {default!r}): " in managed.__doc__
     assert (shown["env_id"].default is None) == (entry.mode == "offline")
 
 

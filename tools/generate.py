@@ -280,6 +280,8 @@ def allowed(annotation: Any, metadata: Any = ()) -> str:
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Literal:
         return ", ".join(f"`{yaml_text(value)}`" for value in arguments)
+    if origin is dict:
+        return "a mapping"
     if origin is tuple:
         each = allowed(arguments[0])
         return (

@@ -148,10 +148,21 @@ def test_action_gradients_equal_a_double_backward(hidden: Any, node: bool) -> No
     torch.testing.assert_close(slope(q, gradients), slope(expected_q, expected), **TOLERANCE)
 
 
-def test_action_gradients_need_critics_without_layer_norm() -> None:
-    critic = EnsembleCritic(OBS, ACT, (8,), 2, layer_norm=True)
-    with pytest.raises(ValueError, match="layer_norm"):
-        critic.action_gradients(torch.zeros(1, OBS), torch.zeros(1, ACT))
+def test_action_gradients_of_other_trunks_are_those_of_autograd() -> None:
+    critic = EnsembleCritic(OBS, ACT, (8,), 2, layer_norm=True).double()
+    batch = make_batch()
+    with torch.no_grad():  # as in held-out losses
+        q, gradients = critic.action_gradients(batch.obs, batch.actions)
+    for member in range(2):
+        actions = batch.actions.clone().requires_grad_()
+        expected_q = critic.q_values(batch.obs, actions)[member]
+        (expected,) = torch.autograd.grad(expected_q.sum(), actions)
+        torch.testing.assert_close(q[member], expected_q)
+        torch.testing.assert_close(gradients[member], expected)
+    (slope,) = torch.autograd.grad(
+        critic.action_gradients(batch.obs, batch.actions)[1].square().sum(), critic.flat
+    )
+    assert slope.abs().sum() > 0
 
 
 def test_without_eta_no_action_gradient_is_made(monkeypatch: pytest.MonkeyPatch) -> None:

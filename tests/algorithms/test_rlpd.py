@@ -36,7 +36,7 @@ def normalized_learner(**changes: Any) -> Any:
     learner = make_learner(RLPDAlgorithm, **(SMALL | changes))
     critic = learner.model.critic
     generator = torch.Generator().manual_seed(8)
-    for view in critic.views(critic.flat.detach())[2 * critic.num_layers :]:
+    for view in critic.views(critic.flat.detach())[2 * critic.trunk.num_layers :]:
         view.add_(0.3 * torch.randn(view.shape, generator=generator, dtype=view.dtype))
     return learner
 
@@ -101,7 +101,7 @@ def test_normalized_networks_equal_the_reference(ensemble: int | None) -> None:
 
 def test_a_fresh_normalized_network_scales_by_one_and_shifts_by_nothing() -> None:
     net = MLP(4, (8, 6), 2, ensemble=3, layer_norm=True)
-    norms = net.views(net.flat)[2 * net.num_layers :]
+    norms = net.views(net.flat)[6:]
     assert [view.shape for view in norms] == [(3, 1, 8), (3, 1, 8), (3, 1, 6), (3, 1, 6)]
     for scale, shift in zip(norms[0::2], norms[1::2], strict=True):
         assert (scale == 1).all()

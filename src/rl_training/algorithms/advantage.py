@@ -8,10 +8,10 @@ from pydantic import Field, field_validator
 from torch import Tensor
 
 from rl_training.algorithms.base import Terms
-from rl_training.algorithms.config import ValueConfig
+from rl_training.algorithms.config import ActorCriticConfig
 
 
-class AdvantageConfig(ValueConfig):
+class AdvantageConfig(ActorCriticConfig):
     """What the learners with an advantage-weighted actor share."""
 
     weight_clip: float = Field(default=100.0, gt=0)

@@ -5,6 +5,7 @@ Stages of an update, in the paper's order (Algorithm 1): critics, actor, targets
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 import torch
@@ -28,6 +29,10 @@ Weighting = Literal["clip", "softmax"]
 
 class AWACConfig(AdvantageConfig):
     """AWAC's hyper-parameters (docs/algorithms/awac.md)."""
+
+    network_keys: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        "critic": {"hidden_sizes": "critic_hidden_sizes"}
+    }
 
     batch_size: BatchSize = 1024
     """Transitions in one gradient update."""
@@ -129,17 +134,22 @@ class AWACAlgorithm(ActorCritic):
 
     def __init__(self, spec: EnvSpec, config: AWACConfig, generator: torch.Generator) -> None:
         super().__init__(spec, config, generator)
-        self.model = MLPSACModel(
-            spec.obs_dim,
-            spec.action_dim,
-            config.hidden_sizes,
-            critic_hidden_sizes=config.critic_hidden_sizes,
-            policy=config.policy,
-            log_std_bounds=config.log_std_bounds,
-            generator=generator,
-        )
+        self.model = self.build_model(generator)
         self.add_optimizer("actor", self.model.actor.flat, weight_decay=config.weight_decay)
         self.add_optimizer("critic", self.model.critic.flat)
+
+    def build_model(self, generator: torch.Generator) -> GaussianActorCritic:
+        """The networks; a variant with other ones overrides this."""
+        config = self.config
+        return MLPSACModel(
+            self.spec.obs_dim,
+            self.spec.action_dim,
+            num_critics=config.num_critics,
+            policy=config.policy,
+            log_std_bounds=config.log_std_bounds,
+            trunks=config.trunks(),
+            generator=generator,
+        )
 
     def noise(self, batch_size: int) -> NoiseSpec:
         """Policy noise for the target's action and for the one behind the state's value."""

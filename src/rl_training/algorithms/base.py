@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from rl_training.algorithms.config import AlgorithmConfig, ValueConfig
+from rl_training.algorithms.config import ActorCriticConfig, AlgorithmConfig
 from rl_training.errors import ConfigError
 from rl_training.models import ActorCriticModel
 from rl_training.models.kernels import use_kernels
@@ -437,9 +437,9 @@ class PolicyLearner(StagedAlgorithm):
 
 
 class ActorCritic(PolicyLearner):
-    """A learner with an actor, stacked critics and target critics."""
+    """A learner with an actor, stacked critics and, unless the model has none, target critics."""
 
-    config: ValueConfig
+    config: ActorCriticConfig
     intervals: Mapping[str, int] = {"actor": 1}
 
     def stages(self, batch: Batch, noise: Noise, due: Due) -> Iterator[Stage]:
@@ -463,7 +463,8 @@ class ActorCritic(PolicyLearner):
 
     def move_targets(self, due: Due) -> None:
         """The target critics follow the critics."""
-        polyak_update(self.model.target, self.model.critic.flat, self.config.tau)
+        if self.model.has_target:
+            polyak_update(self.model.target, self.model.critic.flat, self.config.tau)
 
 
 def draw_noise(

@@ -12,15 +12,17 @@ import torch
 from torch import Tensor
 
 from rl_training.algorithms.base import Due, Stage, StagedAlgorithm, Terms
-from rl_training.algorithms.config import AlgorithmConfig
+from rl_training.algorithms.config import AlgorithmConfig, NetworkedConfig
 from rl_training.models import DeterministicActor, SquashedGaussianActor
 from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise, NoiseField, NoiseSpec
 
 Imitator = DeterministicActor | SquashedGaussianActor
 
 
-class BCConfig(AlgorithmConfig):
+class BCConfig(NetworkedConfig):
     """BC's hyper-parameters (docs/algorithms/bc.md)."""
+
+    network_names: ClassVar[tuple[str, ...]] = ("actor",)
 
     loss: Literal["mse", "likelihood"] = "mse"
     """Squared error of one action, or the likelihood of a Gaussian policy."""
@@ -63,11 +65,15 @@ class BCAlgorithm(StagedAlgorithm):
 
     def __init__(self, spec: EnvSpec, config: BCConfig, generator: torch.Generator) -> None:
         super().__init__(spec, config, generator)
-        kind = DeterministicActor if config.loss == "mse" else SquashedGaussianActor
-        self.model: Imitator = kind(
-            spec.obs_dim, spec.action_dim, config.hidden_sizes, generator=generator
-        )
+        self.model = self.build_model(generator)
         self.add_optimizer("actor", self.model.flat)
+
+    def build_model(self, generator: torch.Generator) -> Imitator:
+        """The actor; a variant with another one overrides this."""
+        config = self.config
+        kind = DeterministicActor if config.loss == "mse" else SquashedGaussianActor
+        sizes = self.spec.obs_dim, self.spec.action_dim, config.hidden_sizes
+        return kind(*sizes, trunk=config.trunks()["actor"], generator=generator)
 
     def choose_actions(self, obs: Tensor, *, deterministic: bool, noise: Noise | None) -> Tensor:
         """The policy's one best action, or a sample where it is a distribution."""

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from rl_training.config_model import ConfigModel, Trait
+from rl_training.errors import ConfigError, nearest
+from rl_training.models.network_config import TRUNKS, TrunkConfig, Width, Widths, trunk_config
+from rl_training.text import shown
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["Width", "Widths"]
 
 # Upper bounds are far above any use: typos are caught before memory is allocated.
-Width = Annotated[int, Field(gt=0, le=65_536), Trait.NETWORK_SIZE]
-Widths = Annotated[tuple[Width, ...], Field(min_length=1, max_length=64), Trait.NETWORK_SIZE]
 EnsembleSize = Annotated[int, Field(gt=0, le=65_536), Trait.NETWORK_SIZE]
 BatchSize = Annotated[int, Field(gt=0, le=2**24), Trait.UPDATE_SIZE]
 SampleCount = Annotated[int, Field(gt=0, le=65_536), Trait.UPDATE_SIZE]
 Capacity = Annotated[int, Field(gt=0, le=10**9)]
 LearningRate = Annotated[float, Field(gt=0, le=10)]
+Networks = Annotated[dict[str, dict[str, Any]], Trait.NETWORK_SIZE]
+"""The options of networks by name, or of `all`."""
 
 
 class AlgorithmConfig(ConfigModel):
@@ -36,6 +45,89 @@ class ValueConfig(AlgorithmConfig):
     """Discount factor γ."""
     tau: float = Field(default=0.005, gt=0, le=1)
     """Polyak rate τ of the target networks."""
+
+
+class NetworkedConfig(AlgorithmConfig):
+    """What every learner has whose networks the config chooses."""
+
+    network_names: ClassVar[tuple[str, ...]] = ("actor", "critic")
+    """The learner's networks."""
+    network_keys: ClassVar[Mapping[str, Mapping[str, str]]] = {}
+    """For a network, options that a key of the config sets, besides `hidden_sizes`."""
+    network_defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Options that `networks` begins from, in the same form."""
+
+    networks: Networks = Field(default_factory=dict)
+    """Trunk and options of each network by its name, or of `all` (docs/configuration.md)."""
+
+    @model_validator(mode="after")
+    def _networks_are_valid(self) -> Self:
+        for name in self.networks:
+            if name not in (*self.network_names, "all"):
+                known = nearest(name, [*self.network_names, "all"])
+                raise ConfigError(f"networks has the unknown network {shown(name)}{known}")
+        self._refuse_unused()
+        return self
+
+    def trunks(self) -> dict[str, TrunkConfig]:
+        """The typed options of every network."""
+        return {
+            name: trunk_config(self._network_options(name), f"networks.{name}")
+            for name in self.network_names
+        }
+
+    def _network_options(self, name: str) -> dict[str, Any]:
+        """What holds for a network; another trunk drops the options of the one before."""
+        options: dict[str, Any] = {"trunk": "mlp"}
+        for source in (self.network_defaults, self.networks):
+            for given in (source.get("all", {}), source.get(name, {})):
+                if given.get("trunk", options["trunk"]) != options["trunk"]:
+                    options = {}
+                options |= given
+        known = TRUNKS[options["trunk"]].model_fields if options["trunk"] in TRUNKS else ()
+        for option, key in self._keys_of(name).items():
+            if option in known:
+                options.setdefault(option, getattr(self, key))
+        return options
+
+    def _keys_of(self, name: str) -> dict[str, str]:
+        return {"hidden_sizes": "hidden_sizes"} | dict(self.network_keys.get(name, {}))
+
+    def _refuse_unused(self) -> None:
+        """Refuse what is given for networks of which none takes it.
+
+        A key with its default value is not taken as given: a resolved config holds them all.
+        """
+        trunks = self.trunks()
+
+        def taken(option: str, value: Any, names: Iterator[str]) -> bool:
+            value = tuple(value) if isinstance(value, list) else value
+            return any(trunks[name].option(option) == value for name in names)
+
+        fields = type(self).model_fields
+        keys = {pair for name in self.network_names for pair in self._keys_of(name).items()}
+        for option, key in sorted(keys):
+            value = getattr(self, key)
+            names = (n for n in self.network_names if self._keys_of(n).get(option) == key)
+            if value != fields[key].get_default() and not taken(option, value, names):
+                given = list(value) if isinstance(value, tuple) else value
+                raise ConfigError(
+                    f"{key} = {shown(given)} has no effect: networks = {shown(self.networks)} "
+                    "leaves no network that takes it. Leave one of them out."
+                )
+        for option, value in self.networks.get("all", {}).items():
+            if not taken(option, value, iter(self.network_names)):
+                raise ConfigError(
+                    f"networks.all.{option} = {shown(value)} has no effect: every network has "
+                    "options of its own. Leave it out."
+                )
+
+
+class ActorCriticConfig(NetworkedConfig, ValueConfig):
+    """What every actor-critic has, online or offline."""
+
+    num_critics: EnsembleSize = 2
+    """Critics in the ensemble."""
 
 
 class CollectionConfig(AlgorithmConfig):

@@ -20,12 +20,17 @@ from rl_training.algorithms.base import (
     polyak_update,
     td_target,
 )
-from rl_training.algorithms.config import AlgorithmConfig, OffPolicyConfig, ValueConfig
+from rl_training.algorithms.config import (
+    ActorCriticConfig,
+    AlgorithmConfig,
+    EnsembleSize,
+    OffPolicyConfig,
+)
 from rl_training.models import ActorCriticModel, MLPTD3Model
 from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise, NoiseSpec
 
 
-class DeterministicConfig(ValueConfig):
+class DeterministicConfig(ActorCriticConfig):
     """What the learners with a deterministic policy share, online and offline."""
 
     exploration_noise: float = Field(default=0.1, ge=0)
@@ -34,6 +39,9 @@ class DeterministicConfig(ValueConfig):
 
 class DDPGConfig(DeterministicConfig, OffPolicyConfig):
     """DDPG's hyper-parameters (docs/algorithms/ddpg.md)."""
+
+    num_critics: EnsembleSize = 1
+    """Critics in the ensemble; the target uses their minimum, the actor the first."""
 
 
 # --- Losses: pure functions of tensors ----------------------------------------
@@ -85,16 +93,21 @@ class DDPGAlgorithm(ActorCritic):
     config_class: ClassVar[type[AlgorithmConfig]] = DDPGConfig
     config: DeterministicConfig
     model: MLPTD3Model
-    num_critics: ClassVar[int] = 1
 
     def __init__(
         self, spec: EnvSpec, config: DeterministicConfig, generator: torch.Generator
     ) -> None:
         super().__init__(spec, config, generator)
-        sizes = spec.obs_dim, spec.action_dim, config.hidden_sizes
-        self.model = MLPTD3Model(*sizes, self.num_critics, generator=generator)
+        self.model = self.build_model(generator)
         self.add_optimizer("actor", self.model.actor.flat)
         self.add_optimizer("critic", self.model.critic.flat)
+
+    def build_model(self, generator: torch.Generator) -> MLPTD3Model:
+        """The networks; a family member with other ones overrides this."""
+        config, sizes = self.config, (self.spec.obs_dim, self.spec.action_dim)
+        return MLPTD3Model(
+            *sizes, num_critics=config.num_critics, trunks=config.trunks(), generator=generator
+        )
 
     def explore(self, obs: Tensor, noise: Tensor) -> Tensor:
         """The action with Gaussian noise, in model space."""
@@ -116,4 +129,5 @@ class DDPGAlgorithm(ActorCritic):
         """Both targets follow, with a policy delay only where the actor has moved."""
         if "actor" in due:
             super().move_targets(due)
-            polyak_update(self.model.actor_target, self.model.actor.flat, self.config.tau)
+            if self.model.has_target:
+                polyak_update(self.model.actor_target, self.model.actor.flat, self.config.tau)

@@ -6,7 +6,7 @@ where its interval ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 import torch
@@ -27,6 +27,7 @@ from rl_training.algorithms.config import (
     BatchSize,
     Capacity,
     LearningRate,
+    NetworkedConfig,
     OffPolicyConfig,
     Widths,
 )
@@ -44,8 +45,11 @@ from rl_training.types import (
 )
 
 
-class DQNConfig(OffPolicyConfig):
+class DQNConfig(NetworkedConfig, OffPolicyConfig):
     """DQN's hyper-parameters (docs/algorithms/dqn.md)."""
+
+    network_names: ClassVar[tuple[str, ...]] = ("q",)
+    network_keys: ClassVar[Mapping[str, Mapping[str, str]]] = {"q": {"layer_norm": "layer_norm"}}
 
     batch_size: BatchSize = 128
     """Transitions in one gradient update."""
@@ -141,10 +145,14 @@ class DQNAlgorithm(StagedAlgorithm):
     def __init__(self, spec: EnvSpec, config: DQNConfig, generator: torch.Generator) -> None:
         super().__init__(spec, config, generator)
         self.intervals = {"target": config.target_update_interval}
-        sizes = spec.obs_dim, spec.action_dim, config.hidden_sizes
-        self.model = QNetwork(*sizes, layer_norm=config.layer_norm, generator=generator)
+        self.model = self.build_model(generator)
         self.register_buffer("epsilon", torch.tensor(config.epsilon_start))
         self.add_optimizer("q", self.model.flat)
+
+    def build_model(self, generator: torch.Generator) -> QNetwork:
+        """The Q-network; a variant with another one overrides this."""
+        sizes = self.spec.obs_dim, self.spec.action_dim, self.config.hidden_sizes
+        return QNetwork(*sizes, trunk=self.config.trunks()["q"], generator=generator)
 
     @classmethod
     def check_spec(cls, spec: EnvSpec) -> None:

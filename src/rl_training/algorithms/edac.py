@@ -118,9 +118,9 @@ class EDACAlgorithm(SACAlgorithm):
         return MLPREDQModel(
             self.spec.obs_dim,
             self.spec.action_dim,
-            self.config.hidden_sizes,
-            self.config.num_critics,
+            num_critics=self.config.num_critics,
             last_layer_bound=LAST_LAYER_BOUND,
+            trunks=self.config.trunks(),
             generator=generator,
         )
 

@@ -34,6 +34,8 @@ from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise, NoiseSpec
 class IQLConfig(AdvantageConfig):
     """IQL's hyper-parameters (docs/algorithms/iql.md)."""
 
+    network_names: ClassVar[tuple[str, ...]] = ("actor", "critic", "value")
+
     expectile: float = Field(default=0.7, gt=0, lt=1)
     """Expectile of Q(s, ·) over the dataset that V(s) aims for."""
     beta: float = Field(default=3.0, gt=0)
@@ -130,16 +132,22 @@ class IQLAlgorithm(PolicyLearner):
 
     def __init__(self, spec: EnvSpec, config: IQLConfig, generator: torch.Generator) -> None:
         super().__init__(spec, config, generator)
-        self.model = MLPIQLModel(
-            spec.obs_dim,
-            spec.action_dim,
-            config.hidden_sizes,
-            log_std_bounds=config.log_std_bounds,
-            generator=generator,
-        )
+        self.model = self.build_model(generator)
         self.add_optimizer("actor", self.model.actor.flat)
         self.add_optimizer("critic", self.model.critic.flat)
         self.add_optimizer("value", self.model.value.flat)
+
+    def build_model(self, generator: torch.Generator) -> MLPIQLModel:
+        """The networks; a variant with other ones overrides this."""
+        config = self.config
+        return MLPIQLModel(
+            self.spec.obs_dim,
+            self.spec.action_dim,
+            num_critics=config.num_critics,
+            log_std_bounds=config.log_std_bounds,
+            trunks=config.trunks(),
+            generator=generator,
+        )
 
     def noise(self, batch_size: int) -> NoiseSpec:
         """Nothing: every action is the dataset's."""

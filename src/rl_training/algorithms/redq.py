@@ -22,7 +22,7 @@ from rl_training.algorithms.sac import (
     policy_terms,
     soft_target,
 )
-from rl_training.models import GaussianActorCritic, MLPREDQModel
+from rl_training.models import GaussianActorCritic
 from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise, NoiseField, NoiseSpec
 
 if TYPE_CHECKING:
@@ -122,11 +122,6 @@ class REDQAlgorithm(SACAlgorithm):
     def __init__(self, spec: EnvSpec, config: REDQConfig, generator: torch.Generator) -> None:
         super().__init__(spec, config, generator)
         self.intervals = {"actor": config.gradient_updates_per_step}
-
-    def build_model(self, generator: torch.Generator) -> GaussianActorCritic:
-        """SAC's networks with N critics."""
-        sizes = self.spec.obs_dim, self.spec.action_dim, self.config.hidden_sizes
-        return MLPREDQModel(*sizes, self.config.num_critics, generator=generator)
 
     def noise(self, batch_size: int) -> NoiseSpec:
         """SAC's noise, and a uniform number for each critic, from which the subset follows."""

@@ -6,6 +6,7 @@ The update is REDQ's. Which rows of a batch come from which source is the sample
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 import torch
@@ -14,12 +15,15 @@ from torch import Tensor
 from rl_training.algorithms.config import AlgorithmConfig, MixingConfig
 from rl_training.algorithms.redq import REDQAlgorithm, REDQConfig, redq_loss
 from rl_training.algorithms.sac import entropy_weight
-from rl_training.models import GaussianActorCritic, MLPREDQModel
 from rl_training.types import EnvSpec, Mode
 
 
 class RLPDConfig(REDQConfig, MixingConfig):
     """RLPD's hyper-parameters (docs/algorithms/rlpd.md)."""
+
+    network_keys: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        "critic": {"layer_norm": "layer_norm"}
+    }
 
     target_entropy: float | Literal["auto"] = "auto"
     """Entropy that a learned α aims for; `auto` is −|A|/2."""
@@ -48,17 +52,6 @@ class RLPDAlgorithm(REDQAlgorithm):
         super().__init__(spec, config, generator)
         if config.target_entropy == "auto":
             self.target_entropy = -0.5 * spec.action_dim
-
-    def build_model(self, generator: torch.Generator) -> GaussianActorCritic:
-        """REDQ's networks, the critics with LayerNorm before each ReLU."""
-        return MLPREDQModel(
-            self.spec.obs_dim,
-            self.spec.action_dim,
-            self.config.hidden_sizes,
-            self.config.num_critics,
-            layer_norm=self.config.layer_norm,
-            generator=generator,
-        )
 
     @property
     def backup_alpha(self) -> Tensor:

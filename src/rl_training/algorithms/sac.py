@@ -13,12 +13,12 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from rl_training.algorithms.base import ActorCritic, Stage, Terms, critic_terms, td_target
-from rl_training.algorithms.config import AlgorithmConfig, OffPolicyConfig, ValueConfig
+from rl_training.algorithms.config import ActorCriticConfig, AlgorithmConfig, OffPolicyConfig
 from rl_training.models import GaussianActorCritic, MLPSACModel
 from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise, NoiseField, NoiseSpec
 
 
-class SoftConfig(ValueConfig):
+class SoftConfig(ActorCriticConfig):
     """What the learners of SAC's family share, online and offline."""
 
     alpha: Annotated[float, Field(ge=0)] | Literal["auto"] = "auto"
@@ -158,9 +158,11 @@ class SACAlgorithm(ActorCritic):
             self.add_optimizer("temperature", self.log_alpha)
 
     def build_model(self, generator: torch.Generator) -> GaussianActorCritic:
-        """The networks; a family member with another ensemble overrides this."""
-        sizes = self.spec.obs_dim, self.spec.action_dim, self.config.hidden_sizes
-        return MLPSACModel(*sizes, generator=generator)
+        """The networks; a family member with other ones overrides this."""
+        config, sizes = self.config, (self.spec.obs_dim, self.spec.action_dim)
+        return MLPSACModel(
+            *sizes, num_critics=config.num_critics, trunks=config.trunks(), generator=generator
+        )
 
     @property
     def alpha(self) -> Tensor:

@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from rl_training.algorithms.base import critic_terms
-from rl_training.algorithms.config import AlgorithmConfig
+from rl_training.algorithms.config import AlgorithmConfig, EnsembleSize
 from rl_training.algorithms.ddpg import (
     DDPGAlgorithm,
     DDPGConfig,
@@ -26,6 +26,9 @@ from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise, NoiseField, 
 
 class SmoothedConfig(DeterministicConfig):
     """What TD3 adds to DDPG, online and offline."""
+
+    num_critics: EnsembleSize = 2
+    """Critics in the ensemble; the target uses their minimum, the actor the first."""
 
     policy_delay: int = Field(default=2, gt=0)
     """Critic updates for each update of actor and targets."""
@@ -95,7 +98,6 @@ class TD3Algorithm(DDPGAlgorithm):
     summary: ClassVar[str] = "Twin critics, smoothed targets and a delayed deterministic policy."
     config_class: ClassVar[type[AlgorithmConfig]] = TD3Config
     config: SmoothedConfig
-    num_critics: ClassVar[int] = 2
 
     def __init__(self, spec: EnvSpec, config: SmoothedConfig, generator: torch.Generator) -> None:
         super().__init__(spec, config, generator)

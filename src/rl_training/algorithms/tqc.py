@@ -5,6 +5,7 @@ Stages of an update are SAC's: critics, actor, temperature, targets.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
 class TQCConfig(SACConfig):
     """TQC's hyper-parameters (docs/algorithms/tqc.md)."""
+
+    network_keys: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        "critic": {"hidden_sizes": "critic_hidden_sizes"}
+    }
 
     num_critics: EnsembleSize = 5
     """Critics in the ensemble, N."""
@@ -144,10 +149,9 @@ class TQCAlgorithm(SACAlgorithm):
         return MLPREDQModel(
             self.spec.obs_dim,
             self.spec.action_dim,
-            config.hidden_sizes,
-            config.num_critics,
-            critic_hidden_sizes=config.critic_hidden_sizes,
+            num_critics=config.num_critics,
             num_quantiles=config.num_quantiles,
+            trunks=config.trunks(),
             generator=generator,
         )
 

@@ -23,7 +23,7 @@ from rl_training.errors import ConfigError, RLTrainingError
 from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.machine import available_memory
 from rl_training.experiment.plain_values import listed
-from rl_training.models import MLP
+from rl_training.models import Network
 from rl_training.text import shown
 from rl_training.types import EnvSpec
 
@@ -115,9 +115,8 @@ def _backward_bytes(learner: Algorithm, batch_size: int) -> int:
     """The gradient of the largest network, and the activations that it is computed from."""
     sizes = [0]
     for network in learner.modules():
-        if isinstance(network, MLP):
-            biases = network.shapes[1 : 2 * network.num_layers : 2]
-            activations = batch_size * sum(map(math.prod, biases)) * FLOAT
+        if isinstance(network, Network):
+            activations = batch_size * network.trunk.activations * FLOAT
             sizes.append(network.flat.nbytes + activations)
     return max(sizes)
 
@@ -134,7 +133,7 @@ def _replay_need(settings: CollectionConfig, spec: EnvSpec) -> Need:
 def _values(settings: AlgorithmConfig, trait: Trait) -> str:
     """A config's keys with a trait, and their values."""
     pairs = ((key, listed(getattr(settings, key))) for key in keys_with(trait, type(settings)))
-    return ", ".join(f"{key} = {shown(value)}" for key, value in pairs)
+    return ", ".join(f"{key} = {shown(value)}" for key, value in pairs if value != {})
 
 
 def _gib(size: int) -> str:

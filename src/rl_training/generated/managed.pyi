@@ -31,6 +31,10 @@ class DDPG(ManagedAlgorithm):
             first update.
         train_frequency (default 1): Collected transitions between rounds of updates.
         gradient_updates_per_step (default 1): Updates in each round.
+        networks (default {}): Trunk and options of each network by its name, or of `all`
+            (docs/configuration.md).
+        num_critics (default 1): Critics in the ensemble; the target uses their minimum, the
+            actor the first.
         exploration_noise (default 0.1): Deviation of the Gaussian noise on collected actions,
             in units of [−1, 1].
 
@@ -101,6 +105,8 @@ class DDPG(ManagedAlgorithm):
         learning_starts: int = 5000,
         train_frequency: int = 1,
         gradient_updates_per_step: int = 1,
+        networks: dict[str, Any] = {},
+        num_critics: int = 1,
         exploration_noise: float = 0.1,
         seed: int = 0,
         output_dir: str | PathLike[str] = "runs",
@@ -167,6 +173,8 @@ class DQN(ManagedAlgorithm):
             first update.
         train_frequency (default 10): Collected transitions between rounds of updates.
         gradient_updates_per_step (default 1): Updates in each round.
+        networks (default {}): Trunk and options of each network by its name, or of `all`
+            (docs/configuration.md).
         double (default False): Let the online network choose the target's action (Double DQN).
         layer_norm (default False): Normalize the hidden layers before each ReLU.
         target_update_interval (default 50): Gradient updates between updates of the target
@@ -244,6 +252,7 @@ class DQN(ManagedAlgorithm):
         learning_starts: int = 1000,
         train_frequency: int = 10,
         gradient_updates_per_step: int = 1,
+        networks: dict[str, Any] = {},
         double: bool = False,
         layer_norm: bool = False,
         target_update_interval: int = 50,
@@ -316,6 +325,9 @@ class HER(ManagedAlgorithm):
             first update.
         train_frequency (default 1): Collected transitions between rounds of updates.
         gradient_updates_per_step (default 1): Updates in each round.
+        networks (default {}): Trunk and options of each network by its name, or of `all`
+            (docs/configuration.md).
+        num_critics (default 2): Critics in the ensemble.
         alpha (default 'auto'): Temperature α: a fixed number, or `auto` to learn it.
         initial_alpha (default 1.0): Initial value of a learned α.
         target_entropy (default 'auto'): Entropy that a learned α aims for; `auto` is −|A|,
@@ -327,6 +339,8 @@ class HER(ManagedAlgorithm):
         her_ratio (default 0.8): Share of transitions that get another goal; 0 for none.
 
     With base_algo='ddpg':
+        num_critics (default 1): Critics in the ensemble; the target uses their minimum, the
+            actor the first.
         exploration_noise (default 0.1): Deviation of the Gaussian noise on collected actions,
             in units of [−1, 1].
 
@@ -419,6 +433,8 @@ class HER(ManagedAlgorithm):
         learning_starts: int = 5000,
         train_frequency: int = 1,
         gradient_updates_per_step: int = 1,
+        networks: dict[str, Any] = {},
+        num_critics: int = 2,
         alpha: float | Literal["auto"] = "auto",
         initial_alpha: float = 1.0,
         target_entropy: float | Literal["auto"] = "auto",
@@ -426,7 +442,6 @@ class HER(ManagedAlgorithm):
         her_strategy: Literal["future", "final", "episode"] = "future",
         her_ratio: float = 0.8,
         exploration_noise: float = ...,
-        num_critics: int = ...,
         subset_size: int = ...,
         policy_delay: int = ...,
         target_noise: float = ...,
@@ -500,11 +515,13 @@ class REDQ(ManagedAlgorithm):
         train_frequency (default 1): Collected transitions between rounds of updates.
         gradient_updates_per_step (default 20): Updates in each round, G; actor and temperature
             move in the last one.
+        networks (default {}): Trunk and options of each network by its name, or of `all`
+            (docs/configuration.md).
+        num_critics (default 10): Critics in the ensemble, N.
         alpha (default 'auto'): Temperature α: a fixed number, or `auto` to learn it.
         initial_alpha (default 1.0): Initial value of a learned α.
         target_entropy (default 'auto'): Entropy that a learned α aims for; `auto` is −|A|,
             minus the number of action dimensions.
-        num_critics (default 10): Critics in the ensemble, N.
         subset_size (default 2): Target critics whose minimum is used, M ≤ N; drawn anew for
             each update.
 
@@ -575,10 +592,11 @@ class REDQ(ManagedAlgorithm):
         learning_starts: int = 5000,
         train_frequency: int = 1,
         gradient_updates_per_step: int = 20,
+        networks: dict[str, Any] = {},
+        num_critics: int = 10,
         alpha: float | Literal["auto"] = "auto",
         initial_alpha: float = 1.0,
         target_entropy: float | Literal["auto"] = "auto",
-        num_critics: int = 10,
         subset_size: int = 2,
         seed: int = 0,
         output_dir: str | PathLike[str] = "runs",
@@ -645,6 +663,9 @@ class SAC(ManagedAlgorithm):
             first update.
         train_frequency (default 1): Collected transitions between rounds of updates.
         gradient_updates_per_step (default 1): Updates in each round.
+        networks (default {}): Trunk and options of each network by its name, or of `all`
+            (docs/configuration.md).
+        num_critics (default 2): Critics in the ensemble.
         alpha (default 'auto'): Temperature α: a fixed number, or `auto` to learn it.
         initial_alpha (default 1.0): Initial value of a learned α.
         target_entropy (default 'auto'): Entropy that a learned α aims for; `auto` is −|A|,
@@ -717,6 +738,8 @@ class SAC(ManagedAlgorithm):
         learning_starts: int = 5000,
         train_frequency: int = 1,
         gradient_updates_per_step: int = 1,
+        networks: dict[str, Any] = {},
+        num_critics: int = 2,
         alpha: float | Literal["auto"] = "auto",
         initial_alpha: float = 1.0,
         target_entropy: float | Literal["auto"] = "auto",
@@ -785,6 +808,10 @@ class TD3(ManagedAlgorithm):
             first update.
         train_frequency (default 1): Collected transitions between rounds of updates.
         gradient_updates_per_step (default 1): Updates in each round.
+        networks (default {}): Trunk and options of each network by its name, or of `all`
+            (docs/configuration.md).
+        num_critics (default 2): Critics in the ensemble; the target uses their minimum, the
+            actor the first.
         exploration_noise (default 0.1): Deviation of the Gaussian noise on collected actions,
             in units of [−1, 1].
         policy_delay (default 2): Critic updates for each update of actor and targets.
@@ -859,6 +886,8 @@ class TD3(ManagedAlgorithm):
         learning_starts: int = 5000,
         train_frequency: int = 1,
         gradient_updates_per_step: int = 1,
+        networks: dict[str, Any] = {},
+        num_critics: int = 2,
         exploration_noise: float = 0.1,
         policy_delay: int = 2,
         target_noise: float = 0.2,
@@ -928,11 +957,13 @@ class TQC(ManagedAlgorithm):
             first update.
         train_frequency (default 1): Collected transitions between rounds of updates.
         gradient_updates_per_step (default 1): Updates in each round.
+        networks (default {}): Trunk and options of each network by its name, or of `all`
+            (docs/configuration.md).
+        num_critics (default 5): Critics in the ensemble, N.
         alpha (default 'auto'): Temperature α: a fixed number, or `auto` to learn it.
         initial_alpha (default 1.0): Initial value of a learned α.
         target_entropy (default 'auto'): Entropy that a learned α aims for; `auto` is −|A|,
             minus the number of action dimensions.
-        num_critics (default 5): Critics in the ensemble, N.
         num_quantiles (default 25): Quantiles of each critic, M.
         top_quantiles_to_drop_per_net (default 2): Largest quantiles left out of the pooled
             target for each critic, d; below `num_quantiles`.
@@ -1005,10 +1036,11 @@ class TQC(ManagedAlgorithm):
         learning_starts: int = 5000,
         train_frequency: int = 1,
         gradient_updates_per_step: int = 1,
+        networks: dict[str, Any] = {},
+        num_critics: int = 5,
         alpha: float | Literal["auto"] = "auto",
         initial_alpha: float = 1.0,
         target_entropy: float | Literal["auto"] = "auto",
-        num_critics: int = 5,
         num_quantiles: int = 25,
         top_quantiles_to_drop_per_net: int = 2,
         critic_hidden_sizes: Sequence[int] = (512, 512, 512),
@@ -1071,6 +1103,9 @@ class AWAC(ManagedAlgorithm):
         hidden_sizes (default (256, 256, 256, 256)): Widths of the actor's hidden layers.
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
+        networks (default {}): Trunk and options of each network by its name, or of `all`
+            (docs/configuration.md).
+        num_critics (default 2): Critics in the ensemble.
         weight_clip (default 100.0): Largest weight of a transition in the actor's loss.
         log_std_bounds (default (-6.0, 0.0)): Least and greatest log σ of `policy: tanh_mean`,
             in ascending order.
@@ -1145,6 +1180,8 @@ class AWAC(ManagedAlgorithm):
         hidden_sizes: Sequence[int] = (256, 256, 256, 256),
         gamma: float = 0.99,
         tau: float = 0.005,
+        networks: dict[str, Any] = {},
+        num_critics: int = 2,
         weight_clip: float = 100.0,
         log_std_bounds: Sequence[float] = (-6.0, 0.0),
         critic_hidden_sizes: Sequence[int] = (256, 256),
@@ -1209,6 +1246,8 @@ class BC(ManagedAlgorithm):
         batch_size (default 256): Transitions in one gradient update.
         learning_rate (default 0.0003): Adam's step size, for every network.
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
+        networks (default {}): Trunk and options of each network by its name, or of `all`
+            (docs/configuration.md).
         loss (default 'mse'): Squared error of one action, or the likelihood of a Gaussian
             policy.
 
@@ -1273,6 +1312,7 @@ class BC(ManagedAlgorithm):
         batch_size: int = 256,
         learning_rate: float = 0.0003,
         hidden_sizes: Sequence[int] = (256, 256),
+        networks: dict[str, Any] = {},
         loss: Literal["mse", "likelihood"] = "mse",
         seed: int = 0,
         output_dir: str | PathLike[str] = "runs",
@@ -1333,6 +1373,9 @@ class CQL(ManagedAlgorithm):
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
+        networks (default {}): Trunk and options of each network by its name, or of `all`
+            (docs/configuration.md).
+        num_critics (default 2): Critics in the ensemble.
         alpha (default 'auto'): Temperature α: a fixed number, or `auto` to learn it.
         initial_alpha (default 1.0): Initial value of a learned α.
         target_entropy (default 'auto'): Entropy that a learned α aims for; `auto` is −|A|,
@@ -1411,6 +1454,8 @@ class CQL(ManagedAlgorithm):
         hidden_sizes: Sequence[int] = (256, 256),
         gamma: float = 0.99,
         tau: float = 0.005,
+        networks: dict[str, Any] = {},
+        num_critics: int = 2,
         alpha: float | Literal["auto"] = "auto",
         initial_alpha: float = 1.0,
         target_entropy: float | Literal["auto"] = "auto",
@@ -1479,11 +1524,13 @@ class EDAC(ManagedAlgorithm):
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
+        networks (default {}): Trunk and options of each network by its name, or of `all`
+            (docs/configuration.md).
+        num_critics (default 10): Critics in the ensemble, N.
         alpha (default 'auto'): Temperature α: a fixed number, or `auto` to learn it.
         initial_alpha (default 1.0): Initial value of a learned α.
         target_entropy (default 'auto'): Entropy that a learned α aims for; `auto` is −|A|,
             minus the number of action dimensions.
-        num_critics (default 10): Critics in the ensemble, N.
         eta (default 1.0): Weight η of the diversity term; 0 is SAC-N.
 
     Run options:
@@ -1549,10 +1596,11 @@ class EDAC(ManagedAlgorithm):
         hidden_sizes: Sequence[int] = (256, 256),
         gamma: float = 0.99,
         tau: float = 0.005,
+        networks: dict[str, Any] = {},
+        num_critics: int = 10,
         alpha: float | Literal["auto"] = "auto",
         initial_alpha: float = 1.0,
         target_entropy: float | Literal["auto"] = "auto",
-        num_critics: int = 10,
         eta: float = 1.0,
         seed: int = 0,
         output_dir: str | PathLike[str] = "runs",
@@ -1613,6 +1661,9 @@ class IQL(ManagedAlgorithm):
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
+        networks (default {}): Trunk and options of each network by its name, or of `all`
+            (docs/configuration.md).
+        num_critics (default 2): Critics in the ensemble.
         weight_clip (default 100.0): Largest weight of a transition in the actor's loss.
         log_std_bounds (default (-5.0, 2.0)): Least and greatest log σ of the Gaussian around a
             tanh mean, in ascending order.
@@ -1682,6 +1733,8 @@ class IQL(ManagedAlgorithm):
         hidden_sizes: Sequence[int] = (256, 256),
         gamma: float = 0.99,
         tau: float = 0.005,
+        networks: dict[str, Any] = {},
+        num_critics: int = 2,
         weight_clip: float = 100.0,
         log_std_bounds: Sequence[float] = (-5.0, 2.0),
         expectile: float = 0.7,
@@ -1745,6 +1798,10 @@ class TD3BC(ManagedAlgorithm):
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
+        networks (default {}): Trunk and options of each network by its name, or of `all`
+            (docs/configuration.md).
+        num_critics (default 2): Critics in the ensemble; the target uses their minimum, the
+            actor the first.
         exploration_noise (default 0.1): Deviation of the Gaussian noise on collected actions,
             in units of [−1, 1].
         policy_delay (default 2): Critic updates for each update of actor and targets.
@@ -1816,6 +1873,8 @@ class TD3BC(ManagedAlgorithm):
         hidden_sizes: Sequence[int] = (256, 256),
         gamma: float = 0.99,
         tau: float = 0.005,
+        networks: dict[str, Any] = {},
+        num_critics: int = 2,
         exploration_noise: float = 0.1,
         policy_delay: int = 2,
         target_noise: float = 0.2,
@@ -1893,10 +1952,12 @@ class RLPD(ManagedAlgorithm):
             environment step; intervals count them.
         random_play (default True): Play at random until `learning_starts`; otherwise the policy
             plays from the first step.
+        networks (default {}): Trunk and options of each network by its name, or of `all`
+            (docs/configuration.md).
+        num_critics (default 10): Critics in the ensemble, N.
         alpha (default 'auto'): Temperature α: a fixed number, or `auto` to learn it.
         initial_alpha (default 1.0): Initial value of a learned α.
         target_entropy (default 'auto'): Entropy that a learned α aims for; `auto` is −|A|/2.
-        num_critics (default 10): Critics in the ensemble, N.
         subset_size (default 2): Target critics whose minimum is used, M ≤ N; drawn anew for
             each update.
         backup_entropy (default True): Keep −α log π in the critics' target.
@@ -1972,10 +2033,11 @@ class RLPD(ManagedAlgorithm):
         offline_batch_ratio: float = 0.5,
         offline_pretrain_updates: int = 0,
         random_play: bool = True,
+        networks: dict[str, Any] = {},
+        num_critics: int = 10,
         alpha: float | Literal["auto"] = "auto",
         initial_alpha: float = 1.0,
         target_entropy: float | Literal["auto"] = "auto",
-        num_critics: int = 10,
         subset_size: int = 2,
         backup_entropy: bool = True,
         layer_norm: bool = True,

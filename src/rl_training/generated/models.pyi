@@ -13,5 +13,8 @@ from rl_training.models.actors import SquashedGaussianActor as SquashedGaussianA
 from rl_training.models.actors import TanhMeanGaussianActor as TanhMeanGaussianActor
 from rl_training.models.critics import EnsembleCritic as EnsembleCritic
 from rl_training.models.mlp import MLP as MLP
-from rl_training.models.mlp import FlatModule as FlatModule
+from rl_training.models.network import FlatModule as FlatModule
+from rl_training.models.network import Network as Network
+from rl_training.models.network import Trunk as Trunk
+from rl_training.models.network_config import TrunkConfig as TrunkConfig
 from rl_training.models.q_network import QNetwork as QNetwork

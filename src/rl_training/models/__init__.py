@@ -21,7 +21,9 @@ else:
                 "TanhMeanGaussianActor",
             ],
             "critics": ["EnsembleCritic"],
-            "mlp": ["MLP", "FlatModule"],
+            "mlp": ["MLP"],
+            "network": ["FlatModule", "Network", "Trunk"],
+            "network_config": ["TrunkConfig"],
             "q_network": ["QNetwork"],
         },
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import torch
@@ -18,22 +18,30 @@ from rl_training.models.actors import (
     TanhMeanGaussianActor,
 )
 from rl_training.models.critics import EnsembleCritic
-from rl_training.models.mlp import MLP
+from rl_training.models.network import Network
+from rl_training.models.network_config import TrunkConfig, plain_mlp
 
 PolicyKind = Literal["squashed", "tanh_mean"]
+Trunks = Mapping[str, TrunkConfig]
+"""The options of networks by their names; a network that is not named is a ReLU perceptron."""
 
 
 class ActorCriticModel(nn.Module):
-    """An actor, an ensemble of critics and the critics' target vector."""
+    """An actor, an ensemble of critics and, unless ``target`` is false, the critics' target vector.
+
+    The target critics share the state of the critics' trunk, such as its statistics.
+    """
 
     actor: Actor
     target: Tensor
 
-    def __init__(self, actor: Actor, critic: EnsembleCritic) -> None:
+    def __init__(self, actor: Actor, critic: EnsembleCritic, *, target: bool = True) -> None:
         super().__init__()
         self.actor = actor
         self.critic = critic
-        self.register_buffer("target", critic.flat.detach().clone())
+        self.has_target = target
+        if target:
+            self.register_buffer("target", critic.flat.detach().clone())
 
     def q_values(self, obs: Tensor, actions: Tensor) -> Tensor:
         """Q-values of all critics, ``[num_critics, B]``."""
@@ -49,7 +57,7 @@ class ActorCriticModel(nn.Module):
 
 
 class MLPTD3Model(ActorCriticModel):
-    """A deterministic actor, an ensemble of critics and target vectors of both."""
+    """A deterministic actor, an ensemble of critics and, unless refused, target vectors of both."""
 
     actor: DeterministicActor
     actor_target: Tensor
@@ -61,12 +69,18 @@ class MLPTD3Model(ActorCriticModel):
         hidden_sizes: Sequence[int] = (256, 256),
         num_critics: int = 2,
         *,
+        trunks: Trunks | None = None,
+        target: bool = True,
         generator: torch.Generator | None = None,
     ) -> None:
-        sizes = obs_dim, action_dim, hidden_sizes
-        actor = DeterministicActor(*sizes, generator=generator)
-        super().__init__(actor, EnsembleCritic(*sizes, num_critics, generator=generator))
-        self.register_buffer("actor_target", actor.flat.detach().clone())
+        sizes, trunks = (obs_dim, action_dim, hidden_sizes), trunks or {}
+        actor = DeterministicActor(*sizes, trunk=trunks.get("actor"), generator=generator)
+        critic = EnsembleCritic(
+            *sizes, num_critics, trunk=trunks.get("critic"), generator=generator
+        )
+        super().__init__(actor, critic, target=target)
+        if target:
+            self.register_buffer("actor_target", actor.flat.detach().clone())
 
     def target_actions(self, obs: Tensor) -> Tensor:
         """Actions of the target policy, ``[B, action_dim]``."""
@@ -80,9 +94,9 @@ class MLPTD3Model(ActorCriticModel):
 class GaussianActorCritic(ActorCriticModel):
     """A Gaussian actor and an ensemble of critics: the networks of SAC and its relatives.
 
-    The critics have the actor's hidden layers unless ``critic_hidden_sizes`` are given. The actor
-    is SAC's squashed Gaussian, or one around a tanh mean, whose log σ stays within
-    ``log_std_bounds``.
+    The critics have the actor's hidden layers unless ``critic_hidden_sizes`` are given; ``trunks``
+    replaces the hidden layers of the networks that it names. The actor is SAC's squashed Gaussian,
+    or one around a tanh mean, whose log σ stays within ``log_std_bounds``.
     """
 
     actor: GaussianActor
@@ -100,15 +114,19 @@ class GaussianActorCritic(ActorCriticModel):
         last_layer_bound: float | None = None,
         policy: PolicyKind = "squashed",
         log_std_bounds: tuple[float, float] = (-5.0, 2.0),
+        trunks: Trunks | None = None,
+        target: bool = True,
         generator: torch.Generator | None = None,
     ) -> None:
         if policy not in get_args(PolicyKind):
             raise ConfigError(f"policy = {policy!r}: should be squashed or tanh_mean.")
+        trunks = trunks or {}
         sizes = obs_dim, action_dim, hidden_sizes
+        shared: dict[str, Any] = {"trunk": trunks.get("actor"), "generator": generator}
         actor: GaussianActor = (
-            SquashedGaussianActor(*sizes, generator=generator)
+            SquashedGaussianActor(*sizes, **shared)
             if policy == "squashed"
-            else TanhMeanGaussianActor(*sizes, log_std_bounds=log_std_bounds, generator=generator)
+            else TanhMeanGaussianActor(*sizes, log_std_bounds=log_std_bounds, **shared)
         )
         critic = EnsembleCritic(
             obs_dim,
@@ -118,9 +136,10 @@ class GaussianActorCritic(ActorCriticModel):
             num_quantiles=num_quantiles,
             layer_norm=layer_norm,
             last_layer_bound=last_layer_bound,
+            trunk=trunks.get("critic"),
             generator=generator,
         )
-        super().__init__(actor, critic)
+        super().__init__(actor, critic, target=target)
 
     def sample(self, obs: Tensor, noise: Tensor) -> ActionSample:
         """Actions of the current policy from standard-normal noise, with log-probabilities."""
@@ -143,9 +162,10 @@ class MLPSACModel(GaussianActorCritic):
         obs_dim: int,
         action_dim: int,
         hidden_sizes: Sequence[int] = (256, 256),
+        num_critics: int = 2,
         **options: Any,
     ) -> None:
-        super().__init__(obs_dim, action_dim, hidden_sizes, 2, **options)
+        super().__init__(obs_dim, action_dim, hidden_sizes, num_critics, **options)
 
 
 class MLPIQLModel(MLPSACModel):
@@ -156,19 +176,24 @@ class MLPIQLModel(MLPSACModel):
         obs_dim: int,
         action_dim: int,
         hidden_sizes: Sequence[int] = (256, 256),
+        num_critics: int = 2,
         *,
         log_std_bounds: tuple[float, float] = (-5.0, 2.0),
+        trunks: Trunks | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(
             obs_dim,
             action_dim,
             hidden_sizes,
+            num_critics,
             policy="tanh_mean",
             log_std_bounds=log_std_bounds,
+            trunks=trunks,
             generator=generator,
         )
-        self.value = MLP(obs_dim, hidden_sizes, 1, generator=generator)
+        options = (trunks or {}).get("value") or plain_mlp(hidden_sizes)
+        self.value = Network(options.build(obs_dim, 1), generator)
 
     def values(self, obs: Tensor) -> Tensor:
         """V(s), ``[B]``."""

@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from rl_training.models.mlp import MLP
+from rl_training.models.network import Network
+from rl_training.models.network_config import TrunkConfig, plain_mlp
 
 LOG_STD_MIN = -20.0
 LOG_STD_MAX = 2.0
@@ -41,8 +42,11 @@ def tanh_log_det(pre_tanh: Tensor) -> Tensor:
     return 2.0 * (math.log(2.0) * pre_tanh.shape[-1] - inner)
 
 
-class Actor(MLP, ABC):
-    """A policy network: one best action, and actions with noise in them."""
+class Actor(Network, ABC):
+    """A policy network: one best action, and actions with noise in them.
+
+    The network is a ReLU perceptron with ``hidden_sizes``, or what ``trunk`` says.
+    """
 
     outputs_per_action: ClassVar[int] = 1
 
@@ -52,10 +56,11 @@ class Actor(MLP, ABC):
         action_dim: int,
         hidden_sizes: Sequence[int],
         *,
+        trunk: TrunkConfig | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
         outputs = self.outputs_per_action * action_dim
-        super().__init__(obs_dim, hidden_sizes, outputs, generator=generator)
+        super().__init__((trunk or plain_mlp(hidden_sizes)).build(obs_dim, outputs), generator)
 
     @abstractmethod
     def mode(self, obs: Tensor) -> Tensor:
@@ -144,9 +149,10 @@ class TanhMeanGaussianActor(GaussianActor):
         hidden_sizes: Sequence[int],
         *,
         log_std_bounds: tuple[float, float],
+        trunk: TrunkConfig | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__(obs_dim, action_dim, hidden_sizes, generator=generator)
+        super().__init__(obs_dim, action_dim, hidden_sizes, trunk=trunk, generator=generator)
         self.log_std_bounds = log_std_bounds
         self.parts = [self.flat.shape[-1], action_dim]
         low, high = log_std_bounds

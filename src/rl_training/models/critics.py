@@ -10,17 +10,20 @@ from torch import Tensor
 from rl_training.models.kernels import use_kernels
 from rl_training.models.kernels.action_gradients import ActionGradients, action_gradients
 from rl_training.models.kernels.products import linear, stacked_product
-from rl_training.models.mlp import MLP
+from rl_training.models.mlp import MLPTrunk
+from rl_training.models.network import Network
+from rl_training.models.network_config import TrunkConfig, plain_mlp
 
 CACHED_ROWS = 1_024
 """Rows of one piece of a large evaluation on the CPU: the fastest of 512 to 8,192 at 256 units."""
 
 
-class EnsembleCritic(MLP):
+class EnsembleCritic(Network):
     """``num_critics`` Q-networks as one stack: a batched product a layer, never a Python list.
 
     With ``num_quantiles`` above 1 each critic describes the return's distribution by that many
-    quantiles, and its Q-value is their mean.
+    quantiles, and its Q-value is their mean. The networks are ReLU perceptrons with
+    ``hidden_sizes`` and ``layer_norm``, or what ``trunk`` says.
     """
 
     def __init__(
@@ -33,17 +36,17 @@ class EnsembleCritic(MLP):
         num_quantiles: int = 1,
         layer_norm: bool = False,
         last_layer_bound: float | None = None,
+        trunk: TrunkConfig | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__(
+        options = trunk or plain_mlp(hidden_sizes, layer_norm=layer_norm)
+        built = options.build(
             obs_dim + action_dim,
-            hidden_sizes,
             num_quantiles,
             ensemble=num_critics,
-            layer_norm=layer_norm,
             last_layer_bound=last_layer_bound,
-            generator=generator,
         )
+        super().__init__(built, generator)
 
     def quantiles(self, obs: Tensor, actions: Tensor, flat: Tensor | None = None) -> Tensor:
         """Z_i(s, a) of every critic, ``[num_critics, B, num_quantiles]``."""
@@ -56,29 +59,36 @@ class EnsembleCritic(MLP):
         return values.squeeze(-1) if values.shape[-1] == 1 else values.mean(-1)
 
     def first_q_values(self, obs: Tensor, actions: Tensor) -> Tensor:
-        """Q_1(s, a) alone, ``[B]``, with no gradient for its parameters."""
-        first = [view.select(-3, 0) for view in self.views(self.flat.detach())]
-        return self.evaluate(actions, first, obs).squeeze(-1)
+        """Q_1(s, a) alone, ``[B]``, with no gradient for its parameters; in evaluation mode."""
+        first = [view.select(0, 0) for view in self.views(self.flat.detach())]
+        state = {name: value.select(0, 0) for name, value in self.state.items()}
+        return self.evaluate(actions, first, obs, state=state).squeeze(-1)
 
     def subset_q_values(
         self, obs: Tensor, actions: Tensor, flat: Tensor, members: Tensor
     ) -> Tensor:
-        """Q-values of some critics alone, ``[len(members), B]``, by their indices."""
-        chosen = [view.index_select(-3, members) for view in self.views(flat)]
-        return self.evaluate(actions, chosen, obs).squeeze(-1)
+        """Q-values of some critics alone, ``[len(members), B]``, by index; in evaluation mode."""
+        chosen = [view.index_select(0, members) for view in self.views(flat)]
+        state = {name: value.index_select(0, members) for name, value in self.state.items()}
+        return self.evaluate(actions, chosen, obs, state=state).squeeze(-1)
 
     def sampled_q_values(self, obs: Tensor, actions: Tensor) -> Tensor:
         """Q_i(s, a_k) of several actions ``[S, B, A]`` of each state, ``[num_critics, S, B]``.
 
-        An observation's part of the first layer is the same for all its actions and made once.
+        Of a perceptron, an observation's part of the first layer is the same for all its actions
+        and made once.
         """
         count, size, width = actions.shape
+        trunk = self.trunk
+        if not isinstance(trunk, MLPTrunk) or trunk.dropout:
+            rows = obs.expand(count, size, -1).flatten(0, 1), actions.flatten(0, 1)
+            return self.q_values(*rows).view(-1, count, size)
         # On the CPU in pieces whose activations stay in its cache from layer to layer.
         together = max(1, CACHED_ROWS // size) if obs.device.type == "cpu" else count
         if use_kernels(obs):
             repeated = obs.expand(count, size, -1)
-            rows = [torch.split(x.flatten(0, 1), together * size) for x in (repeated, actions)]
-            pieces = [self.q_values(*piece) for piece in zip(*rows, strict=True)]
+            split = [torch.split(x.flatten(0, 1), together * size) for x in (repeated, actions)]
+            pieces = [self.q_values(*piece) for piece in zip(*split, strict=True)]
             return torch.cat(pieces, dim=-1).view(-1, count, size)
         params = self.views(self.flat)
         widths = [obs.shape[-1], width]
@@ -89,18 +99,18 @@ class EnsembleCritic(MLP):
             rows_of_all = some.flatten(0, 1).expand(len(base), -1, -1)
             change = stacked_product(rows_of_all, of_actions)  # [N, S·B, H]
             first = base + change.view(len(base), len(some), size, -1)
-            above = self.evaluate_above(first.flatten(-3, -2), params)
+            above = trunk.evaluate_above(first.flatten(-3, -2), params, {}, training=False)
             values.append(above.view(-1, len(some), size))
         return torch.cat(values, dim=-2)
 
     def action_gradients(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
         """Q_i(s, a) ``[num_critics, B]`` and ∂Q_i/∂a ``[num_critics, B, A]``, from one forward.
 
-        With its ReLUs' masks held fixed a network is linear, so that the gradient is a product of
-        the weights through the masks: differentiable itself, without a backward of a backward.
+        With its ReLUs' masks held fixed a perceptron is linear, so that the gradient is a product
+        of the weights through the masks: differentiable itself, without a backward of a backward.
         """
-        if self.layer_norm:
-            raise ValueError("action_gradients is for critics without layer_norm")
+        if not self.trunk.fused:
+            return self._plain_action_gradients(obs, actions)
         inputs = torch.cat((obs, actions), dim=-1)
         if use_kernels(obs):
             params = self.kept_views(self.flat)
@@ -108,3 +118,14 @@ class EnsembleCritic(MLP):
             q, gradients = ActionGradients.apply(*arguments)  # type: ignore[no-untyped-call]
             return q, gradients
         return action_gradients(inputs, self.views(self.flat), actions.shape[-1])
+
+    def _plain_action_gradients(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+        """The same of any other trunk, by a backward that can be differentiated itself."""
+        params = self.views(self.flat)
+        training = self.is_training(self.flat)
+        with torch.enable_grad():  # held-out losses come without
+            own = actions.detach().expand(len(params[0]), -1, -1).contiguous().requires_grad_()
+            inputs = torch.cat((obs.expand(len(own), -1, -1), own), dim=-1)  # [N, B, in]
+            q = self.evaluate(inputs, params, training=training).squeeze(-1)
+            (gradients,) = torch.autograd.grad(q.sum(), own, create_graph=True)
+        return q, gradients

@@ -7,11 +7,16 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from rl_training.models.mlp import MLP
+from rl_training.models.network import Network
+from rl_training.models.network_config import TrunkConfig, plain_mlp
 
 
-class QNetwork(MLP):
-    """Q(s, a) of every discrete action at once, and the vector of the target network."""
+class QNetwork(Network):
+    """Q(s, a) of every discrete action at once, and the vector of the target network.
+
+    The network is a ReLU perceptron with ``hidden_sizes`` and ``layer_norm``, or what ``trunk``
+    says.
+    """
 
     target: Tensor
 
@@ -22,11 +27,11 @@ class QNetwork(MLP):
         hidden_sizes: Sequence[int],
         *,
         layer_norm: bool = False,
+        trunk: TrunkConfig | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__(
-            obs_dim, hidden_sizes, num_actions, layer_norm=layer_norm, generator=generator
-        )
+        options = trunk or plain_mlp(hidden_sizes, layer_norm=layer_norm)
+        super().__init__(options.build(obs_dim, num_actions), generator)
         self.register_buffer("target", self.flat.detach().clone())
 
     def q_values(self, obs: Tensor) -> Tensor:

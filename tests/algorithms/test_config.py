@@ -1,0 +1,114 @@
+"""The `networks` key: options of single networks, and how they agree with the flat keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rl_training.algorithms.registry import REGISTRY
+from rl_training.config_model import validated
+from rl_training.errors import ConfigError
+from rl_training.experiment.config import TrainConfig
+from rl_training.models.network_config import MLPConfig
+from tests.golden import make_learner
+
+LEARNERS = [name for name in REGISTRY if name != "her"]
+
+
+def read(algo: str, **kwargs: Any) -> Any:
+    return validated(REGISTRY[algo].config_class(), kwargs)
+
+
+@pytest.mark.parametrize("algo", LEARNERS)
+def test_every_network_takes_options_of_its_own(algo: str) -> None:
+    names = read(algo).network_names
+    for name in names:
+        config = read(algo, networks={name: {"hidden_sizes": [8], "activation": "tanh"}})
+        trunks: Any = config.trunks()
+        assert trunks[name].activation == "tanh"
+        assert [key for key in names if trunks[key].hidden_sizes == (8,)] == [name]
+    both = read(algo, networks={"all": {"hidden_sizes": [8]}}).trunks()
+    assert [trunk.hidden_sizes for trunk in both.values()] == [(8,)] * len(names)
+
+
+@pytest.mark.parametrize("algo", [name for name in LEARNERS if name not in ("bc", "dqn")])
+def test_every_actor_critic_takes_a_number_of_critics(algo: str) -> None:
+    learner_class: Any = REGISTRY[algo].learner_class()
+    learner = make_learner(learner_class, num_critics=3, networks={"critic": {"hidden_sizes": [7]}})
+    assert learner.model.critic.views(learner.model.critic.flat)[0].shape[::2] == (3, 7)
+    assert learner.model.actor.views(learner.model.actor.flat)[0].shape[-1] != 7
+
+
+def test_a_network_overrides_all_and_all_the_flat_key() -> None:
+    networks = {"all": {"activation": "gelu"}, "critic": {"hidden_sizes": [16]}}
+    trunks = read("sac", hidden_sizes=[32], networks=networks).trunks()
+    assert trunks == {
+        "actor": MLPConfig(hidden_sizes=(32,), activation="gelu"),
+        "critic": MLPConfig(hidden_sizes=(16,), activation="gelu"),
+    }
+
+
+def test_flat_keys_and_networks_mean_the_same() -> None:
+    flat = read("rlpd", hidden_sizes=[8], layer_norm=False)
+    nested = {"all": {"hidden_sizes": [8]}, "critic": {"layer_norm": False}}
+    assert read("rlpd", networks=nested).trunks() == flat.trunks()
+    assert read("rlpd", hidden_sizes=[8], networks=nested).trunks() == flat.trunks()
+    assert read("rlpd").trunks()["critic"].option("layer_norm") is True
+    assert read("rlpd").trunks()["actor"].option("layer_norm") is False
+
+
+@pytest.mark.parametrize(
+    ("algo", "kwargs", "message"),
+    [
+        (
+            "sac",
+            {"networks": {"critics": {}}},
+            "networks has the unknown network 'critics'; did you mean 'critic'?",
+        ),
+        ("sac", {"networks": {"value": {}}}, "unknown network 'value'; valid names: all, actor"),
+        ("bc", {"networks": {"critic": {}}}, "unknown network 'critic'"),
+        (
+            "iql",
+            {"networks": {"value": {"hidden_size": [8]}}},
+            "In networks.value: Unknown key 'hidden_size'; did you mean 'hidden_sizes'?",
+        ),
+        (
+            "sac",
+            {"networks": {"actor": {"dropout": 1.0}}},
+            r"In networks.actor: dropout = 1.0: should be less than 1.",
+        ),
+        ("sac", {"networks": {"actor": {"trunk": "mpl"}}}, "networks.actor.trunk = 'mpl': unknown"),
+        ("sac", {"networks": {"actor": 3}}, "networks.actor = 3: should be a mapping."),
+        (
+            "sac",
+            {"hidden_sizes": [8], "networks": {"all": {"hidden_sizes": [16]}}},
+            r"hidden_sizes = \[8\] has no effect",
+        ),
+        (
+            "tqc",
+            {"critic_hidden_sizes": [8], "networks": {"critic": {"hidden_sizes": [16]}}},
+            "critic_hidden_sizes = \\[8\\] has no effect",
+        ),
+        (
+            "rlpd",
+            {"layer_norm": False, "networks": {"critic": {"layer_norm": True}}},
+            "layer_norm = False has no effect",
+        ),
+        (
+            "bc",
+            {"networks": {"all": {"activation": "elu"}, "actor": {"activation": "tanh"}}},
+            "networks.all.activation = 'elu' has no effect",
+        ),
+    ],
+)
+def test_options_without_effect_are_refused(algo: str, kwargs: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        read(algo, **kwargs)
+
+
+def test_the_command_line_reaches_a_single_option_and_a_resolved_config_can_be_read() -> None:
+    config = TrainConfig.load("td3/pendulum", ["networks.critic.layer_norm=true"])
+    assert config.parts.algorithm.networks == {"critic": {"layer_norm": True}}  # type: ignore[attr-defined]
+    again = TrainConfig(**config.resolved().to_dict())
+    assert again.resolved().fingerprint() == config.resolved().fingerprint()
