@@ -20,7 +20,7 @@ from rl_training.envs import GOAL_KEYS, EnvConfig, describe_env, name_env, name_
 from rl_training.errors import ConfigError
 from rl_training.experiment.build import build_validation
 from rl_training.experiment.config import plain_env_kwargs
-from rl_training.experiment.dataset_source import load_run_data, prepare_sampler
+from rl_training.experiment.dataset_source import load_run_data, prepare_sampler, supply_fields
 from rl_training.experiment.saved_run import SavedRun
 from rl_training.runtime.evaluation import Evaluator, Policy
 from rl_training.types import ActionArray, EnvSpec, FloatArray
@@ -112,6 +112,7 @@ def _evaluate_held_out(checkpoint: SavedRun, policy: Policy) -> dict[str, Any]:
             "estimate its value with --fqe (fqe=True)."
         )
     prepare_sampler(config, data, policy.algorithm, policy.device)
+    supply_fields(policy.algorithm, data.held_out)
     return {
         "checkpoint_path": str(checkpoint.path),
         "step": checkpoint.step,
