@@ -1,14 +1,16 @@
 """The offline learners at settings that are the same on both sides, ours and d3rlpy's.
 
 Where d3rlpy has a choice, the paper's is made (docs/algorithms/): CQL with a fixed weight, AWAC
-with a deeper actor, TD3+BC and BC on standardized observations. d3rlpy's constants that have no
-counterpart here stay at its defaults.
+with a deeper actor, TD3+BC and BC on standardized observations, ReBRAC with LayerNorm in the
+critics. ReBRAC's networks and batches are smaller than the paper's: five seeds take minutes.
+d3rlpy's constants that have no counterpart here stay at its defaults.
 """
 
 from dataclasses import dataclass, field
 from typing import Any
 
 TWO, THREE, FOUR = [256] * 2, [256] * 3, [256] * 4
+SMALL = [128] * 3
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,7 @@ class Case:
     peer: dict[str, Any] = field(default_factory=dict)
     actor: list[int] = field(default_factory=lambda: TWO)
     critic: list[int] = field(default_factory=lambda: TWO)
+    critic_layer_norm: bool = False
     updates: int = 10_000
     """Updates of a run that is to learn."""
 
@@ -49,6 +52,17 @@ CASES = {
         {"batch_size": 256, "alpha": 2.5, "update_actor_interval": 2}
         | {"target_smoothing_sigma": 0.2, "target_smoothing_clip": 0.5}
         | rates(),
+    ),
+    "rebrac": Case(
+        {"batch_size": 128, "hidden_sizes": SMALL, "learning_rate": 1e-3}
+        | {"actor_penalty": 0.1, "critic_penalty": 0.1, "policy_delay": 2}
+        | {"target_noise": 0.2, "target_noise_clip": 0.5},
+        {"batch_size": 128, "actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3}
+        | {"actor_beta": 0.1, "critic_beta": 0.1, "update_actor_interval": 2}
+        | {"target_smoothing_sigma": 0.2, "target_smoothing_clip": 0.5},
+        actor=SMALL,
+        critic=SMALL,
+        critic_layer_norm=True,
     ),
     "awac": Case(
         {"batch_size": 1024, "hidden_sizes": FOUR, "critic_hidden_sizes": TWO}
@@ -92,5 +106,6 @@ def peer_spec(name: str) -> dict[str, Any]:
         "config": case.peer,
         "actor": case.actor,
         "critic": case.critic,
+        "critic_layer_norm": case.critic_layer_norm,
         "normalize": bool(case.ours.get("normalize_states")),
     }

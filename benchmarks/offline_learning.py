@@ -2,8 +2,9 @@
 
 Every seed trains on the dataset for the same number of updates (`offline_cases.py`: 10,000; CQL
 3,000); its last checkpoint plays 20 episodes from starts that are the same for all. The interval is
-a bootstrap over seeds and, within each, over episodes. Pieces that are run one after another
-with the same `--out`, by algorithms, sides or seeds, come together in one record.
+a bootstrap over seeds and, within each, over episodes; that of the difference is over seeds alone.
+Pieces that are run one after another with the same `--out`, by algorithms, sides or seeds, come
+together in one record.
 
     python -m benchmarks.offline_learning --dataset pendulum-medium-sac-rllib.npz \
         --only iql --out benchmarks/results/offline_learning.json
@@ -16,6 +17,7 @@ import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,6 +31,7 @@ from rl_training import evaluate_checkpoint
 
 EVALUATION_SEED = 10_000
 DRAWS = 10_000
+SHOWN = ("ours", "peer", "difference")
 
 
 def train_ours(args: argparse.Namespace, algo: str, seed: int) -> Result:
@@ -60,22 +63,28 @@ def train_peer(args: argparse.Namespace, algo: str, seed: int) -> Result:
     return {"seed": seed} | run_json(command, args.device)
 
 
-def interval(runs: list[Result]) -> tuple[float, float]:
-    """95 % percentile interval of the mean: seeds drawn anew, and episodes within each."""
+def estimate(mean: float, drawn: Any) -> Result:
+    """A mean and its 95 % percentile interval."""
+    low, high = np.percentile(drawn, [2.5, 97.5])
+    return {"mean": mean, "interval": (float(low), float(high))}
+
+
+def score(runs: list[Result]) -> Result:
+    """Mean, interval (seeds drawn anew, and episodes within each), and each seed's runs."""
     returns = np.array([run["returns"] for run in runs])  # [seeds, episodes]
     rng = np.random.default_rng(0)
     seeds = rng.integers(len(returns), size=(DRAWS, len(returns)))
     episodes = rng.integers(returns.shape[1], size=(DRAWS, *returns.shape))
-    drawn = np.take_along_axis(returns[seeds], episodes, axis=2)
-    low, high = np.percentile(drawn.mean(axis=(1, 2)), [2.5, 97.5])
-    return float(low), float(high)
-
-
-def score(runs: list[Result]) -> Result:
-    """Mean, interval, and each seed's runs."""
+    drawn = np.take_along_axis(returns[seeds], episodes, axis=2).mean(axis=(1, 2))
     means = [float(np.mean(run["returns"])) for run in runs]
-    facts = {"mean": float(np.mean(means)), "interval": interval(runs), "seed_means": means}
-    return facts | {"runs": runs}
+    return estimate(float(np.mean(means)), drawn) | {"seed_means": means, "runs": runs}
+
+
+def difference(ours: Result, peer: Result) -> Result:
+    """By how much our mean is above the peer's; seeds alone are drawn, as the starts are shared."""
+    rng, both = np.random.default_rng(0), (ours["seed_means"], peer["seed_means"])
+    drawn = [rng.choice(means, size=(DRAWS, len(means))).mean(axis=1) for means in both]
+    return estimate(ours["mean"] - peer["mean"], drawn[0] - drawn[1])
 
 
 def data_returns(path: Path) -> Result:
@@ -89,7 +98,7 @@ def data_returns(path: Path) -> Result:
 def show(record: Result, console: Console) -> None:
     """Print the table of all pieces."""
     table = Table(title="Mean return [95 % interval], last checkpoint")
-    for heading in ("", "updates", "ours", "d3rlpy", "dataset"):
+    for heading in ("", "updates", "ours", "d3rlpy", "difference", "dataset"):
         table.add_column(heading, justify="right" if heading else "left")
 
     def text(entry: Result) -> str:
@@ -98,7 +107,7 @@ def show(record: Result, console: Console) -> None:
 
     for algo, entry in record.items():
         data = f"{entry['dataset']['mean_return']:.1f}"
-        cells = (text(entry[side]) if side in entry else "" for side in ("ours", "peer"))
+        cells = (text(entry[side]) if side in entry else "" for side in SHOWN)
         table.add_row(algo, str(entry["updates"]), *cells, data)
     console.print(table)
 
@@ -141,6 +150,8 @@ def main() -> None:
             runs += [run for run in old if run["seed"] not in args.seeds]
             entry[side] = described | score(sorted(runs, key=lambda run: run["seed"]))
             console.print(f"{algo}, {side}: {entry[side]['mean']:.1f} {entry[side]['seed_means']}")
+            if "ours" in entry and "peer" in entry:
+                entry["difference"] = difference(entry["ours"], entry["peer"])
             write(record, args.out)
     show(record, console)
 

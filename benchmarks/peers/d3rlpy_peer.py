@@ -25,6 +25,7 @@ CONFIGS = {
     "bc": d3rlpy.algos.BCConfig,
     "iql": d3rlpy.algos.IQLConfig,
     "td3_bc": d3rlpy.algos.TD3PlusBCConfig,
+    "rebrac": d3rlpy.algos.ReBRACConfig,
     "awac": d3rlpy.algos.AWACConfig,
     "cql": d3rlpy.algos.CQLConfig,
 }
@@ -58,11 +59,13 @@ class Window:
 def make_learner(spec: dict[str, Any], low: Any, high: Any, device: str) -> Any:
     """The learner at the settings given; actions are scaled from the environment's range."""
 
-    def encoder(widths: list[int]) -> Any:
-        return d3rlpy.models.encoders.VectorEncoderFactory(hidden_units=widths)
+    def encoder(widths: list[int], layer_norm: bool = False) -> Any:
+        factory = d3rlpy.models.encoders.VectorEncoderFactory
+        return factory(hidden_units=widths, use_layer_norm=layer_norm)
 
     config = CONFIGS[spec["algo"]]
-    actor, critic = encoder(spec["actor"]), encoder(spec["critic"])
+    actor = encoder(spec["actor"])
+    critic = encoder(spec["critic"], spec["critic_layer_norm"])
     encoders = {
         "encoder_factory": actor,
         "actor_encoder_factory": actor,
@@ -109,9 +112,7 @@ def play(learner: Any, env_id: str, episodes: int, first_seed: int) -> list[floa
 def main() -> None:
     """Train, then print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--spec", required=True, help="JSON: algo, config, actor, critic, normalize"
-    )
+    parser.add_argument("--spec", required=True, help="JSON, as offline_cases.peer_spec writes it")
     parser.add_argument("--dataset", required=True)
     parser.add_argument("--env", help="for its action range and for episodes; else actions in ±1")
     parser.add_argument("--threads", type=int, help="torch threads (default: torch's choice)")
