@@ -42,6 +42,7 @@ ADVANTAGE = "algorithms/advantage.py"
 IQL = "algorithms/iql.py"
 AWAC = "algorithms/awac.py"
 TD3_BC = "algorithms/td3_bc.py"
+REBRAC = "algorithms/rebrac.py"
 TANH_MEAN = "models/actors.py"
 HER = "data/hindsight.py"
 GOLDEN = "tests/algorithms/test_sac.py"
@@ -57,6 +58,7 @@ PHASES = "tests/api/test_offline_to_online.py"
 IQL_GOLDEN = "tests/algorithms/test_iql.py"
 AWAC_GOLDEN = "tests/algorithms/test_awac.py"
 TD3_BC_GOLDEN = "tests/algorithms/test_td3_bc.py"
+REBRAC_GOLDEN = "tests/algorithms/test_rebrac.py"
 HINDSIGHT = "tests/data/test_hindsight.py"
 OFFLINE = "tests/api/test_offline.py"
 FQE = "algorithms/fqe.py"
@@ -848,6 +850,34 @@ MUTANTS = [
         '        if "actor" in due:\n            super().move_targets(due)\n',
         '        super().move_targets(due)\n        if "actor" in due:\n',
         TD3_BC_GOLDEN,
+    ),
+    Mutant(
+        "ReBRAC's penalty where there is no next action",
+        REBRAC,
+        "next_q - batch.next_action_mask * penalty",
+        "next_q - penalty",
+        REBRAC_GOLDEN,
+    ),
+    Mutant(
+        "ReBRAC's penalty at the action before its smoothing",
+        REBRAC,
+        "squared_distance(actions, batch.next_actions)",
+        "squared_distance(target_actions, batch.next_actions)",
+        REBRAC_GOLDEN,
+    ),
+    Mutant(
+        "ReBRAC's distance averaged over action axes",
+        REBRAC,
+        ".square().sum(-1)",
+        ".square().mean(-1)",
+        REBRAC_GOLDEN,
+    ),
+    Mutant(
+        "ReBRAC's actor by the first critic",
+        REBRAC,
+        "model.frozen_q_values(batch.obs, actions).amin(-2)",
+        "model.critic.first_q_values(batch.obs, actions)",
+        REBRAC_GOLDEN,
     ),
     Mutant(
         "policy actions of s' scored by the wrong density",

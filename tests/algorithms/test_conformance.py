@@ -58,13 +58,15 @@ def make_batch(learner: Algorithm, rows: int = 8) -> Batch:
     g = torch.Generator().manual_seed(0)
     spec = learner.spec
     actions = torch.rand(rows, spec.action_width, generator=g)
-    return Batch(
+    batch = Batch(
         torch.randn(rows, spec.obs_dim, generator=g),
         (actions * spec.action_dim).floor() if spec.discrete else actions * 2 - 1,
         torch.randn(rows, generator=g),
         torch.randn(rows, spec.obs_dim, generator=g),
         torch.zeros(rows),
     )
+    following = {"next_actions": batch.actions.roll(-1, 0), "next_action_mask": torch.ones(rows)}
+    return batch._replace(extra={name: following[name] for name in learner.fields()})
 
 
 def test_acts_within_bounds_and_only_noise_decides(entry: AlgorithmEntry) -> None:

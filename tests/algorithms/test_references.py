@@ -19,6 +19,7 @@ from tests.reference import (
     gaussian,
     iql,
     nn,
+    rebrac,
     redq,
     rlpd,
     sac,
@@ -435,6 +436,56 @@ def test_td3_bc_runs_with_the_delay() -> None:
     new, history = nn.run_updates(td3_bc.full_update, state, inputs, {**SMOOTHED, "alpha": 2.5})
     assert ["actor_loss" in metrics for metrics in history] == [False, True, False, True]
     assert new["updates"] == 4
+
+
+def test_rebrac_gradient_follows_the_least_critic_with_lambda_constant() -> None:
+    rng = np.random.default_rng(17)
+    actor, critics, batch = make_actor(rng), make_critics(rng, 2, norm=True), make_batch(rng)
+    critics[0]["biases"][-1] -= 0.7  # each critic gives the minimum of some rows
+    at = batch["observation"], batch["action"]
+    result = rebrac.actor_loss(actor, critics, *at, 0.3)
+
+    def values(net: nn.Network) -> tuple[nn.Array, nn.Array]:
+        action, _ = nn.tanh_forward(net, at[0])
+        return nn.critic_values(critics, at[0], action)[0], action
+
+    q, _ = values(actor)
+    assert set(q.argmin(axis=0)) == {0, 1}
+    assert result.value_weight == pytest.approx(1 / np.abs(q.min(axis=0)).mean())
+
+    def loss(net: nn.Network) -> float:
+        q, action = values(net)
+        distance = float(((action - at[1]) ** 2).mean()) * ACT
+        return 0.3 * distance - result.value_weight * float(q.min(axis=0).mean())
+
+    assert result.loss == pytest.approx(loss(actor), rel=1e-12)
+    assert_gradient(loss, actor, result.grads.network)
+
+
+def test_rebrac_target_row_by_row() -> None:
+    """Rows that end an episode, rows without a next action, and rows with one."""
+    rng = np.random.default_rng(18)
+    actors, critics = [make_actor(rng) for _ in range(2)], make_critics(rng, 2, norm=True)
+    targets = make_critics(rng, 2, norm=True)
+    mask = np.array([0.0, 0.0, 1.0, 0.0, 1.0])
+    batch: Any = make_batch(rng)
+    batch |= {"next_action": rng.uniform(-1, 1, size=(ROWS, ACT)), "next_action_mask": mask}
+    noise: Any = {"next_action": normals(rng)}
+    state = td3.initial_state(actors[0], critics, actors[1], targets)
+    hyper: Any = {**SMOOTHED, "actor_penalty": 0.3, "critic_penalty": 0.7}
+    _, metrics = rebrac.full_update(state, batch, noise, hyper)
+    expected = []
+    for row in range(ROWS):
+        seen = batch["next_observation"][row]
+        action = np.tanh(nn.forward(actors[1], seen[None])[0][0])
+        action = np.clip(action + np.clip(0.4 * noise["next_action"][row], -0.5, 0.5), -1.0, 1.0)
+        pair = np.concatenate([seen, action])[None]
+        value = min(float(nn.forward(net, pair)[0][0, 0]) for net in targets)
+        if mask[row]:
+            value -= 0.7 * sum((action - batch["next_action"][row]) ** 2)
+        going = 0.0 if batch["termination"][row] else 0.9
+        expected.append(batch["reward"][row] + going * value)
+    assert metrics["target_mean"] == pytest.approx(np.mean(expected), rel=1e-12)
 
 
 def make_gaussian_actor(rng: np.random.Generator) -> nn.Network:

@@ -23,6 +23,7 @@ from tests.golden import (
     make_batch,
     make_learner,
     make_noise,
+    move_norms,
     reference_batch,
 )
 from tests.reference import nn as reference_nn
@@ -32,12 +33,8 @@ SMALL: Any = {"num_critics": 4, "gradient_updates_per_step": 3}
 
 
 def normalized_learner(**changes: Any) -> Any:
-    """Scales and shifts away from 1 and 0."""
     learner = make_learner(RLPDAlgorithm, **(SMALL | changes))
-    critic = learner.model.critic
-    generator = torch.Generator().manual_seed(8)
-    for view in critic.views(critic.flat.detach())[2 * critic.trunk.num_layers :]:
-        view.add_(0.3 * torch.randn(view.shape, generator=generator, dtype=view.dtype))
+    move_norms(learner.model.critic)
     return learner
 
 

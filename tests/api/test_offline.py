@@ -126,6 +126,7 @@ def test_calls_of_any_length_make_the_same_updates(
         dataset = TransitionDataset.from_dict(data, spec=spec)
         own = {"hidden_sizes": (16, 16), "batch_size": 16} | TINY.get(entry.name, {})
         learner = entry.learner_class().build(spec, entry.config_class()(**own), seed=3)
+        dataset.supply(learner.fields())
         engine = Engine(learner, EpochSampler(dataset), seed=1, mode=mode)
         for count in calls:
             engine.run(count)
@@ -309,7 +310,9 @@ def test_held_out_losses_change_nothing(entry: AlgorithmEntry, recorded: Path) -
     own = {"hidden_sizes": (16, 16), "batch_size": 16} | TINY.get(entry.name, {})
     learner = entry.learner_class().build(spec, entry.config_class()(**own), seed=3)
     before = {name: tensor.clone() for name, tensor in learner.state_dict().items()}
-    batch = TransitionDataset.from_dict(dict(np.load(recorded)), spec=spec).batch(torch.arange(16))
+    dataset = TransitionDataset.from_dict(dict(np.load(recorded)), spec=spec)
+    dataset.supply(learner.fields())
+    batch = dataset.batch(torch.arange(16))
     noise = draw_noise(learner.noise(16), torch.Generator().manual_seed(0))
     losses = learner.held_out_losses(batch, noise)
     assert all(torch.equal(t, before[n]) for n, t in learner.state_dict().items())

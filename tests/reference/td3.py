@@ -4,7 +4,7 @@ Actions, smoothing noise and its bounds are those of the model's action space [-
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypedDict
+from typing import Protocol, TypeAlias, TypedDict
 
 import numpy as np
 
@@ -31,6 +31,8 @@ from .nn import (
     squared_loss,
     tanh_forward,
 )
+
+Penalty: TypeAlias = Callable[[Array], Array]
 
 
 class Td3State(Ensemble):
@@ -100,12 +102,17 @@ def initial_state(
 
 
 def critic_step(
-    state: Td3State, batch: Batch, noise: Array, hyper: Hyper
+    state: Td3State, batch: Batch, noise: Array, hyper: Hyper, penalty: Penalty | None = None
 ) -> tuple[Td3State, dict[str, float]]:
-    """Clipped double Q-learning with target policy smoothing: one Adam step of every critic."""
+    """Clipped double Q-learning with target policy smoothing: one Adam step of every critic.
+
+    ``penalty`` of the smoothed next action, [B], is taken from every next value.
+    """
     next_action, _ = tanh_forward(state["target_actor"], batch["next_observation"])
     next_action = smoothed_action(next_action, noise, hyper["target_noise"], hyper["noise_clip"])
     next_q, _ = critic_values(state["target_critics"], batch["next_observation"], next_action)
+    if penalty is not None:
+        next_q = next_q - penalty(next_action)
     target = critic_target(batch["reward"], batch["termination"], next_q, hyper["gamma"])
     q, caches = critic_values(state["critics"], batch["observation"], batch["action"])
     loss, grad = critic_loss(q, target)
@@ -141,6 +148,7 @@ def delayed_update(
     noise: Noise,
     hyper: Hyper,
     policy_loss: Callable[[Td3State, Batch], PolicyLoss],
+    penalty: Penalty | None = None,
 ) -> tuple[Td3State, dict[str, float]]:
     """Critics every time; actor and targets when the count of updates divides by the delay.
 
@@ -149,7 +157,7 @@ def delayed_update(
     """
     batch = checked_batch(batch, *sizes(state["actor"]))
     draws = checked(noise["next_action"], batch["action"].shape, "noise next_action")
-    state, metrics = critic_step(state, batch, draws, hyper)
+    state, metrics = critic_step(state, batch, draws, hyper, penalty)
     state["updates"] += 1
     if state["updates"] % hyper["policy_delay"] == 0:
         policy = policy_loss(state, batch)

@@ -152,7 +152,9 @@ def test_every_algorithms_traced_updates_equal_eager_ones(entry: AlgorithmEntry)
     own = TINY.get(entry.name, {}) | ({"target_update_interval": 7} if entry.name == "dqn" else {})
     config = entry.config_class()(**{"hidden_sizes": (16, 16), "batch_size": 32} | own)
     spec = EnvSpec(5, 3, discrete=True) if entry.actions == "discrete" else SPEC
-    source = Cast(replay(spec=spec), torch.float64)
+    buffer = replay(spec=spec)
+    buffer.supply(entry.learner_class().declared_fields(config))
+    source = Cast(buffer, torch.float64)
     engines, metrics = [], []
     modes: tuple[EngineMode, ...] = ("eager", "compiled")
     for mode in modes:

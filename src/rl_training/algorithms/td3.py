@@ -28,7 +28,7 @@ class SmoothedConfig(DeterministicConfig):
     """What TD3 adds to DDPG, online and offline."""
 
     num_critics: EnsembleSize = 2
-    """Critics in the ensemble; the target uses their minimum, the actor the first."""
+    """Critics in the ensemble; the target uses their minimum."""
 
     policy_delay: int = Field(default=2, gt=0)
     """Critic updates for each update of actor and targets."""

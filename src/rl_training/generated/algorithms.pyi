@@ -33,6 +33,10 @@ from rl_training.algorithms.iql import IQLAlgorithm as IQL
 from rl_training.algorithms.iql import IQLAlgorithm as IQLAlgorithm
 from rl_training.algorithms.iql import IQLConfig as IQLConfig
 from rl_training.algorithms.iql import iql_loss as iql_loss
+from rl_training.algorithms.rebrac import ReBRACAlgorithm as ReBRAC
+from rl_training.algorithms.rebrac import ReBRACAlgorithm as ReBRACAlgorithm
+from rl_training.algorithms.rebrac import ReBRACConfig as ReBRACConfig
+from rl_training.algorithms.rebrac import rebrac_loss as rebrac_loss
 from rl_training.algorithms.redq import REDQAlgorithm as REDQ
 from rl_training.algorithms.redq import REDQAlgorithm as REDQAlgorithm
 from rl_training.algorithms.redq import REDQConfig as REDQConfig

@@ -21,6 +21,7 @@ from rl_training.generated.managed import SAC as SAC
 from rl_training.generated.managed import TD3 as TD3
 from rl_training.generated.managed import TD3BC as TD3BC
 from rl_training.generated.managed import TQC as TQC
+from rl_training.generated.managed import ReBRAC as ReBRAC
 from rl_training.generated.managed import train_awac as train_awac
 from rl_training.generated.managed import train_bc as train_bc
 from rl_training.generated.managed import train_cql as train_cql
@@ -29,6 +30,7 @@ from rl_training.generated.managed import train_dqn as train_dqn
 from rl_training.generated.managed import train_edac as train_edac
 from rl_training.generated.managed import train_her as train_her
 from rl_training.generated.managed import train_iql as train_iql
+from rl_training.generated.managed import train_rebrac as train_rebrac
 from rl_training.generated.managed import train_redq as train_redq
 from rl_training.generated.managed import train_rlpd as train_rlpd
 from rl_training.generated.managed import train_sac as train_sac

@@ -124,6 +124,16 @@ ALGORITHMS: list[dict[str, Any]] = [
         "goals": False,
     },
     {
+        "name": "rebrac",
+        "title": "Revisited Behavior-Regularized Actor-Critic",
+        "paper": "arXiv 2305.09836",
+        "mode": "offline",
+        "actions": "continuous",
+        "summary": "TD3+BC with separate penalties of the actor and the critics.",
+        "class_name": "ReBRACAlgorithm",
+        "goals": False,
+    },
+    {
         "name": "td3_bc",
         "title": "TD3 with Behavior Cloning",
         "paper": "arXiv 2106.06860",
@@ -157,6 +167,7 @@ EXPORTS = {
     "cql": ["CQLAlgorithm", "CQLConfig", "cql_loss"],
     "edac": ["EDACAlgorithm", "EDACConfig", "edac_loss", "critic_diversity_loss"],
     "iql": ["IQLAlgorithm", "IQLConfig", "iql_loss"],
+    "rebrac": ["ReBRACAlgorithm", "ReBRACConfig", "rebrac_loss"],
     "td3_bc": ["TD3BCAlgorithm", "TD3BCConfig", "td3_bc_loss"],
     "rlpd": ["RLPDAlgorithm", "RLPDConfig", "rlpd_loss"],
 }
@@ -174,6 +185,7 @@ SHORT = {
     "cql": "CQLAlgorithm as CQL",
     "edac": "EDACAlgorithm as EDAC",
     "iql": "IQLAlgorithm as IQL",
+    "rebrac": "ReBRACAlgorithm as ReBRAC",
     "td3_bc": "TD3BCAlgorithm as TD3BC",
     "rlpd": "RLPDAlgorithm as RLPD",
 }
@@ -192,6 +204,7 @@ MANAGED = [
     "CQL",
     "EDAC",
     "IQL",
+    "ReBRAC",
     "TD3BC",
     "RLPD",
     "train_ddpg",
@@ -206,6 +219,7 @@ MANAGED = [
     "train_cql",
     "train_edac",
     "train_iql",
+    "train_rebrac",
     "train_td3_bc",
     "train_rlpd",
 ]

@@ -810,8 +810,7 @@ class TD3(ManagedAlgorithm):
         gradient_updates_per_step (default 1): Updates in each round.
         networks (default {}): Trunk and options of each network by its name, or of `all`
             (docs/configuration.md).
-        num_critics (default 2): Critics in the ensemble; the target uses their minimum, the
-            actor the first.
+        num_critics (default 2): Critics in the ensemble; the target uses their minimum.
         exploration_noise (default 0.1): Deviation of the Gaussian noise on collected actions,
             in units of [−1, 1].
         policy_delay (default 2): Critic updates for each update of actor and targets.
@@ -1783,6 +1782,150 @@ def train_iql(
 ) -> TrainResult:
     """Train IQL from a config, which must be for it."""
 
+class ReBRAC(ManagedAlgorithm):
+    """Revisited Behavior-Regularized Actor-Critic (arXiv 2305.09836).
+
+    TD3+BC with separate penalties of the actor and the critics.
+
+    >>> ReBRAC("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(20_000).evaluate()
+
+    docs/configuration.md explains the options at length.
+
+    ReBRAC options:
+        batch_size (default 1024): Transitions in one gradient update.
+        learning_rate (default 0.001): Adam's step size, for every network.
+        hidden_sizes (default (256, 256, 256)): Widths of the hidden layers.
+        gamma (default 0.99): Discount factor γ.
+        tau (default 0.005): Polyak rate τ of the target networks.
+        networks (default {}): Trunk and options of each network by its name, or of `all`
+            (docs/configuration.md).
+        num_critics (default 2): Critics in the ensemble; the target uses their minimum.
+        exploration_noise (default 0.1): Deviation of the Gaussian noise on collected actions,
+            in units of [−1, 1].
+        policy_delay (default 2): Critic updates for each update of actor and targets.
+        target_noise (default 0.2): Deviation of the noise that smooths the target's action, in
+            units of [−1, 1].
+        target_noise_clip (default 0.5): Largest size of that noise.
+        actor_penalty (default 0.01): Weight β₁ of the squared distance from the dataset's
+            action in the actor's loss.
+        critic_penalty (default 0.01): Weight β₂ of the squared distance from the dataset's next
+            action in the critics' target.
+
+    Run options:
+        seed (default 0): All random streams derive from it.
+        output_dir (default 'runs'): Where run folders are made.
+        device (default 'auto'): auto, cpu, cuda or cuda:N.
+        num_envs (default 1): Training environments stepped together.
+        eval_episodes (default 10): Episodes of each evaluation.
+        checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
+            and the end have one too.
+        log_interval (default 1000): Steps between lines of metrics.
+        tags (default ()): Words that stay with the run.
+        env_kwargs (default {}): `vectorization`, and what gymnasium.make takes.
+
+    Data and reward options:
+        dataset_kind (default None): Where recorded data comes from; None for none.
+        dataset_path (default None): The file of an npz, pt or hdf5 dataset.
+        dataset_id (default None): The id of a Minari dataset.
+        dataset_download (default False): Let Minari download a missing dataset.
+        dataset_size (default 10000): Transitions of a random dataset.
+        dataset_seed (default 0): Seed of a random dataset.
+        reward_scale (default 1.0): Factor on every reward.
+        reward_shift (default 0.0): Added to every reward after scaling.
+        reward_clip_min (default None): Least reward, after scale and shift.
+        reward_clip_max (default None): Greatest reward, after scale and shift.
+        return_scaling (default False): Scale a dataset's rewards by 1000 over its range of
+            returns.
+        normalize_states (default False): Standardize observations by the dataset's mean and
+            deviation.
+        sampling (default 'replacement'): Draw dataset rows independently, or every row once an
+            epoch.
+        num_epochs (default None): The budget as passes over the training rows.
+        validation_fraction (default None): Share of the rows held out, in whole episodes; None:
+            0.05 if env_id is None.
+        action_low (default None): Least actions of the data, where no environment tells.
+        action_high (default None): Greatest actions of the data, where no environment tells.
+
+    Control options:
+        eval_interval (default 5000): Steps between evaluations; 0 for the one at the end alone.
+        early_stopping (default None): When to stop before the budget is spent; None for never.
+        learning_rate_schedule (default 'constant'): How the learning rate goes: constant,
+            linear or cosine.
+        learning_rate_warmup (default 0): Steps of linear warm-up from 0.
+        learning_rate_final (default 0.0): Fraction of the learning rate at the schedule's end.
+        schedule_horizon (default None): Step at which the schedule ends; the first budget by
+            default.
+        keep_checkpoints (default 3): Newest checkpoints to keep, beside the best.
+        tensorboard (default True): Write TensorBoard files beside metrics.jsonl.
+        num_threads (default None): Threads for products on the CPU; None: OMP_NUM_THREADS, or
+            by the machine.
+        engine (default 'auto'): How updates run: eager, compiled, cuda_graph, or auto by the
+            run.
+        matmul_precision (default 'high'): Float32 products on a GPU: highest, or high for TF32.
+    """
+
+    algo: ClassVar[str]
+    def __init__(
+        self,
+        env_id: str | None = None,
+        *,
+        batch_size: int = 1024,
+        learning_rate: float = 0.001,
+        hidden_sizes: Sequence[int] = (256, 256, 256),
+        gamma: float = 0.99,
+        tau: float = 0.005,
+        networks: dict[str, Any] = {},
+        num_critics: int = 2,
+        exploration_noise: float = 0.1,
+        policy_delay: int = 2,
+        target_noise: float = 0.2,
+        target_noise_clip: float = 0.5,
+        actor_penalty: float = 0.01,
+        critic_penalty: float = 0.01,
+        seed: int = 0,
+        output_dir: str | PathLike[str] = "runs",
+        device: str = "auto",
+        num_envs: int = 1,
+        eval_episodes: int = 10,
+        checkpoint_interval: int = 10000,
+        log_interval: int = 1000,
+        tags: Sequence[str] = (),
+        env_kwargs: dict[str, Any] = {},
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari"] | None = None,
+        dataset_path: str | PathLike[str] | None = None,
+        dataset_id: str | None = None,
+        dataset_download: bool = False,
+        dataset_size: int = 10000,
+        dataset_seed: int = 0,
+        reward_scale: float = 1.0,
+        reward_shift: float = 0.0,
+        reward_clip_min: float | None = None,
+        reward_clip_max: float | None = None,
+        return_scaling: bool = False,
+        normalize_states: bool = False,
+        sampling: Literal["replacement", "epochs"] = "replacement",
+        num_epochs: int | None = None,
+        validation_fraction: float | None = None,
+        action_low: float | Sequence[float] | None = None,
+        action_high: float | Sequence[float] | None = None,
+        eval_interval: int = 5000,
+        early_stopping: dict[str, Any] | None = None,
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] = "constant",
+        learning_rate_warmup: int = 0,
+        learning_rate_final: float = 0.0,
+        schedule_horizon: int | None = None,
+        keep_checkpoints: int = 3,
+        tensorboard: bool = True,
+        num_threads: int | None = None,
+        engine: Literal["auto", "eager", "compiled", "cuda_graph"] = "auto",
+        matmul_precision: Literal["highest", "high"] = "high",
+    ) -> None: ...
+
+def train_rebrac(
+    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+) -> TrainResult:
+    """Train ReBRAC from a config, which must be for it."""
+
 class TD3BC(ManagedAlgorithm):
     """TD3 with Behavior Cloning (arXiv 2106.06860).
 
@@ -1800,8 +1943,7 @@ class TD3BC(ManagedAlgorithm):
         tau (default 0.005): Polyak rate τ of the target networks.
         networks (default {}): Trunk and options of each network by its name, or of `all`
             (docs/configuration.md).
-        num_critics (default 2): Critics in the ensemble; the target uses their minimum, the
-            actor the first.
+        num_critics (default 2): Critics in the ensemble; the target uses their minimum.
         exploration_noise (default 0.1): Deviation of the Gaussian noise on collected actions,
             in units of [−1, 1].
         policy_delay (default 2): Critic updates for each update of actor and targets.

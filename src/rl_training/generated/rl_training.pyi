@@ -23,6 +23,9 @@ from rl_training.algorithms.edac import edac_loss as edac_loss
 from rl_training.algorithms.iql import IQLAlgorithm as IQLAlgorithm
 from rl_training.algorithms.iql import IQLConfig as IQLConfig
 from rl_training.algorithms.iql import iql_loss as iql_loss
+from rl_training.algorithms.rebrac import ReBRACAlgorithm as ReBRACAlgorithm
+from rl_training.algorithms.rebrac import ReBRACConfig as ReBRACConfig
+from rl_training.algorithms.rebrac import rebrac_loss as rebrac_loss
 from rl_training.algorithms.redq import REDQAlgorithm as REDQAlgorithm
 from rl_training.algorithms.redq import REDQConfig as REDQConfig
 from rl_training.algorithms.redq import redq_loss as redq_loss
@@ -69,6 +72,7 @@ from rl_training.generated.managed import SAC as SAC
 from rl_training.generated.managed import TD3 as TD3
 from rl_training.generated.managed import TD3BC as TD3BC
 from rl_training.generated.managed import TQC as TQC
+from rl_training.generated.managed import ReBRAC as ReBRAC
 from rl_training.generated.managed import train_awac as train_awac
 from rl_training.generated.managed import train_bc as train_bc
 from rl_training.generated.managed import train_cql as train_cql
@@ -77,6 +81,7 @@ from rl_training.generated.managed import train_dqn as train_dqn
 from rl_training.generated.managed import train_edac as train_edac
 from rl_training.generated.managed import train_her as train_her
 from rl_training.generated.managed import train_iql as train_iql
+from rl_training.generated.managed import train_rebrac as train_rebrac
 from rl_training.generated.managed import train_redq as train_redq
 from rl_training.generated.managed import train_rlpd as train_rlpd
 from rl_training.generated.managed import train_sac as train_sac
