@@ -664,8 +664,8 @@ MUTANTS = [
     Mutant(
         "IQL's critics towards V(s)",
         IQL,
-        "batch.terminations, next_v, gamma=gamma)",
-        "batch.terminations, v, gamma=gamma)",
+        "batch.terminations, next_v, gamma=discount)",
+        "batch.terminations, v, gamma=discount)",
         IQL_GOLDEN,
     ),
     Mutant(

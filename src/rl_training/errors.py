@@ -47,7 +47,7 @@ _COMMON = (
 _ELSEWHERE = {
     **{"env": "env_id", "env_name": "env_id", "n_envs": "num_envs", "ent_coef": "alpha"},
     **{"lr": "learning_rate", "discount": "gamma", "n_critics": "num_critics"},
-    **{"buffer_size": "buffer_capacity", "net_arch": "hidden_sizes", "n_steps": "total_timesteps"},
+    **{"buffer_size": "buffer_capacity", "net_arch": "hidden_sizes", "n_steps": "n_step"},
     **{"policy_kwargs": "hidden_sizes", "gradient_steps": "gradient_updates_per_step"},
     **{"tensorboard_log": "tensorboard", "n_epochs": "num_epochs"},
 }

@@ -152,9 +152,21 @@ def polyak_update(target: Tensor, online: Tensor, tau: float) -> None:
     target.lerp_(online, tau)
 
 
-def td_target(rewards: Tensor, terminations: Tensor, next_value: Tensor, *, gamma: float) -> Tensor:
-    """Y = r + γ (1 − d) V(s'). d is termination alone: a time limit bootstraps."""
+def td_target(
+    rewards: Tensor, terminations: Tensor, next_value: Tensor, *, gamma: float | Tensor
+) -> Tensor:
+    """Y = r + γ (1 − d) V(s'). d is termination alone: a time limit bootstraps.
+
+    ``gamma`` is one number, or `bootstrap_discount` of each row.
+    """
+    if isinstance(gamma, Tensor):
+        return torch.addcmul(rewards, gamma.view_as(rewards) * (1.0 - terminations), next_value)
     return torch.addcmul(rewards, 1.0 - terminations, next_value, value=gamma)
+
+
+def bootstrap_discount(batch: Batch, gamma: float) -> float | Tensor:
+    """The discount of V(s'): γ^m where a row's rewards are of m steps (`n_step`), else γ."""
+    return batch.extra.get("discounts", gamma)
 
 
 def critic_loss(q: Tensor, target: Tensor) -> Tensor:
@@ -206,6 +218,8 @@ class Algorithm(nn.Module, ABC):
     summary: ClassVar[str] = ""
     """One sentence; by default the docstring's first line."""
     config_class: ClassVar[type[AlgorithmConfig]]
+    supports_n_step: ClassVar[bool] = False
+    """Whether targets use `bootstrap_discount`, so that `n_step` may be above 1."""
     learns_from_rewards: ClassVar[bool] = True
     """Whether fine-tuning in an environment can improve it."""
     exports: ClassVar[tuple[str, ...]] = ()
@@ -439,6 +453,7 @@ class PolicyLearner(StagedAlgorithm):
 class ActorCritic(PolicyLearner):
     """A learner with an actor, stacked critics and, unless the model has none, target critics."""
 
+    supports_n_step: ClassVar[bool] = True
     config: ActorCriticConfig
     intervals: Mapping[str, int] = {"actor": 1}
 

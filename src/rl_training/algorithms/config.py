@@ -45,6 +45,8 @@ class ValueConfig(AlgorithmConfig):
     """Discount factor γ."""
     tau: float = Field(default=0.005, gt=0, le=1)
     """Polyak rate τ of the target networks."""
+    n_step: int = Field(default=1, gt=0, le=1_000)
+    """Rewards that a target sums up before it bootstraps, fewer where an episode ends."""
 
 
 class NetworkedConfig(AlgorithmConfig):

@@ -16,6 +16,7 @@ from rl_training.algorithms.base import (
     Due,
     Stage,
     Terms,
+    bootstrap_discount,
     critic_terms,
     polyak_update,
     td_target,
@@ -58,7 +59,8 @@ def clipped_target(
 ) -> Tensor:
     """Y = r + γ (1 − d) min_i Q̄_i(s', a'): one critic gives DDPG's, two give TD3's; ``[B]``."""
     next_q = model.target_q_values(batch.next_obs, next_actions)  # [N, B]
-    return td_target(batch.rewards, batch.terminations, next_q.amin(-2), gamma=gamma)
+    discount = bootstrap_discount(batch, gamma)
+    return td_target(batch.rewards, batch.terminations, next_q.amin(-2), gamma=discount)
 
 
 @torch.no_grad()

@@ -19,6 +19,7 @@ from rl_training.algorithms.base import (
     Stage,
     StagedAlgorithm,
     Terms,
+    bootstrap_discount,
     polyak_update,
     td_target,
 )
@@ -107,7 +108,8 @@ def dqn_target(model: QNetwork, batch: Batch, *, gamma: float, double: bool) -> 
     target_q = model.target_q_values(batch.next_obs)  # [B, A]
     choosing_q = model.q_values(batch.next_obs) if double else target_q
     values = next_values(target_q, choosing_q)
-    return td_target(batch.rewards, batch.terminations, values, gamma=gamma)
+    discount = bootstrap_discount(batch, gamma)
+    return td_target(batch.rewards, batch.terminations, values, gamma=discount)
 
 
 def q_terms(model: QNetwork, batch: Batch, *, gamma: float, double: bool) -> Terms:
@@ -137,6 +139,7 @@ class DQNAlgorithm(StagedAlgorithm):
     paper: ClassVar[str] = "arXiv 1312.5602"
     mode: ClassVar[Mode] = "online"
     actions: ClassVar[ActionKind] = "discrete"
+    supports_n_step: ClassVar[bool] = True
     summary: ClassVar[str] = "Q-learning with a target network; Double DQN as an option."
     config_class: ClassVar[type[AlgorithmConfig]] = DQNConfig
     config: DQNConfig

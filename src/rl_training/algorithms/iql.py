@@ -22,6 +22,7 @@ from rl_training.algorithms.base import (
     PolicyLearner,
     Stage,
     Terms,
+    bootstrap_discount,
     critic_terms,
     polyak_update,
     td_target,
@@ -95,7 +96,8 @@ def iql_terms(
     yield value_terms(model, batch, q, expectile=expectile)
     v, next_v = state_values(model, batch)
     yield policy_terms(model, batch, q - v, beta=beta, weight_clip=weight_clip)
-    target = td_target(batch.rewards, batch.terminations, next_v, gamma=gamma)  # eq. 6
+    discount = bootstrap_discount(batch, gamma)
+    target = td_target(batch.rewards, batch.terminations, next_v, gamma=discount)  # eq. 6
     yield critic_terms(model, batch, target)
 
 
@@ -124,6 +126,7 @@ class IQLAlgorithm(PolicyLearner):
     title: ClassVar[str] = "Implicit Q-Learning"
     paper: ClassVar[str] = "arXiv 2110.06169"
     mode: ClassVar[Mode] = "offline"
+    supports_n_step: ClassVar[bool] = True
     summary: ClassVar[str] = "Expectile values and advantage-weighted imitation of the data."
     config_class: ClassVar[type[AlgorithmConfig]] = IQLConfig
     scheduled: ClassVar[tuple[str, ...]] = ("actor",)  # the paper's cosine is the actor's alone

@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from rl_training.algorithms.base import Stage, Terms, critic_terms, td_target
+from rl_training.algorithms.base import Stage, Terms, bootstrap_discount, critic_terms, td_target
 from rl_training.algorithms.config import AlgorithmConfig, BatchSize, LearningRate, Widths
 from rl_training.algorithms.td3 import SmoothedConfig, TD3Algorithm, smoothed_actions
 from rl_training.algorithms.td3_bc import value_weight
@@ -51,7 +51,8 @@ def rebrac_target(model: MLPTD3Model, batch: Batch, noise: Noise, config: ReBRAC
     penalty = config.critic_penalty * squared_distance(actions, batch.next_actions)
     next_q = model.target_q_values(batch.next_obs, actions).amin(-2)  # [B]
     value = next_q - batch.next_action_mask * penalty
-    return td_target(batch.rewards, batch.terminations, value, gamma=config.gamma)
+    discount = bootstrap_discount(batch, config.gamma)
+    return td_target(batch.rewards, batch.terminations, value, gamma=discount)
 
 
 def policy_terms(model: MLPTD3Model, batch: Batch, config: ReBRACConfig) -> Terms:

@@ -20,7 +20,7 @@ from rl_training.algorithms.sac import (
     Temperature,
     entropy_weight,
     policy_terms,
-    soft_target,
+    soft_batch_target,
 )
 from rl_training.models import GaussianActorCritic
 from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise, NoiseField, NoiseSpec
@@ -77,9 +77,7 @@ def redq_target(
     members = random_subset(noise["subset"], subset_size)
     obs, actions = batch.next_obs, following.actions
     next_q = model.critic.subset_q_values(obs, actions, model.target, members)  # [M, B]
-    return soft_target(
-        batch.rewards, batch.terminations, next_q, following.log_prob, alpha=alpha, gamma=gamma
-    )
+    return soft_batch_target(batch, next_q, following.log_prob, alpha=alpha, gamma=gamma)
 
 
 def redq_loss(

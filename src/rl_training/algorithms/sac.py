@@ -12,7 +12,14 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from rl_training.algorithms.base import ActorCritic, Stage, Terms, critic_terms, td_target
+from rl_training.algorithms.base import (
+    ActorCritic,
+    Stage,
+    Terms,
+    bootstrap_discount,
+    critic_terms,
+    td_target,
+)
 from rl_training.algorithms.config import ActorCriticConfig, AlgorithmConfig, OffPolicyConfig
 from rl_training.models import GaussianActorCritic, MLPSACModel
 from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise, NoiseField, NoiseSpec
@@ -43,7 +50,7 @@ def soft_target(
     next_log_prob: Tensor,
     *,
     alpha: Tensor,
-    gamma: float,
+    gamma: float | Tensor,
 ) -> Tensor:
     """Y = r + γ (1 − d) (min_i Q̄_i(s', a') − α log π(a'|s')), eq. 3 and 5; ``[B]``.
 
@@ -75,9 +82,15 @@ def sac_target(
     """The critics' target, its action drawn from the *current* policy; ``[B]``."""
     following = model.sample(batch.next_obs, noise["next_action"])
     next_q = model.target_q_values(batch.next_obs, following.actions)  # [N, B]
-    return soft_target(
-        batch.rewards, batch.terminations, next_q, following.log_prob, alpha=alpha, gamma=gamma
-    )
+    return soft_batch_target(batch, next_q, following.log_prob, alpha=alpha, gamma=gamma)
+
+
+def soft_batch_target(
+    batch: Batch, next_q: Tensor, next_log_prob: Tensor, *, alpha: Tensor, gamma: float
+) -> Tensor:
+    """`soft_target` of a batch, whose rewards may be of several steps."""
+    discount, ended = bootstrap_discount(batch, gamma), batch.terminations
+    return soft_target(batch.rewards, ended, next_q, next_log_prob, alpha=alpha, gamma=discount)
 
 
 class Temperature(NamedTuple):

@@ -13,7 +13,13 @@ import torch.nn.functional as F  # noqa: N812
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from rl_training.algorithms.base import Stage, Terms, critic_metrics, td_target
+from rl_training.algorithms.base import (
+    Stage,
+    Terms,
+    bootstrap_discount,
+    critic_metrics,
+    td_target,
+)
 from rl_training.algorithms.config import AlgorithmConfig, EnsembleSize, Width, Widths
 from rl_training.algorithms.redq import mean_actor_loss
 from rl_training.algorithms.sac import SACAlgorithm, SACConfig, Temperature, policy_terms
@@ -101,7 +107,7 @@ def tqc_target(
     kept = truncated_quantiles(quantiles, drop_per_net)
     soft_values = kept - (alpha * following.log_prob).unsqueeze(-1)
     rewards, terminations = batch.rewards.unsqueeze(-1), batch.terminations.unsqueeze(-1)
-    return td_target(rewards, terminations, soft_values, gamma=gamma)
+    return td_target(rewards, terminations, soft_values, gamma=bootstrap_discount(batch, gamma))
 
 
 def quantile_terms(model: GaussianActorCritic, batch: Batch, target: Tensor) -> Terms:

@@ -59,7 +59,9 @@ def check_resume(
         _check_first_state(config, run_dir)
         return check_config(config)
     old = checkpoint.config
-    before, now = (data.pop("algo_kwargs") | data for data in (old.to_dict(), config.to_dict()))
+    # Keys that are newer than the checkpoint have their defaults.
+    both = old.resolved().to_dict(), config.to_dict()
+    before, now = (data.pop("algo_kwargs") | data for data in both)
     for key in sorted(before.keys() | now.keys()):
         if key not in RESUMABLE_KEYS and before.get(key) != now.get(key):
             raise ConfigError(

@@ -81,17 +81,17 @@ def declared_fields(config: TrainConfig) -> tuple[str, ...]:
 def supply_fields(algorithm: Algorithm, *sources: Sampler | None) -> None:
     """Have each of the sources put into its batches what the algorithm declares."""
     fields, settings = algorithm.fields(), algorithm.config
-    values = isinstance(settings, ValueConfig)
-    gamma = settings.gamma if isinstance(settings, ValueConfig) else 1.0
-    for name in {"returns_to_go", "discounts"} & {*fields}:
-        if not values:
-            raise ConfigError(
-                f"The batch field {name!r} needs gamma: derive {type(settings).__name__} from "
-                "ValueConfig."
-            )
+    options: dict[str, Any] = {}
+    if isinstance(settings, ValueConfig):
+        options = {"gamma": settings.gamma, "n_step": settings.n_step}
+    elif discounted := {"returns_to_go", "discounts"}.intersection(fields):
+        raise ConfigError(
+            f"The batch field {min(discounted)!r} needs gamma: derive {type(settings).__name__} "
+            "from ValueConfig."
+        )
     for source in sources:
         if source is not None:
-            source.supply(fields, gamma=gamma)
+            source.supply(fields, **options)
 
 
 def load_run_data(config: TrainConfig, spec: EnvSpec | None) -> RunData:

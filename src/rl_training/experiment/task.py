@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from rl_training.algorithms.config import CollectionConfig, MixingConfig
+from rl_training.algorithms.config import CollectionConfig, MixingConfig, ValueConfig
 from rl_training.algorithms.finetuning_config import FinetuningConfig
 from rl_training.algorithms.her import HindsightConfig
 from rl_training.algorithms.registry import HindsightEntry, get_algorithm
@@ -41,9 +41,7 @@ def check_config(config: TrainConfig, *, begins: bool = True) -> Task:
     if parts.controls.engine == "cuda_graph" and device.type != "cuda":
         raise ConfigError("engine = cuda_graph needs a CUDA device: use engine=auto or compiled.")
     _check_sources(config)
-    if isinstance(parts.algorithm, CollectionConfig):
-        replay = HindsightReplay if isinstance(parts.algorithm, HindsightConfig) else ReplayBuffer
-        replay.check_fields(declared_fields(config))
+    _check_fields(config)
     spec: EnvSpec | None = None
     notes: tuple[str, ...] = ()
     if config.env_id is not None:
@@ -111,6 +109,19 @@ def _check_sources(config: TrainConfig) -> None:
             f"action_low and action_high are for data without an environment: {config.env_id} "
             "tells its own."
         )
+
+
+def _check_fields(config: TrainConfig) -> None:
+    """Whether the algorithm can learn from several steps, and a replay has what it declares."""
+    settings = config.parts.algorithm
+    n_step = settings.n_step if isinstance(settings, ValueConfig) else 1
+    if n_step > 1 and not config.learner_class.supports_n_step:
+        raise ConfigError(
+            f"n_step = {n_step}: the targets of {config.algo} are of single steps; leave it out."
+        )
+    if isinstance(settings, CollectionConfig):
+        replay = HindsightReplay if isinstance(settings, HindsightConfig) else ReplayBuffer
+        replay.check_fields(declared_fields(config), n_step)
 
 
 def _check_online(data: DataConfig, algo: str) -> None:

@@ -25,6 +25,8 @@ class DDPG(ManagedAlgorithm):
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
+        n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
+            episode ends.
         buffer_capacity (default 1000000): Transitions that the replay keeps; the oldest are
             dropped.
         learning_starts (default 5000): Environment steps of uniform random actions before the
@@ -101,6 +103,7 @@ class DDPG(ManagedAlgorithm):
         hidden_sizes: Sequence[int] = (256, 256),
         gamma: float = 0.99,
         tau: float = 0.005,
+        n_step: int = 1,
         buffer_capacity: int = 1000000,
         learning_starts: int = 5000,
         train_frequency: int = 1,
@@ -167,6 +170,8 @@ class DQN(ManagedAlgorithm):
         hidden_sizes (default (120, 84)): Widths of the hidden layers.
         gamma (default 0.99): Discount factor γ.
         tau (default 1.0): Rate τ of each update of the target network; 1 copies.
+        n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
+            episode ends.
         buffer_capacity (default 10000): Transitions that the replay keeps; the oldest are
             dropped.
         learning_starts (default 1000): Environment steps of uniform random actions before the
@@ -248,6 +253,7 @@ class DQN(ManagedAlgorithm):
         hidden_sizes: Sequence[int] = (120, 84),
         gamma: float = 0.99,
         tau: float = 1.0,
+        n_step: int = 1,
         buffer_capacity: int = 10000,
         learning_starts: int = 1000,
         train_frequency: int = 10,
@@ -319,6 +325,8 @@ class HER(ManagedAlgorithm):
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
+        n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
+            episode ends.
         buffer_capacity (default 1000000): Transitions that the replay keeps; the oldest are
             dropped.
         learning_starts (default 5000): Environment steps of uniform random actions before the
@@ -429,6 +437,7 @@ class HER(ManagedAlgorithm):
         hidden_sizes: Sequence[int] = (256, 256),
         gamma: float = 0.99,
         tau: float = 0.005,
+        n_step: int = 1,
         buffer_capacity: int = 1000000,
         learning_starts: int = 5000,
         train_frequency: int = 1,
@@ -508,6 +517,8 @@ class REDQ(ManagedAlgorithm):
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
+        n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
+            episode ends.
         buffer_capacity (default 1000000): Transitions that the replay keeps; the oldest are
             dropped.
         learning_starts (default 5000): Environment steps of uniform random actions before the
@@ -588,6 +599,7 @@ class REDQ(ManagedAlgorithm):
         hidden_sizes: Sequence[int] = (256, 256),
         gamma: float = 0.99,
         tau: float = 0.005,
+        n_step: int = 1,
         buffer_capacity: int = 1000000,
         learning_starts: int = 5000,
         train_frequency: int = 1,
@@ -657,6 +669,8 @@ class SAC(ManagedAlgorithm):
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
+        n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
+            episode ends.
         buffer_capacity (default 1000000): Transitions that the replay keeps; the oldest are
             dropped.
         learning_starts (default 5000): Environment steps of uniform random actions before the
@@ -734,6 +748,7 @@ class SAC(ManagedAlgorithm):
         hidden_sizes: Sequence[int] = (256, 256),
         gamma: float = 0.99,
         tau: float = 0.005,
+        n_step: int = 1,
         buffer_capacity: int = 1000000,
         learning_starts: int = 5000,
         train_frequency: int = 1,
@@ -802,6 +817,8 @@ class TD3(ManagedAlgorithm):
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
+        n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
+            episode ends.
         buffer_capacity (default 1000000): Transitions that the replay keeps; the oldest are
             dropped.
         learning_starts (default 5000): Environment steps of uniform random actions before the
@@ -881,6 +898,7 @@ class TD3(ManagedAlgorithm):
         hidden_sizes: Sequence[int] = (256, 256),
         gamma: float = 0.99,
         tau: float = 0.005,
+        n_step: int = 1,
         buffer_capacity: int = 1000000,
         learning_starts: int = 5000,
         train_frequency: int = 1,
@@ -950,6 +968,8 @@ class TQC(ManagedAlgorithm):
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
+        n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
+            episode ends.
         buffer_capacity (default 1000000): Transitions that the replay keeps; the oldest are
             dropped.
         learning_starts (default 5000): Environment steps of uniform random actions before the
@@ -1031,6 +1051,7 @@ class TQC(ManagedAlgorithm):
         hidden_sizes: Sequence[int] = (256, 256),
         gamma: float = 0.99,
         tau: float = 0.005,
+        n_step: int = 1,
         buffer_capacity: int = 1000000,
         learning_starts: int = 5000,
         train_frequency: int = 1,
@@ -1102,6 +1123,8 @@ class AWAC(ManagedAlgorithm):
         hidden_sizes (default (256, 256, 256, 256)): Widths of the actor's hidden layers.
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
+        n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
+            episode ends.
         networks (default {}): Trunk and options of each network by its name, or of `all`
             (docs/configuration.md).
         num_critics (default 2): Critics in the ensemble.
@@ -1179,6 +1202,7 @@ class AWAC(ManagedAlgorithm):
         hidden_sizes: Sequence[int] = (256, 256, 256, 256),
         gamma: float = 0.99,
         tau: float = 0.005,
+        n_step: int = 1,
         networks: dict[str, Any] = {},
         num_critics: int = 2,
         weight_clip: float = 100.0,
@@ -1372,6 +1396,8 @@ class CQL(ManagedAlgorithm):
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
+        n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
+            episode ends.
         networks (default {}): Trunk and options of each network by its name, or of `all`
             (docs/configuration.md).
         num_critics (default 2): Critics in the ensemble.
@@ -1453,6 +1479,7 @@ class CQL(ManagedAlgorithm):
         hidden_sizes: Sequence[int] = (256, 256),
         gamma: float = 0.99,
         tau: float = 0.005,
+        n_step: int = 1,
         networks: dict[str, Any] = {},
         num_critics: int = 2,
         alpha: float | Literal["auto"] = "auto",
@@ -1523,6 +1550,8 @@ class EDAC(ManagedAlgorithm):
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
+        n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
+            episode ends.
         networks (default {}): Trunk and options of each network by its name, or of `all`
             (docs/configuration.md).
         num_critics (default 10): Critics in the ensemble, N.
@@ -1595,6 +1624,7 @@ class EDAC(ManagedAlgorithm):
         hidden_sizes: Sequence[int] = (256, 256),
         gamma: float = 0.99,
         tau: float = 0.005,
+        n_step: int = 1,
         networks: dict[str, Any] = {},
         num_critics: int = 10,
         alpha: float | Literal["auto"] = "auto",
@@ -1660,6 +1690,8 @@ class IQL(ManagedAlgorithm):
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
+        n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
+            episode ends.
         networks (default {}): Trunk and options of each network by its name, or of `all`
             (docs/configuration.md).
         num_critics (default 2): Critics in the ensemble.
@@ -1732,6 +1764,7 @@ class IQL(ManagedAlgorithm):
         hidden_sizes: Sequence[int] = (256, 256),
         gamma: float = 0.99,
         tau: float = 0.005,
+        n_step: int = 1,
         networks: dict[str, Any] = {},
         num_critics: int = 2,
         weight_clip: float = 100.0,
@@ -1797,6 +1830,8 @@ class ReBRAC(ManagedAlgorithm):
         hidden_sizes (default (256, 256, 256)): Widths of the hidden layers.
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
+        n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
+            episode ends.
         networks (default {}): Trunk and options of each network by its name, or of `all`
             (docs/configuration.md).
         num_critics (default 2): Critics in the ensemble; the target uses their minimum.
@@ -1874,6 +1909,7 @@ class ReBRAC(ManagedAlgorithm):
         hidden_sizes: Sequence[int] = (256, 256, 256),
         gamma: float = 0.99,
         tau: float = 0.005,
+        n_step: int = 1,
         networks: dict[str, Any] = {},
         num_critics: int = 2,
         exploration_noise: float = 0.1,
@@ -1941,6 +1977,8 @@ class TD3BC(ManagedAlgorithm):
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
+        n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
+            episode ends.
         networks (default {}): Trunk and options of each network by its name, or of `all`
             (docs/configuration.md).
         num_critics (default 2): Critics in the ensemble; the target uses their minimum.
@@ -2015,6 +2053,7 @@ class TD3BC(ManagedAlgorithm):
         hidden_sizes: Sequence[int] = (256, 256),
         gamma: float = 0.99,
         tau: float = 0.005,
+        n_step: int = 1,
         networks: dict[str, Any] = {},
         num_critics: int = 2,
         exploration_noise: float = 0.1,
@@ -2081,6 +2120,8 @@ class RLPD(ManagedAlgorithm):
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
+        n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
+            episode ends.
         buffer_capacity (default 1000000): Transitions that the replay keeps; the oldest are
             dropped.
         learning_starts (default 5000): Environment steps of uniform random actions before the
@@ -2168,6 +2209,7 @@ class RLPD(ManagedAlgorithm):
         hidden_sizes: Sequence[int] = (256, 256),
         gamma: float = 0.99,
         tau: float = 0.005,
+        n_step: int = 1,
         buffer_capacity: int = 1000000,
         learning_starts: int = 5000,
         train_frequency: int = 1,

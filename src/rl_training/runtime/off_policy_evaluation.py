@@ -60,6 +60,8 @@ def fitted_q_evaluation(
     """
     if updates < 1:
         raise ConfigError(f"fqe_updates = {updates}: at least 1 is needed.")
+    if config.n_step > 1:  # several recorded steps are those of whoever recorded them
+        raise ConfigError(f"n_step = {config.n_step}: fitted Q evaluation takes single steps.")
     device = policy.obs_shift.device
     data = discounted_returns(dataset, config.gamma)
     scale = policy.obs_scale.double().cpu().numpy()
