@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.describe import describe
-from rl_training.algorithms.base import FlatAdam, polyak_update
+from rl_training.algorithms.base import polyak_update
+from rl_training.algorithms.optimizers import FlatAdam
 from rl_training.models import EnsembleCritic
 
 ROWS, OBS, ACT = 256, 17, 6

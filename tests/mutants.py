@@ -20,6 +20,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 BASE = "algorithms/base.py"
+ADAM = "algorithms/optimizers.py"
 SAC = "algorithms/sac.py"
 DDPG = "algorithms/ddpg.py"
 TD3 = "algorithms/td3.py"
@@ -1334,22 +1335,36 @@ MUTANTS = [
         REPLAY,
     ),
     Mutant(
+        "the decoupled weight decay inside the gradient",
+        ADAM,
+        "parameter.mul_(kept.to(parameter.dtype))",
+        "gradient = gradient + self.decoupled_weight_decay * parameter",
+        "tests/algorithms/test_optimizers.py -k papers",
+    ),
+    Mutant(
+        "what all optimizers have overrides what one of them has",
+        "config_model.py",
+        'for key in ("all", name):',
+        'for key in (name, "all"):',
+        "tests/algorithms/test_optimizers.py -k wins",
+    ),
+    Mutant(
         "the first moments become denormal",
-        BASE,
+        ADAM,
         "flush_tiny(self.moment1, 1e-30)",
         "pass",
         "tests/algorithms/test_adam.py",
     ),
     Mutant(
         "the second moments become denormal",
-        BASE,
+        ADAM,
         "flush_tiny(self.moment2, 1e-30)",
         "pass",
         "tests/algorithms/test_adam.py",
     ),
     Mutant(
         "weights decay until they are denormal",
-        BASE,
+        ADAM,
         "flush_tiny(parameter, 1e-20)",
         "pass",
         "tests/algorithms/test_adam.py",

@@ -15,6 +15,7 @@ import yaml
 from pydantic import BaseModel
 
 from rl_training import cli
+from rl_training.algorithms.config import OptimizerConfig
 from rl_training.algorithms.finetuning_config import FinetuningConfig
 from rl_training.algorithms.registry import REGISTRY
 from rl_training.api import train
@@ -37,7 +38,7 @@ PAGES = [
 ]
 MODELS: list[type[BaseModel]] = [
     *(TrainConfig, ControlsConfig, EarlyStoppingConfig, EnvConfig, DataConfig),
-    *(RewardTransformConfig, WrappersConfig, FinetuningConfig),
+    *(RewardTransformConfig, WrappersConfig, FinetuningConfig, OptimizerConfig),
     *(entry.config_class() for entry in REGISTRY.values()),
 ]
 METRIC = re.compile(

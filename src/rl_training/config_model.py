@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum, auto
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 from unicodedata import category
 
-from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+)
 
 from rl_training.errors import ConfigError, nearest
 from rl_training.text import shown
@@ -91,6 +99,43 @@ class ConfigModel(BaseModel):
         for item in value if isinstance(value, tuple) else (value,):
             _check_value(item)
         return value
+
+
+class NamedSettings(ConfigModel):
+    """Settings of one named part of a learner, such as an optimizer or a network.
+
+    A config key with such settings is a mapping from names, or `all`, to them. What is left out, or
+    null, stays as the algorithm has it.
+    """
+
+    def given(self) -> dict[str, Any]:
+        """What is set."""
+        return {
+            key: value
+            for key in type(self).model_fields
+            if (value := getattr(self, key)) is not None
+        }
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {key: value for key, value in handler(self).items() if value is not None}
+
+
+def merged_settings(settings: Mapping[str, NamedSettings], name: str) -> dict[str, Any]:
+    """What `all` sets, overridden by what the entry of this name sets."""
+    merged: dict[str, Any] = {}
+    for key in ("all", name):
+        if key in settings:
+            merged |= settings[key].given()
+    return merged
+
+
+def refuse_unknown_names(settings: Iterable[str], known: Iterable[str], where: str) -> None:
+    """Refuse an entry for a part that the learner does not have."""
+    names = ["all", *known]
+    for name in settings:
+        if name not in names:
+            raise ConfigError(f"Unknown name {shown(name)} in {where}{nearest(name, names)}")
 
 
 def _as_declared(value: Any, annotation: Any) -> Any:
@@ -204,7 +249,8 @@ def _fields(model: type[BaseModel], path: list[str]) -> list[str]:
         return list(model.model_fields)
     field = model.model_fields.get(path[0])
     annotation: Any = field.annotation if field else None
+    names = 2 if get_origin(annotation) is dict else 1  # a mapping's own key is not a field
     for option in (annotation, *get_args(annotation)):
         if hasattr(option, "model_fields"):
-            return _fields(option, path[1:])
+            return _fields(option, path[names:])
     return []

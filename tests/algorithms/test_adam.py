@@ -11,7 +11,7 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from rl_training.algorithms.base import FlatAdam
+from rl_training.algorithms.optimizers import FlatAdam
 from rl_training.models.kernels import plain_operations
 
 SMALLEST = torch.finfo(torch.float32).smallest_normal

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from rl_training.algorithms.base import clip_norm, draw_noise, td_target
+from rl_training.algorithms.base import draw_noise, td_target
 from rl_training.algorithms.dqn import (
     DQNAlgorithm,
     DQNConfig,
@@ -17,6 +17,7 @@ from rl_training.algorithms.dqn import (
     huber_loss,
     next_values,
 )
+from rl_training.algorithms.optimizers import clip_norm
 from rl_training.types import Batch, EnvSpec
 from tests import golden
 from tests.golden import RATE, TOLERANCE, assert_same_network, layers

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from rl_training.algorithms.config import OptimizerConfig
 from rl_training.algorithms.her import hindsight_config
 from rl_training.algorithms.registry import REGISTRY, HindsightEntry, get_algorithm
 from rl_training.api import train
@@ -55,7 +56,8 @@ def refusal(call: Callable[[], Any]) -> str:
 def config_models() -> Iterator[tuple[str, type[BaseModel]]]:
     """Every config class of the package, those of fine-tuning and of hindsight included."""
     yield "train", TrainConfig
-    for model in (ControlsConfig, DataConfig, EarlyStoppingConfig, RewardTransformConfig):
+    models = ControlsConfig, DataConfig, EarlyStoppingConfig, RewardTransformConfig
+    for model in (*models, OptimizerConfig):
         yield model.__name__, model
     for entry in REGISTRY.values():
         yield entry.name, entry.config_class()
@@ -70,7 +72,7 @@ def leaves(annotation: Any) -> set[Any]:
     origin = get_origin(annotation)
     if annotation in (int, float, bool, str):
         return {annotation}
-    if origin is tuple or origin is Literal or origin is None:
+    if origin in (tuple, dict, Literal, None):
         return set()
     return {leaf for option in get_args(annotation) for leaf in leaves(option)}
 
@@ -104,9 +106,11 @@ def test_values_have_exactly_the_declared_types(name: str, model: type[BaseModel
         for value in wrong:
             text = refusal(lambda: validated(model, base | {key: value}))  # noqa: B023
             assert text.startswith(f"{key} = {value!r}: should be")
+        first = 0.5 if inner is float else 1
         for value in (True, "16", b"1") if inner in (int, float) else ():
-            text = refusal(lambda: validated(model, base | {key: [1, value]}))  # noqa: B023
-            assert text.startswith((f"{key}.1 = {value!r}: should", f"{key} = (1, {value!r}): sh"))
+            text = refusal(lambda: validated(model, base | {key: [first, value]}))  # noqa: B023
+            whole = f"{key} = ({first}, {value!r}): sh"
+            assert text.startswith((f"{key}.1 = {value!r}: should", whole))
         checked += len(wrong)
     assert checked >= 10
 

@@ -17,7 +17,8 @@ else:
         __name__,
         {
             **{name: [*exports, catalog.SHORT[name]] for name, exports in catalog.EXPORTS.items()},
-            "base": ["Algorithm", "FlatAdam", "draw_noise", "polyak_update"],
+            "base": ["Algorithm", "draw_noise", "polyak_update"],
+            "optimizers": ["FlatAdam"],
             "registry": ["REGISTRY", "AlgorithmEntry", "get_algorithm", "register_algorithm"],
         },
     )

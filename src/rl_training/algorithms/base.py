@@ -5,17 +5,18 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
-from rl_training.algorithms.config import ActorCriticConfig, AlgorithmConfig
+from rl_training.algorithms.config import ActorCriticConfig, AlgorithmConfig, Projection
+from rl_training.algorithms.optimizers import FlatAdam, clip_norm, projected_weights
+from rl_training.config_model import merged_settings, refuse_unknown_names
 from rl_training.errors import ConfigError
 from rl_training.models import ActorCriticModel
-from rl_training.models.kernels import use_kernels
 from rl_training.types import (
     ActionKind,
     Batch,
@@ -56,96 +57,6 @@ class Stage(NamedTuple):
     max_norm: float | None = None
 
 
-def flush_tiny(values: Tensor, limit: float) -> None:
-    """Zero in place of what is within ``limit`` of it; NaN stays.
-
-    Where a unit is dead, its gradient is 0 and Adam's moments shrink until they are denormal, and
-    stay so. Many CPUs take a hundred times longer for a product with such a number.
-    """
-    torch.hardshrink(values, limit, out=values)
-
-
-class FlatAdam(nn.Module):
-    """Adam (arXiv 1412.6980) over one flat vector.
-
-    Moments, step and learning rate are buffers: they are saved and restored in place like any other
-    tensor, and a captured graph sees a new learning rate without being captured again.
-    """
-
-    moment1: Tensor
-    moment2: Tensor
-    steps: Tensor
-    learning_rate: Tensor
-
-    def __init__(self, parameter: Tensor, learning_rate: float, weight_decay: float = 0.0) -> None:
-        super().__init__()
-        self.base_learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.register_buffer("moment1", torch.zeros_like(parameter, requires_grad=False))
-        self.register_buffer("moment2", torch.zeros_like(parameter, requires_grad=False))
-        self.register_buffer("steps", torch.zeros((), dtype=torch.float32))
-        self.register_buffer("learning_rate", torch.tensor(learning_rate, dtype=torch.float32))
-
-    @torch.no_grad()
-    def step(self, parameter: Tensor, gradient: Tensor) -> None:
-        """One step of ``parameter`` down its ``gradient``; on the CPU by PyTorch's own kernel.
-
-        On a GPU, where compiled updates are what is run, eager ones take the same formula: they
-        are the reference.
-        """
-        self.steps.add_(1)
-        if use_kernels(parameter):
-            self._fused_step(parameter, gradient)
-        else:
-            self._plain_step(parameter, gradient)
-        if not parameter.is_cuda:
-            flush_tiny(self.moment1, 1e-30)
-            flush_tiny(self.moment2, 1e-30)
-            if self.weight_decay:  # which shrinks the weights of dead units, too
-                flush_tiny(parameter, 1e-20)
-
-    def _fused_step(self, parameter: Tensor, gradient: Tensor) -> None:
-        torch._fused_adam_(
-            [parameter],
-            [gradient],
-            [self.moment1],
-            [self.moment2],
-            [],
-            [self.steps],
-            lr=self.learning_rate,
-            beta1=0.9,
-            beta2=0.999,
-            weight_decay=self.weight_decay,
-            eps=1e-8,
-            amsgrad=False,
-            maximize=False,
-        )
-
-    def _plain_step(self, parameter: Tensor, gradient: Tensor) -> None:
-        """The same by single operations, which a compiler makes one loop of."""
-        if self.weight_decay:
-            gradient = gradient + self.weight_decay * parameter
-        self.moment1.lerp_(gradient, 1.0 - 0.9)
-        self.moment2.mul_(0.999).addcmul_(gradient, gradient, value=1.0 - 0.999)
-        steps = self.steps.double()
-        # Stacked, so that the compiled loop over the elements reads the two powers, and does not
-        # compute them for every element again.
-        factors = self.learning_rate / (1.0 - 0.9**steps), (1.0 - 0.999**steps).sqrt()
-        rate, root = torch.stack(factors).to(parameter.dtype).unbind()
-        parameter.sub_(rate * self.moment1 / (self.moment2.sqrt() / root + 1e-8))
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Move or cast like any module, but keep the counters in float32, as the kernels need."""
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        self.steps = self.steps.float()
-        self.learning_rate = self.learning_rate.float()
-        return self
-
-    def scale_learning_rate(self, factor: float) -> None:
-        """Set the learning rate to a fraction of its base value, in place."""
-        self.learning_rate.fill_(self.base_learning_rate * factor)
-
-
 @torch.no_grad()
 def polyak_update(target: Tensor, online: Tensor, tau: float) -> None:
     """Target ← (1 − τ) target + τ online."""
@@ -172,15 +83,6 @@ def bootstrap_discount(batch: Batch, gamma: float) -> float | Tensor:
 def critic_loss(q: Tensor, target: Tensor) -> Tensor:
     """Σ_i mean (Q_i(s, a) − y)²; ``q`` is ``[N, B]``, ``target`` ``[B]``."""
     return (q - target.unsqueeze(-2)).square().mean(-1).sum(-1)
-
-
-def clip_norm(gradient: Tensor, max_norm: float) -> Tensor:
-    """``gradient`` shortened to a Euclidean length of at most ``max_norm``, else as it is.
-
-    The last axis is one flat vector; leading ones are members, each shortened by itself.
-    """
-    norm = gradient.square().sum(-1, keepdim=True).sqrt()
-    return gradient * (max_norm / (norm + 1e-6)).clamp(max=1.0)
 
 
 def critic_metrics(loss: Tensor, q: Tensor, target: Tensor) -> Metrics:
@@ -248,7 +150,9 @@ class Algorithm(nn.Module, ABC):
         """Make a learner for an environment; ``seed`` fixes the initial weights."""
         cls.check_spec(spec)
         generator = torch.Generator().manual_seed(seed)
-        return cls(spec, config or cls.config_class(), generator)
+        learner = cls(spec, config or cls.config_class(), generator)
+        refuse_unknown_names(learner.config.optimizers, learner.optimizers, "optimizers")
+        return learner
 
     @classmethod
     def check_spec(cls, spec: EnvSpec) -> None:
@@ -367,10 +271,39 @@ class Algorithm(nn.Module, ABC):
         *,
         learning_rate: float | None = None,
         weight_decay: float = 0.0,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        decoupled_weight_decay: float = 0.0,
+        max_norm: float | None = None,
+        projection: Projection | None = None,
     ) -> None:
-        """Give ``parameter`` an Adam of its own, at the config's learning rate unless told."""
-        rate = self.config.learning_rate if learning_rate is None else learning_rate
-        self.optimizers[key] = FlatAdam(parameter, rate, weight_decay)
+        """Give ``parameter`` an Adam of its own.
+
+        The arguments are the algorithm's defaults; the config's `optimizers` overrides them. The
+        learning rate is the config's unless given. ``weight_decay`` is added to the gradient, and
+        ``decoupled_weight_decay``, which the config calls `weight_decay`, shrinks the weights
+        beside it. A ``projection`` needs a network: assign it to the learner first.
+        """
+        options: dict[str, Any] = {
+            "learning_rate": self.config.learning_rate if learning_rate is None else learning_rate,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": decoupled_weight_decay,
+            "max_norm": max_norm,
+            "projection": projection,
+        } | merged_settings(self.config.optimizers, key)
+        project = None
+        if options.pop("projection") is not None:
+            project = projected_weights(self, parameter)
+            named = self.config.optimizers.get(key)
+            if project is None and (projection or (named is not None and named.projection)):
+                raise ConfigError(
+                    f"optimizers.{key}.projection = unit_rows: the optimizer {key!r} does not "
+                    "move a network with layers; leave it out."
+                )
+        options["decoupled_weight_decay"] = options.pop("weight_decay")
+        adam = FlatAdam(parameter, weight_decay=weight_decay, project=project, **options)
+        self.optimizers[key] = adam
 
     def optimizer(self, key: str) -> FlatAdam:
         """The optimizer of this name."""
@@ -381,12 +314,15 @@ class Algorithm(nn.Module, ABC):
     ) -> None:
         """One optimizer step of each parameter, by its optimizer's name, down ``loss``.
 
-        Each parameter's gradient is shortened to ``max_norm`` where one is given.
+        Each parameter's gradient is shortened to ``max_norm`` where one is given and its optimizer
+        has none of its own.
         """
         gradients = torch.autograd.grad(loss, tuple(parameters.values()))
         for (key, parameter), gradient in zip(parameters.items(), gradients, strict=True):
-            clipped = gradient if max_norm is None else clip_norm(gradient, max_norm)
-            self.optimizer(key).step(parameter, clipped)
+            optimizer = self.optimizer(key)
+            if max_norm is not None and optimizer.max_norm is None:
+                gradient = clip_norm(gradient, max_norm)
+            optimizer.step(parameter, gradient)
 
     minimise = minimize
     """The former name, kept for algorithms written elsewhere."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from rl_training.config_model import ConfigModel, Trait
+from rl_training.config_model import ConfigModel, NamedSettings, Trait
 from rl_training.errors import ConfigError, nearest
 from rl_training.models.network_config import TRUNKS, TrunkConfig, Width, Widths, trunk_config
 from rl_training.text import shown
@@ -25,6 +25,25 @@ Capacity = Annotated[int, Field(gt=0, le=10**9)]
 LearningRate = Annotated[float, Field(gt=0, le=10)]
 Networks = Annotated[dict[str, dict[str, Any]], Trait.NETWORK_SIZE]
 """The options of networks by name, or of `all`."""
+DecayRate = Annotated[float, Field(ge=0, lt=1)]
+Projection = Literal["unit_rows"]
+
+
+class OptimizerConfig(NamedSettings):
+    """One entry of `optimizers`: what it sets, in place of the algorithm's own."""
+
+    learning_rate: LearningRate | None = None
+    """Adam's step size; schedules scale it."""
+    betas: tuple[DecayRate, DecayRate] | None = None
+    """Decay rates of Adam's two moments; 0.9 and 0.999 where nothing sets them."""
+    eps: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Added to the root of Adam's second moment; 1e-8 where nothing sets it."""
+    weight_decay: Annotated[float, Field(ge=0, le=1_000)] | None = None
+    """Decoupled weight decay of AdamW: each step shrinks the weights by learning rate times it."""
+    max_norm: Annotated[float, Field(gt=0)] | None = None
+    """Greatest Euclidean norm of the gradient, which is shortened to it."""
+    projection: Projection | None = None
+    """`unit_rows` scales each unit's incoming weights to norm 1 after every step."""
 
 
 class AlgorithmConfig(ConfigModel):
@@ -36,6 +55,8 @@ class AlgorithmConfig(ConfigModel):
     """Adam's step size, for every network."""
     hidden_sizes: Widths = (256, 256)
     """Widths of the hidden layers."""
+    optimizers: dict[str, OptimizerConfig] = Field(default_factory=dict)
+    """Options of Adam by the name of each optimizer, or of `all` (docs/configuration.md)."""
 
 
 class ValueConfig(AlgorithmConfig):

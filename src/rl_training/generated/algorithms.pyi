@@ -5,7 +5,6 @@ from rl_training.algorithms.awac import AWACAlgorithm as AWACAlgorithm
 from rl_training.algorithms.awac import AWACConfig as AWACConfig
 from rl_training.algorithms.awac import awac_loss as awac_loss
 from rl_training.algorithms.base import Algorithm as Algorithm
-from rl_training.algorithms.base import FlatAdam as FlatAdam
 from rl_training.algorithms.base import draw_noise as draw_noise
 from rl_training.algorithms.base import polyak_update as polyak_update
 from rl_training.algorithms.bc import BCAlgorithm as BC
@@ -33,6 +32,7 @@ from rl_training.algorithms.iql import IQLAlgorithm as IQL
 from rl_training.algorithms.iql import IQLAlgorithm as IQLAlgorithm
 from rl_training.algorithms.iql import IQLConfig as IQLConfig
 from rl_training.algorithms.iql import iql_loss as iql_loss
+from rl_training.algorithms.optimizers import FlatAdam as FlatAdam
 from rl_training.algorithms.rebrac import ReBRACAlgorithm as ReBRAC
 from rl_training.algorithms.rebrac import ReBRACAlgorithm as ReBRACAlgorithm
 from rl_training.algorithms.rebrac import ReBRACConfig as ReBRACConfig

@@ -23,6 +23,8 @@ class DDPG(ManagedAlgorithm):
         batch_size (default 256): Transitions in one gradient update.
         learning_rate (default 0.0003): Adam's step size, for every network.
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
+        optimizers (default {}): Options of Adam by the name of each optimizer, or of `all`
+            (docs/configuration.md).
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
         n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
@@ -101,6 +103,7 @@ class DDPG(ManagedAlgorithm):
         batch_size: int = 256,
         learning_rate: float = 0.0003,
         hidden_sizes: Sequence[int] = (256, 256),
+        optimizers: dict[str, Any] = {},
         gamma: float = 0.99,
         tau: float = 0.005,
         n_step: int = 1,
@@ -168,6 +171,8 @@ class DQN(ManagedAlgorithm):
         batch_size (default 128): Transitions in one gradient update.
         learning_rate (default 0.00025): Adam's step size.
         hidden_sizes (default (120, 84)): Widths of the hidden layers.
+        optimizers (default {}): Options of Adam by the name of each optimizer, or of `all`
+            (docs/configuration.md).
         gamma (default 0.99): Discount factor γ.
         tau (default 1.0): Rate τ of each update of the target network; 1 copies.
         n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
@@ -251,6 +256,7 @@ class DQN(ManagedAlgorithm):
         batch_size: int = 128,
         learning_rate: float = 0.00025,
         hidden_sizes: Sequence[int] = (120, 84),
+        optimizers: dict[str, Any] = {},
         gamma: float = 0.99,
         tau: float = 1.0,
         n_step: int = 1,
@@ -323,6 +329,8 @@ class HER(ManagedAlgorithm):
         batch_size (default 256): Transitions in one gradient update.
         learning_rate (default 0.0003): Adam's step size, for every network.
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
+        optimizers (default {}): Options of Adam by the name of each optimizer, or of `all`
+            (docs/configuration.md).
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
         n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
@@ -435,6 +443,7 @@ class HER(ManagedAlgorithm):
         batch_size: int = 256,
         learning_rate: float = 0.0003,
         hidden_sizes: Sequence[int] = (256, 256),
+        optimizers: dict[str, Any] = {},
         gamma: float = 0.99,
         tau: float = 0.005,
         n_step: int = 1,
@@ -515,6 +524,8 @@ class REDQ(ManagedAlgorithm):
         batch_size (default 256): Transitions in one gradient update.
         learning_rate (default 0.0003): Adam's step size, for every network.
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
+        optimizers (default {}): Options of Adam by the name of each optimizer, or of `all`
+            (docs/configuration.md).
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
         n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
@@ -597,6 +608,7 @@ class REDQ(ManagedAlgorithm):
         batch_size: int = 256,
         learning_rate: float = 0.0003,
         hidden_sizes: Sequence[int] = (256, 256),
+        optimizers: dict[str, Any] = {},
         gamma: float = 0.99,
         tau: float = 0.005,
         n_step: int = 1,
@@ -667,6 +679,8 @@ class SAC(ManagedAlgorithm):
         batch_size (default 256): Transitions in one gradient update.
         learning_rate (default 0.0003): Adam's step size, for every network.
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
+        optimizers (default {}): Options of Adam by the name of each optimizer, or of `all`
+            (docs/configuration.md).
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
         n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
@@ -746,6 +760,7 @@ class SAC(ManagedAlgorithm):
         batch_size: int = 256,
         learning_rate: float = 0.0003,
         hidden_sizes: Sequence[int] = (256, 256),
+        optimizers: dict[str, Any] = {},
         gamma: float = 0.99,
         tau: float = 0.005,
         n_step: int = 1,
@@ -815,6 +830,8 @@ class TD3(ManagedAlgorithm):
         batch_size (default 256): Transitions in one gradient update.
         learning_rate (default 0.0003): Adam's step size, for every network.
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
+        optimizers (default {}): Options of Adam by the name of each optimizer, or of `all`
+            (docs/configuration.md).
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
         n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
@@ -896,6 +913,7 @@ class TD3(ManagedAlgorithm):
         batch_size: int = 256,
         learning_rate: float = 0.0003,
         hidden_sizes: Sequence[int] = (256, 256),
+        optimizers: dict[str, Any] = {},
         gamma: float = 0.99,
         tau: float = 0.005,
         n_step: int = 1,
@@ -966,6 +984,8 @@ class TQC(ManagedAlgorithm):
         batch_size (default 256): Transitions in one gradient update.
         learning_rate (default 0.0003): Adam's step size, for every network.
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
+        optimizers (default {}): Options of Adam by the name of each optimizer, or of `all`
+            (docs/configuration.md).
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
         n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
@@ -1049,6 +1069,7 @@ class TQC(ManagedAlgorithm):
         batch_size: int = 256,
         learning_rate: float = 0.0003,
         hidden_sizes: Sequence[int] = (256, 256),
+        optimizers: dict[str, Any] = {},
         gamma: float = 0.99,
         tau: float = 0.005,
         n_step: int = 1,
@@ -1121,6 +1142,8 @@ class AWAC(ManagedAlgorithm):
         batch_size (default 1024): Transitions in one gradient update.
         learning_rate (default 0.0003): Adam's step size, for every network.
         hidden_sizes (default (256, 256, 256, 256)): Widths of the actor's hidden layers.
+        optimizers (default {}): Options of Adam by the name of each optimizer, or of `all`
+            (docs/configuration.md).
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
         n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
@@ -1200,6 +1223,7 @@ class AWAC(ManagedAlgorithm):
         batch_size: int = 1024,
         learning_rate: float = 0.0003,
         hidden_sizes: Sequence[int] = (256, 256, 256, 256),
+        optimizers: dict[str, Any] = {},
         gamma: float = 0.99,
         tau: float = 0.005,
         n_step: int = 1,
@@ -1269,6 +1293,8 @@ class BC(ManagedAlgorithm):
         batch_size (default 256): Transitions in one gradient update.
         learning_rate (default 0.0003): Adam's step size, for every network.
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
+        optimizers (default {}): Options of Adam by the name of each optimizer, or of `all`
+            (docs/configuration.md).
         networks (default {}): Trunk and options of each network by its name, or of `all`
             (docs/configuration.md).
         loss (default 'mse'): Squared error of one action, or the likelihood of a Gaussian
@@ -1335,6 +1361,7 @@ class BC(ManagedAlgorithm):
         batch_size: int = 256,
         learning_rate: float = 0.0003,
         hidden_sizes: Sequence[int] = (256, 256),
+        optimizers: dict[str, Any] = {},
         networks: dict[str, Any] = {},
         loss: Literal["mse", "likelihood"] = "mse",
         seed: int = 0,
@@ -1394,6 +1421,8 @@ class CQL(ManagedAlgorithm):
         batch_size (default 256): Transitions in one gradient update.
         learning_rate (default 0.0003): Adam's step size, for every network.
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
+        optimizers (default {}): Options of Adam by the name of each optimizer, or of `all`
+            (docs/configuration.md).
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
         n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
@@ -1477,6 +1506,7 @@ class CQL(ManagedAlgorithm):
         batch_size: int = 256,
         learning_rate: float = 0.0003,
         hidden_sizes: Sequence[int] = (256, 256),
+        optimizers: dict[str, Any] = {},
         gamma: float = 0.99,
         tau: float = 0.005,
         n_step: int = 1,
@@ -1548,6 +1578,8 @@ class EDAC(ManagedAlgorithm):
         batch_size (default 256): Transitions in one gradient update.
         learning_rate (default 0.0003): Adam's step size, for every network.
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
+        optimizers (default {}): Options of Adam by the name of each optimizer, or of `all`
+            (docs/configuration.md).
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
         n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
@@ -1622,6 +1654,7 @@ class EDAC(ManagedAlgorithm):
         batch_size: int = 256,
         learning_rate: float = 0.0003,
         hidden_sizes: Sequence[int] = (256, 256),
+        optimizers: dict[str, Any] = {},
         gamma: float = 0.99,
         tau: float = 0.005,
         n_step: int = 1,
@@ -1688,6 +1721,8 @@ class IQL(ManagedAlgorithm):
         batch_size (default 256): Transitions in one gradient update.
         learning_rate (default 0.0003): Adam's step size, for every network.
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
+        optimizers (default {}): Options of Adam by the name of each optimizer, or of `all`
+            (docs/configuration.md).
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
         n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
@@ -1762,6 +1797,7 @@ class IQL(ManagedAlgorithm):
         batch_size: int = 256,
         learning_rate: float = 0.0003,
         hidden_sizes: Sequence[int] = (256, 256),
+        optimizers: dict[str, Any] = {},
         gamma: float = 0.99,
         tau: float = 0.005,
         n_step: int = 1,
@@ -1828,6 +1864,8 @@ class ReBRAC(ManagedAlgorithm):
         batch_size (default 1024): Transitions in one gradient update.
         learning_rate (default 0.001): Adam's step size, for every network.
         hidden_sizes (default (256, 256, 256)): Widths of the hidden layers.
+        optimizers (default {}): Options of Adam by the name of each optimizer, or of `all`
+            (docs/configuration.md).
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
         n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
@@ -1907,6 +1945,7 @@ class ReBRAC(ManagedAlgorithm):
         batch_size: int = 1024,
         learning_rate: float = 0.001,
         hidden_sizes: Sequence[int] = (256, 256, 256),
+        optimizers: dict[str, Any] = {},
         gamma: float = 0.99,
         tau: float = 0.005,
         n_step: int = 1,
@@ -1975,6 +2014,8 @@ class TD3BC(ManagedAlgorithm):
         batch_size (default 256): Transitions in one gradient update.
         learning_rate (default 0.0003): Adam's step size, for every network.
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
+        optimizers (default {}): Options of Adam by the name of each optimizer, or of `all`
+            (docs/configuration.md).
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
         n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
@@ -2051,6 +2092,7 @@ class TD3BC(ManagedAlgorithm):
         batch_size: int = 256,
         learning_rate: float = 0.0003,
         hidden_sizes: Sequence[int] = (256, 256),
+        optimizers: dict[str, Any] = {},
         gamma: float = 0.99,
         tau: float = 0.005,
         n_step: int = 1,
@@ -2118,6 +2160,8 @@ class RLPD(ManagedAlgorithm):
         batch_size (default 256): Transitions in one gradient update.
         learning_rate (default 0.0003): Adam's step size, for every network.
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
+        optimizers (default {}): Options of Adam by the name of each optimizer, or of `all`
+            (docs/configuration.md).
         gamma (default 0.99): Discount factor γ.
         tau (default 0.005): Polyak rate τ of the target networks.
         n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
@@ -2207,6 +2251,7 @@ class RLPD(ManagedAlgorithm):
         batch_size: int = 256,
         learning_rate: float = 0.0003,
         hidden_sizes: Sequence[int] = (256, 256),
+        optimizers: dict[str, Any] = {},
         gamma: float = 0.99,
         tau: float = 0.005,
         n_step: int = 1,

@@ -92,6 +92,10 @@ class MLPTrunk(Trunk):
             shift.zero_()
         return {"dropout_counter": first_counters(self.lead, generator)} if self.dropout else {}
 
+    def unit_weights(self, params: list[Tensor]) -> list[Tensor]:
+        """The weights of every layer."""
+        return params[: 2 * self.num_layers : 2]
+
     def evaluate(self, x: Tensor, params: list[Tensor], state: State, *, training: bool) -> Tensor:
         """The perceptron itself."""
         return self.evaluate_above(

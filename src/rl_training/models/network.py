@@ -40,6 +40,14 @@ class Trunk(ABC):
     ) -> dict[str, Tensor]:
         """Draw the first parameters in place, and return the first state."""
 
+    def unit_weights(self, params: list[Tensor]) -> list[Tensor]:
+        """The weights by which units multiply their inputs, as views ``[..., fan_in, units]``.
+
+        The projection of an optimizer scales them in place. Biases and norms are not among them. A
+        trunk that does not override this cannot be projected.
+        """
+        return []
+
     @abstractmethod
     def evaluate(self, x: Tensor, params: list[Tensor], state: State, *, training: bool) -> Tensor:
         """Outputs ``[B, out]``, or ``[members, B, out]`` where the parameters are a stack.
@@ -106,6 +114,10 @@ class Network(FlatModule):
     def state(self) -> dict[str, Tensor]:
         """The buffers that belong to the trunk."""
         return {name: getattr(self, name) for name in self._state_names}
+
+    def unit_weights(self, flat: Tensor) -> list[Tensor]:
+        """The trunk's unit weights inside ``flat``."""
+        return self.trunk.unit_weights(self.views(flat))
 
     @contextmanager
     def in_mode(self, *, training: bool) -> Iterator[None]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rl_training.algorithms.base import Algorithm, FlatAdam
+from rl_training.algorithms.base import Algorithm
+from rl_training.algorithms.optimizers import FlatAdam
 from rl_training.boundary.values import StateError, explaining_misfits, refuse_unknown
 from rl_training.boundary.writing import write_failed
 from rl_training.data import MixedSampler

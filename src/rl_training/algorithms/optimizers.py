@@ -1,0 +1,174 @@
+"""Adam over one flat vector, with the options of the config key `optimizers`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from rl_training.models.kernels import use_kernels
+from rl_training.models.network import Network
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+def flush_tiny(values: Tensor, limit: float) -> None:
+    """Zero in place of what is within ``limit`` of it; NaN stays.
+
+    Where a unit is dead, its gradient is 0 and Adam's moments shrink until they are denormal, and
+    stay so. Many CPUs take a hundred times longer for a product with such a number.
+    """
+    torch.hardshrink(values, limit, out=values)
+
+
+def clip_norm(gradient: Tensor, max_norm: float) -> Tensor:
+    """``gradient`` shortened to a Euclidean length of at most ``max_norm``, else as it is.
+
+    The last axis is one flat vector; leading ones are members, each shortened by itself.
+    """
+    norm = gradient.square().sum(-1, keepdim=True).sqrt()
+    return gradient * (max_norm / (norm + 1e-6)).clamp(max=1.0)
+
+
+def scale_to_unit_norm(weights: Tensor) -> None:
+    """Scale each unit's incoming weights to norm 1, in place; ``[..., fan_in, units]``."""
+    weights.div_(weights.square().sum(-2, keepdim=True).sqrt().clamp_min(1e-12))
+
+
+def projected_weights(
+    learner: nn.Module, parameter: Tensor
+) -> Callable[[Tensor], list[Tensor]] | None:
+    """How to find the unit weights of a network of ``learner`` in its flat vector.
+
+    None where ``parameter`` is not the vector of a network with such weights.
+    """
+    for module in learner.modules():
+        if isinstance(module, Network) and module.flat is parameter:
+            return module.unit_weights if module.unit_weights(parameter.detach()) else None
+    return None
+
+
+class FlatAdam(nn.Module):
+    """Adam (arXiv 1412.6980) over one flat vector.
+
+    Moments, step and learning rate are buffers: they are saved and restored in place like any other
+    tensor, and a captured graph sees a new learning rate without being captured again.
+
+    Args:
+        parameter: The vector that `step` will move.
+        learning_rate: The base learning rate, which a schedule scales.
+        weight_decay: The coupled one: an L2 term in the gradient.
+        betas: Decay rates of the two moments.
+        eps: Added to the root of the second moment.
+        decoupled_weight_decay: That of AdamW (arXiv 1711.05101): beside the gradient's step.
+        max_norm: Greatest Euclidean norm of a gradient, which is shortened to it.
+        project: Returns the views of a vector whose units have norm 1 after each step.
+    """
+
+    moment1: Tensor
+    moment2: Tensor
+    steps: Tensor
+    learning_rate: Tensor
+
+    def __init__(
+        self,
+        parameter: Tensor,
+        learning_rate: float,
+        weight_decay: float = 0.0,
+        *,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        decoupled_weight_decay: float = 0.0,
+        max_norm: float | None = None,
+        project: Callable[[Tensor], list[Tensor]] | None = None,
+    ) -> None:
+        super().__init__()
+        self.base_learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.betas = betas
+        self.eps = eps
+        self.decoupled_weight_decay = decoupled_weight_decay
+        self.max_norm = max_norm
+        self.project = project
+        self.register_buffer("moment1", torch.zeros_like(parameter, requires_grad=False))
+        self.register_buffer("moment2", torch.zeros_like(parameter, requires_grad=False))
+        self.register_buffer("steps", torch.zeros((), dtype=torch.float32))
+        self.register_buffer("learning_rate", torch.tensor(learning_rate, dtype=torch.float32))
+
+    @torch.no_grad()
+    def step(self, parameter: Tensor, gradient: Tensor) -> None:
+        """One step of ``parameter`` down its ``gradient``; on the CPU by PyTorch's own kernel.
+
+        On a GPU, where compiled updates are what is run, eager ones take the same formula: they
+        are the reference.
+        """
+        self.steps.add_(1)
+        if self.max_norm is not None:
+            gradient = clip_norm(gradient, self.max_norm)
+        if use_kernels(parameter):
+            self._fused_step(parameter, gradient)
+        else:
+            self._plain_step(parameter, gradient)
+        if not parameter.is_cuda:
+            flush_tiny(self.moment1, 1e-30)
+            flush_tiny(self.moment2, 1e-30)
+            if self.weight_decay or self.decoupled_weight_decay:  # which shrink dead units, too
+                flush_tiny(parameter, 1e-20)
+        if self.project is not None:
+            for weights in self.project(parameter):
+                scale_to_unit_norm(weights)
+
+    def _fused_step(self, parameter: Tensor, gradient: Tensor) -> None:
+        step, weight_decay = torch._fused_adam_, self.weight_decay
+        if self.decoupled_weight_decay:
+            gradient = self._with_weights(parameter, gradient)
+            step, weight_decay = torch._fused_adamw_, self.decoupled_weight_decay
+        step(
+            [parameter],
+            [gradient],
+            [self.moment1],
+            [self.moment2],
+            [],
+            [self.steps],
+            lr=self.learning_rate,
+            beta1=self.betas[0],
+            beta2=self.betas[1],
+            weight_decay=weight_decay,
+            eps=self.eps,
+            amsgrad=False,
+            maximize=False,
+        )
+
+    def _with_weights(self, parameter: Tensor, gradient: Tensor) -> Tensor:
+        """The gradient with that of the coupled weight decay."""
+        return gradient + self.weight_decay * parameter if self.weight_decay else gradient
+
+    def _plain_step(self, parameter: Tensor, gradient: Tensor) -> None:
+        """The same by single operations, which a compiler makes one loop of."""
+        beta1, beta2 = self.betas
+        gradient = self._with_weights(parameter, gradient)
+        if self.decoupled_weight_decay:
+            kept = 1.0 - self.learning_rate.double() * self.decoupled_weight_decay
+            parameter.mul_(kept.to(parameter.dtype))
+        self.moment1.lerp_(gradient, 1.0 - beta1)
+        self.moment2.mul_(beta2).addcmul_(gradient, gradient, value=1.0 - beta2)
+        steps = self.steps.double()
+        # Stacked, so that the compiled loop over the elements reads the two powers, and does not
+        # compute them for every element again.
+        factors = self.learning_rate / (1.0 - beta1**steps), (1.0 - beta2**steps).sqrt()
+        rate, root = torch.stack(factors).to(parameter.dtype).unbind()
+        parameter.sub_(rate * self.moment1 / (self.moment2.sqrt() / root + self.eps))
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Move or cast like any module, but keep the counters in float32, as the kernels need."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self.steps = self.steps.float()
+        self.learning_rate = self.learning_rate.float()
+        return self
+
+    def scale_learning_rate(self, factor: float) -> None:
+        """Set the learning rate to a fraction of its base value, in place."""
+        self.learning_rate.fill_(self.base_learning_rate * factor)

@@ -1,0 +1,310 @@
+"""Adam's options: against PyTorch and a NumPy reference, and from the config to the network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from torch import Tensor
+
+from rl_training import resume, train
+from rl_training.algorithms.awac import AWACAlgorithm, AWACConfig
+from rl_training.algorithms.cql import CQLAlgorithm, CQLConfig
+from rl_training.algorithms.dqn import DQNAlgorithm, DQNConfig
+from rl_training.algorithms.iql import IQLAlgorithm, IQLConfig
+from rl_training.algorithms.optimizers import FlatAdam, projected_weights
+from rl_training.algorithms.sac import SACAlgorithm, SACConfig
+from rl_training.errors import ConfigError
+from rl_training.experiment.config import TrainConfig
+from rl_training.models import EnsembleCritic
+from rl_training.models.kernels import plain_operations
+from rl_training.runtime.engine import Engine
+from rl_training.types import EnvSpec
+from tests.comparing import CrashAt, CrashError, assert_same_run
+from tests.runtime.test_engine import Cast, distance, replay
+
+Config = Callable[..., dict[str, Any]]
+Array = npt.NDArray[np.float64]
+SPEC = EnvSpec(5, 3, (-1.0,) * 3, (1.0,) * 3)
+RATE = 2.0**-7  # exact in float32
+OPTIONS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "betas": {"betas": (0.5, 0.9)},
+    "eps": {"eps": 0.125},
+    "coupled": {"weight_decay": 0.25},
+    "decoupled": {"decoupled_weight_decay": 0.25},
+    "both": {"weight_decay": 0.25, "decoupled_weight_decay": 0.5},
+    "max_norm": {"max_norm": 0.5},
+    "all": {
+        "betas": (0.5, 0.9),
+        "eps": 0.125,
+        "decoupled_weight_decay": 0.25,
+        "max_norm": 0.5,
+    },
+}
+
+
+@pytest.fixture(params=["fused", "plain"])
+def formula(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Eager steps by PyTorch's kernel, or by the operations that are compiled."""
+    with plain_operations() if request.param == "plain" else nullcontext():
+        yield
+
+
+def gradients(size: int, steps: int = 30) -> Iterator[Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(steps):
+        yield torch.randn(size, dtype=torch.float64, generator=generator)
+
+
+def start(size: int) -> Tensor:
+    return torch.linspace(-1.0, 1.0, size, dtype=torch.float64)
+
+
+def reference(
+    weights: Array,
+    steps: list[Array],
+    *,
+    betas: tuple[float, float] = (0.9, 0.999),
+    eps: float = 1e-8,
+    weight_decay: float = 0.0,
+    decoupled_weight_decay: float = 0.0,
+    max_norm: float | None = None,
+    project: Callable[[Array], None] = lambda _: None,
+) -> Array:
+    """Adam by its paper's algorithm 1, AdamW by arXiv 1711.05101, algorithm 2."""
+    weights = weights.copy()
+    m, v = np.zeros_like(weights), np.zeros_like(weights)
+    for t, g in enumerate(steps, start=1):
+        if max_norm is not None:
+            g = g * min(1.0, max_norm / (float(np.linalg.norm(g)) + 1e-6))
+        g = g + weight_decay * weights
+        m = betas[0] * m + (1 - betas[0]) * g
+        v = betas[1] * v + (1 - betas[1]) * g**2
+        corrected = m / (1 - betas[0] ** t), v / (1 - betas[1] ** t)
+        moved = corrected[0] / (np.sqrt(corrected[1]) + eps)
+        weights = weights - RATE * (moved + decoupled_weight_decay * weights)
+        project(weights)
+    return weights
+
+
+@pytest.mark.usefixtures("formula")
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_steps_are_those_of_the_papers(options: dict[str, Any]) -> None:
+    weights = start(64)
+    adam = FlatAdam(weights, RATE, **options).double()
+    steps = list(gradients(64))
+    expected = reference(weights.numpy(), [step.numpy() for step in steps], **options)
+    for step in steps:
+        adam.step(weights, step)
+    np.testing.assert_allclose(weights.numpy(), expected, rtol=0, atol=1e-7)
+
+
+@pytest.mark.usefixtures("formula")
+@pytest.mark.parametrize(
+    "name", ["none", "betas", "eps", "coupled", "decoupled", "max_norm", "all"]
+)
+def test_steps_are_those_of_pytorch(name: str) -> None:
+    options = dict(OPTIONS[name])
+    ours, theirs = start(64), start(64).requires_grad_()
+    adam = FlatAdam(ours, RATE, **options).double()
+    max_norm, decoupled = options.pop("max_norm", None), options.pop("decoupled_weight_decay", None)
+    peer: torch.optim.Optimizer = torch.optim.Adam([theirs], RATE, **options)
+    if decoupled is not None:
+        peer = torch.optim.AdamW([theirs], RATE, weight_decay=decoupled, **options)
+    for step in gradients(64):
+        adam.step(ours, step)
+        theirs.grad = step.clone()
+        if max_norm is not None:
+            torch.nn.utils.clip_grad_norm_([theirs], max_norm)
+        peer.step()
+    torch.testing.assert_close(ours, theirs.detach(), rtol=0, atol=1e-7)
+
+
+@pytest.mark.usefixtures("formula")
+def test_projection_scales_incoming_weights_alone() -> None:
+    """Against NumPy, by the layout of the flat vector: layers in order, weights before biases."""
+    critic = EnsembleCritic(3, 1, (8, 8), 2, layer_norm=True).double()
+    weights = critic.flat.detach()
+    sizes = [2 * 4 * 8, 2 * 8, 2 * 8 * 8, 2 * 8, 2 * 8 * 1, 2 * 1, *[2 * 8] * 4]
+    places = np.cumsum([0, *sizes])
+    layers = [(0, (2, 4, 8)), (2, (2, 8, 8)), (4, (2, 8, 1))]
+
+    def project(flat: Array) -> None:
+        for index, shape in layers:
+            layer = flat[places[index] : places[index + 1]].reshape(shape)
+            layer /= np.sqrt((layer**2).sum(axis=1, keepdims=True))
+
+    holder = torch.nn.ModuleList([critic])
+    adam = FlatAdam(weights, RATE, project=projected_weights(holder, critic.flat)).double()
+    assert len(weights) == places[-1]
+    steps = list(gradients(len(weights)))
+    expected = reference(weights.numpy(), [s.numpy() for s in steps], project=project)
+    for step in steps:
+        adam.step(weights, step)
+    np.testing.assert_allclose(weights.numpy(), expected, rtol=0, atol=1e-7)
+
+
+def test_projection_leaves_a_dead_unit_at_zero() -> None:
+    critic = EnsembleCritic(3, 1, (8,), 2)
+    weights = critic.flat.detach().zero_()
+    adam = FlatAdam(weights, RATE, project=critic.unit_weights)
+    adam.step(weights, torch.zeros_like(weights))
+    assert not weights.any()
+
+
+def test_clipping_is_per_member_of_a_population() -> None:
+    weights = torch.zeros(2, 4)
+    adam = FlatAdam(weights, RATE, betas=(0.0, 0.5), max_norm=1.0)
+    with plain_operations():
+        adam.step(weights, torch.tensor([[30.0, 40.0, 0.0, 0.0], [0.3, 0.4, 0.0, 0.0]]))
+    assert adam.moment1.tolist() == [
+        pytest.approx([0.6, 0.8, 0.0, 0.0]),
+        pytest.approx([0.3, 0.4, 0.0, 0.0]),
+    ]
+
+
+# --- From the config to the network ----------------------------------------------
+
+NETWORKS: dict[str, Any] = {
+    "all": {"betas": [0.5, 0.9], "eps": 1e-3, "learning_rate": 2e-3, "max_norm": 5.0},
+    "critic": {"learning_rate": 1e-2, "weight_decay": 0.1, "projection": "unit_rows"},
+}
+
+
+def sac(**options: Any) -> SACAlgorithm:
+    config = SACConfig(hidden_sizes=(16, 16), batch_size=32, **options)
+    return SACAlgorithm.build(SPEC, config, seed=3)
+
+
+def test_a_name_wins_over_all_and_both_over_the_learning_rate() -> None:
+    learner = sac(learning_rate=1e-4, optimizers=NETWORKS)
+    adams = {key: learner.optimizer(key) for key in learner.optimizers}
+    rates = {key: adam.base_learning_rate for key, adam in adams.items()}
+    assert rates == {"actor": 2e-3, "critic": 1e-2, "temperature": 2e-3}
+    for key, adam in adams.items():
+        assert (adam.betas, adam.eps, adam.max_norm) == ((0.5, 0.9), 1e-3, 5.0)
+        assert (adam.decoupled_weight_decay, adam.weight_decay) == (0.1 * (key == "critic"), 0.0)
+        assert (adam.project is not None) == (key == "critic")
+
+
+def test_a_config_overrides_what_an_algorithm_sets() -> None:
+    cql = CQLConfig(policy_learning_rate=1e-5, optimizers={"actor": {"learning_rate": 0.5}})
+    learner = CQLAlgorithm.build(SPEC, cql)
+    rates = [learner.optimizer(key).base_learning_rate for key in ("actor", "temperature")]
+    assert rates == [0.5, 1e-5]
+    awac = AWACAlgorithm.build(SPEC, AWACConfig(optimizers={"all": {"weight_decay": 0.3}}))
+    decays = [awac.optimizer("actor").weight_decay, awac.optimizer("actor").decoupled_weight_decay]
+    assert decays == [1e-4, 0.3]  # the algorithm's own key keeps its meaning
+
+
+def test_a_schedule_scales_each_rate() -> None:
+    learner = sac(optimizers=NETWORKS)
+    learner.scale_learning_rates(0.5)
+    rates = [float(learner.optimizer(key).learning_rate) for key in ("actor", "critic")]
+    assert rates == pytest.approx([1e-3, 5e-3])
+    iql = IQLAlgorithm.build(SPEC, IQLConfig(optimizers={"all": {"learning_rate": 1.0}}))
+    iql.scale_learning_rates(0.5)
+    assert [float(iql.optimizer(key).learning_rate) for key in ("actor", "value")] == [0.5, 1.0]
+
+
+def run(mode: Any = "eager", updates: int = 45, **options: Any) -> Engine:
+    learner = sac(**options).double()
+    engine = Engine(learner, Cast(replay(), torch.float64), seed=1, mode=mode)
+    engine.run(updates)
+    assert engine.mode == mode
+    return engine
+
+
+def test_the_learning_rate_of_a_network_reaches_it() -> None:
+    """Adam's first step has the length of the learning rate, whatever the gradient's."""
+    after = run(updates=1, optimizers=NETWORKS | {"critic": {"learning_rate": 0.5}})
+    one, two = sac().state_dict(), after.algorithm.state_dict()
+    names = "model.actor.flat", "model.critic.flat"
+    moved = [float((one[name] - two[name]).abs().max()) for name in names]
+    assert moved == pytest.approx([2e-3, 0.5], rel=0.1)
+
+
+def test_every_unit_has_norm_one_after_an_update() -> None:
+    learner = run(updates=3, optimizers={"all": {"projection": "unit_rows"}}).algorithm
+    assert isinstance(learner, SACAlgorithm)
+    for network in (learner.model.actor, learner.model.critic):
+        for weights in network.unit_weights(network.flat.detach()):
+            torch.testing.assert_close(weights.norm(dim=-2), torch.ones_like(weights[..., 0, :]))
+
+
+def test_the_limit_of_an_optimizer_replaces_that_of_an_algorithm() -> None:
+    spec = EnvSpec(5, 4, discrete=True)
+    config = DQNConfig(
+        hidden_sizes=(8,), max_grad_norm=1e-3, optimizers={"q": {"betas": [0, 0], "max_norm": 1e-2}}
+    )
+    learner = DQNAlgorithm.build(spec, config)
+    Engine(learner, replay(spec=spec), seed=0).run(1)
+    assert float(learner.optimizer("q").moment1.norm()) == pytest.approx(1e-2, rel=1e-3)
+
+
+def test_options_leave_the_three_formulas_equal() -> None:
+    """Eagerly by PyTorch's kernel, by plain operations, and compiled."""
+    eager, compiled = (run(mode, optimizers=NETWORKS) for mode in ("eager", "compiled"))
+    with plain_operations():
+        plain = run(optimizers=NETWORKS)
+    assert distance(eager, plain) < 1e-7
+    assert distance(plain, compiled) < 1e-7
+    assert distance(eager, run()) > 1e-3
+
+
+def test_options_resume_exactly(small_config: Config) -> None:
+    kwargs = {"optimizers": NETWORKS, "learning_rate_schedule": "linear"}
+    config = small_config(algo_kwargs=kwargs)
+    whole = train(config)
+    with pytest.raises(CrashError):
+        train(config, callbacks=[CrashAt(57)])
+    run_dir = max(Path(config["output_dir"]).iterdir(), key=lambda path: path.stat().st_mtime)
+    assert_same_run(whole, resume(run_dir))
+    with pytest.raises(ConfigError, match=r"^optimizers = .* contradicts the checkpoint"):
+        resume(run_dir, overrides=["total_timesteps=200", "optimizers.all.eps=1e-5"])
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("optimizers.critic.learning_rate=1e-3", {"critic": {"learning_rate": 1e-3}}),
+        ("algo_kwargs.optimizers.all.betas=[0.5, 0.9]", {"all": {"betas": [0.5, 0.9]}}),
+        ("optimizers={actor: {eps: 1e-5}, all: {max_norm: 1}}", None),
+        ("optimizers.actor.eps=null", {"actor": {}}),
+    ],
+)
+def test_an_override_reaches_a_nested_key(text: str, found: Any) -> None:
+    config = TrainConfig.load("sac/pendulum", [text]).resolved()
+    expected = {"actor": {"eps": 1e-5}, "all": {"max_norm": 1.0}} if found is None else found
+    assert config.algo_kwargs["optimizers"] == expected
+    assert TrainConfig(**config.to_dict()).resolved() == config
+
+
+@pytest.mark.parametrize(
+    ("optimizers", "sentence"),
+    [
+        ({"critics": {}}, "Unknown name 'critics' in optimizers; did you mean 'critic'?"),
+        ({"value": {}}, "Unknown name 'value' in optimizers; valid names: all"),
+        (
+            {"critic": {"lerning_rate": 1}},
+            "Unknown key 'lerning_rate' in optimizers.critic; did you mean 'learning_rate'?",
+        ),
+        ({"critic": {"betas": [0.9, 1.0]}}, "optimizers.critic.betas.1 = 1.0: should be less"),
+        ({"critic": {"max_norm": 0}}, "optimizers.critic.max_norm = 0: should be greater than 0"),
+        ({"critic": 3}, "optimizers.critic = 3: should be a mapping"),
+        ({"temperature": {"projection": "unit_rows"}}, "optimizers.temperature.projection = unit_"),
+    ],
+)
+def test_what_does_not_fit_is_refused(small_config: Config, optimizers: Any, sentence: str) -> None:
+    config = small_config(algo_kwargs={"optimizers": optimizers})
+    with pytest.raises(ConfigError) as caught:
+        train(config)
+    assert str(caught.value).startswith(sentence)
+    assert not list(Path(config["output_dir"]).glob("*"))
