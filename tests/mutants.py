@@ -451,7 +451,7 @@ MUTANTS = [
         '{"q": model.flat}',
         DQN_GOLDEN,
     ),
-    Mutant("a short gradient is stretched", BASE, ".clamp(max=1.0)", "", DQN_GOLDEN),
+    Mutant("a short gradient is stretched", ADAM, ".clamp(max=1.0)", "", DQN_GOLDEN),
     Mutant(
         "soft updates copy",
         DQN,
@@ -1371,7 +1371,7 @@ MUTANTS = [
     ),
     Mutant(
         "NaN is flushed too",
-        BASE,
+        ADAM,
         "torch.hardshrink(values, limit, out=values)",
         "values.nan_to_num_(); torch.hardshrink(values, limit, out=values)",
         "tests/algorithms/test_adam.py",
