@@ -61,6 +61,8 @@ AWAC_GOLDEN = "tests/algorithms/test_awac.py"
 TD3_BC_GOLDEN = "tests/algorithms/test_td3_bc.py"
 REBRAC_GOLDEN = "tests/algorithms/test_rebrac.py"
 HINDSIGHT = "tests/data/test_hindsight.py"
+FIELDS = "data/fields.py"
+FIELDS_REFERENCE = "tests/data/test_fields.py"
 OFFLINE = "tests/api/test_offline.py"
 FQE = "algorithms/fqe.py"
 RECORDING = "runtime/recording.py"
@@ -83,6 +85,62 @@ class Mutant:
 
 
 MUTANTS = [
+    Mutant(
+        "n-step windows across the ring's seam",
+        FIELDS,
+        ".unsqueeze(-1) >= self._offsets",
+        ".unsqueeze(-1) >= 0 * self._offsets",
+        FIELDS_REFERENCE,
+    ),
+    Mutant(
+        "next actions across the ring's seam",
+        FIELDS,
+        "(self._newer(rows, places) >= self._stride) & ",
+        "",
+        FIELDS_REFERENCE,
+    ),
+    Mutant(
+        "next actions across a truncation",
+        FIELDS,
+        "return ended + cut > 0",
+        "return ended > 0",
+        FIELDS_REFERENCE,
+    ),
+    Mutant(
+        "n-step rewards across a truncation",
+        FIELDS,
+        'flags = rows[:, at["terminations"].start : at["truncations"].stop]',
+        'flags = rows[:, at["terminations"]]',
+        FIELDS_REFERENCE,
+    ),
+    Mutant(
+        "γ to the power of n, however few steps were taken",
+        FIELDS,
+        "self._powers.index_select(0, steps)",
+        "self._powers.index_select(0, 0 * steps + len(self._offsets))",
+        FIELDS_REFERENCE,
+    ),
+    Mutant(
+        "the following row of another environment",
+        "data/replay_buffer.py",
+        "stride=self.num_envs,",
+        "stride=1,",
+        FIELDS_REFERENCE,
+    ),
+    Mutant(
+        "the seam of a resumed replay where the run began",
+        "data/replay_buffer.py",
+        "        self._position.fill_(self.total % self.capacity)\n        self.dirty.clear()",
+        "        self.dirty.clear()",
+        FIELDS_REFERENCE,
+    ),
+    Mutant(
+        "n-step targets with the discount of one step",
+        BASE,
+        'return batch.extra.get("discounts", gamma)',
+        "return gamma",
+        "tests/algorithms/test_n_step.py -k discount",
+    ),
     Mutant(
         "a termination bootstraps",
         BASE,

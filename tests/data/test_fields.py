@@ -12,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from rl_training.data import EpochSampler, MixedSampler, ReplayBuffer, TransitionDataset
 from rl_training.data.samplers import NormalizedSampler
@@ -200,6 +201,17 @@ def test_a_datasets_fields_follow_its_episodes(
     for part in (data, held_out):
         kept = set(part.column("observations")[:, 0].tolist())
         assert_dataset(part, [row for row in rows if row.obs in kept], n_step)
+
+
+def test_gathers_have_static_shapes_and_never_ask_the_host() -> None:
+    """So that a graph can be captured: on tensors without data, a question would raise."""
+    buffer = ReplayBuffer(30, 3, 2, num_envs=2)
+    buffer.supply(FIELDS, gamma=GAMMA, n_step=3)
+    fields = buffer._fields
+    assert fields is not None
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        batch = fields.batch(torch.empty(30, buffer.layout.width), torch.arange(8))
+    assert all(len(tensor) == 8 for tensor in batch.tensors())
 
 
 def test_every_sampler_passes_its_sources_fields_on() -> None:

@@ -119,6 +119,57 @@ def test_uniform_sampling_can_be_captured(kind: str) -> None:
         assert out.max() >= 50
 
 
+def test_declared_fields_can_be_captured() -> None:
+    """Replays see rows that came after the capture, and where the newest one is."""
+    fields = ("next_actions", "next_action_mask", "discounts", "indices")
+    arrays = make_arrays(60)
+    names = ("observations", "actions", "rewards", "next_observations", "terminals", "timeouts")
+    buffers = [ReplayBuffer(35, 5, 3, num_envs=2, device=device) for device in ("cpu", "cuda")]
+    places = torch.arange(35, device="cuda")
+    out: list[torch.Tensor] = []
+
+    def gather() -> None:
+        out[:] = buffers[1].batch(places).tensors()
+
+    for buffer in buffers:
+        buffer.supply(fields, gamma=0.9, n_step=3)
+        buffer.add(*[arrays[name][:20] for name in names])
+    gather()
+    graph = captured(gather)
+    for start in (20, 30, 44):
+        for buffer in buffers:
+            buffer.add(*[arrays[name][start : start + 10] for name in names])
+        graph.replay()
+        stored = len(buffers[0])
+        expected = buffers[0].batch(torch.arange(stored))
+        for found, wanted in zip(out, expected.tensors(), strict=True):
+            torch.testing.assert_close(found[:stored].cpu(), wanted)
+
+
+@pytest.mark.parametrize("algo", ["sac", "rebrac"])
+def test_fields_and_several_steps_in_a_graph(tmp_path: Path, algo: str) -> None:
+    """A run with both, by CUDA graphs, is resumed bit for bit."""
+    data = {"dataset_kind": "random", "dataset_size": 500} if algo == "rebrac" else {}
+    starts = {} if data else {"learning_starts": 30}
+    config = {
+        "algo": algo,
+        "env_id": "Pendulum-v1",
+        "total_timesteps": 160,
+        "device": "cuda",
+        "eval_episodes": 0,
+        "checkpoint_interval": 80,
+        "log_interval": 40,
+        "algo_kwargs": {"hidden_sizes": [16], "batch_size": 16, "n_step": 3, "engine": "cuda_graph"}
+        | data
+        | starts,
+    }
+    whole = train(config | {"output_dir": str(tmp_path / "whole")})
+    with pytest.raises(CrashError):
+        train(config | {"output_dir": str(tmp_path / "broken")}, callbacks=[CrashAt(120)])
+    (broken,) = (tmp_path / "broken").iterdir()
+    assert_same_run(whole, resume(broken))
+
+
 def test_update_equals_the_cpu() -> None:
     config = SACConfig(hidden_sizes=(32, 32), batch_size=64)
     learners = [SACAlgorithm.build(SPEC, config, seed=0).double().to(d) for d in ("cpu", "cuda")]
