@@ -54,6 +54,7 @@ DQN_GOLDEN = "tests/algorithms/test_dqn.py"
 CONSERVATIVE = "tests/algorithms/test_cql.py"
 DIVERSE = "tests/algorithms/test_edac.py"
 PRIOR_DATA = "tests/algorithms/test_rlpd.py"
+TRUNKS = "tests/models/test_trunks.py"
 SHARES = "tests/data/test_samplers.py"
 PHASES = "tests/api/test_offline_to_online.py"
 IQL_GOLDEN = "tests/algorithms/test_iql.py"
@@ -1088,6 +1089,27 @@ MUTANTS = [
         "torch.addcmul(norms[i - 1], x, norms[i - 2])",
         "torch.addcmul(norms[i - 2], x, norms[i - 1])",
         PRIOR_DATA,
+    ),
+    Mutant(
+        "renormalization without a warm-up",
+        "models/batch_norm.py",
+        "batches >= options.renorm_warmup",
+        "batches >= 0",
+        TRUNKS,
+    ),
+    Mutant(
+        "critics in training mode in the actor's loss",
+        "models/network.py",
+        "self.training and vector.requires_grad and torch",
+        "self.training and torch",
+        TRUNKS,
+    ),
+    Mutant(
+        "dropout repeats its masks",
+        "models/mlp.py",
+        'state["dropout_counter"].add_(1)',
+        'state["dropout_counter"].add_(0)',
+        TRUNKS,
     ),
     Mutant("RLPD aims for SAC's entropy", RLPD, "-0.5 * spec", "-1.0 * spec", PRIOR_DATA),
     Mutant(

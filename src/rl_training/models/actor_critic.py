@@ -19,7 +19,7 @@ from rl_training.models.actors import (
 )
 from rl_training.models.critics import EnsembleCritic
 from rl_training.models.network import Network
-from rl_training.models.network_config import TrunkConfig, plain_mlp
+from rl_training.models.network_config import Sizes, TrunkConfig, plain_mlp
 
 PolicyKind = Literal["squashed", "tanh_mean"]
 Trunks = Mapping[str, TrunkConfig]
@@ -193,7 +193,7 @@ class MLPIQLModel(MLPSACModel):
             generator=generator,
         )
         options = (trunks or {}).get("value") or plain_mlp(hidden_sizes)
-        self.value = Network(options.build(obs_dim, 1), generator)
+        self.value = Network(options.build(Sizes(obs_dim, 1)), generator)
 
     def values(self, obs: Tensor) -> Tensor:
         """V(s), ``[B]``."""

@@ -12,7 +12,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from rl_training.models.network import Network
-from rl_training.models.network_config import TrunkConfig, plain_mlp
+from rl_training.models.network_config import Sizes, TrunkConfig, plain_mlp
 
 LOG_STD_MIN = -20.0
 LOG_STD_MAX = 2.0
@@ -60,7 +60,9 @@ class Actor(Network, ABC):
         generator: torch.Generator | None = None,
     ) -> None:
         outputs = self.outputs_per_action * action_dim
-        super().__init__((trunk or plain_mlp(hidden_sizes)).build(obs_dim, outputs), generator)
+        super().__init__(
+            (trunk or plain_mlp(hidden_sizes)).build(Sizes(obs_dim, outputs)), generator
+        )
 
     @abstractmethod
     def mode(self, obs: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from rl_training.models.kernels.action_gradients import ActionGradients, action_
 from rl_training.models.kernels.products import linear, stacked_product
 from rl_training.models.mlp import MLPTrunk
 from rl_training.models.network import Network
-from rl_training.models.network_config import TrunkConfig, plain_mlp
+from rl_training.models.network_config import Sizes, TrunkConfig, plain_mlp
 
 CACHED_ROWS = 1_024
 """Rows of one piece of a large evaluation on the CPU: the fastest of 512 to 8,192 at 256 units."""
@@ -40,13 +40,8 @@ class EnsembleCritic(Network):
         generator: torch.Generator | None = None,
     ) -> None:
         options = trunk or plain_mlp(hidden_sizes, layer_norm=layer_norm)
-        built = options.build(
-            obs_dim + action_dim,
-            num_quantiles,
-            ensemble=num_critics,
-            last_layer_bound=last_layer_bound,
-        )
-        super().__init__(built, generator)
+        sizes = Sizes(obs_dim + action_dim, num_quantiles, num_critics, last_layer_bound)
+        super().__init__(options.build(sizes), generator)
 
     def quantiles(self, obs: Tensor, actions: Tensor, flat: Tensor | None = None) -> Tensor:
         """Z_i(s, a) of every critic, ``[num_critics, B, num_quantiles]``."""

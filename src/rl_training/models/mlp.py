@@ -15,21 +15,35 @@ from rl_training.models.activations import ACTIVATIONS
 from rl_training.models.dropout import dropout, first_counters
 from rl_training.models.kernels.products import linear
 from rl_training.models.network import Network, State, Trunk
+from rl_training.models.network_config import MLPConfig, Sizes, plain_mlp
 
 
-def uniform_layer(
-    weight: Tensor, bias: Tensor, generator: torch.Generator | None, bound: float | None = None
+def uniform_layers(
+    layers: list[Tensor], generator: torch.Generator | None, last_bound: float | None = None
 ) -> None:
-    """Uniform in ±1/√fan_in, weights and biases alike, as `torch.nn.Linear` does."""
-    bound = 1.0 / math.sqrt(weight.shape[-2]) if bound is None else bound
-    weight.uniform_(-bound, bound, generator=generator)
-    bias.uniform_(-bound, bound, generator=generator)
+    """Uniform in ±1/√fan_in, weights and biases alike, as `torch.nn.Linear` does.
+
+    ``last_bound`` is the range of the last layer, where it is another one.
+    """
+    for i in range(0, len(layers), 2):
+        bound = 1.0 / math.sqrt(layers[i].shape[-2])
+        if i == len(layers) - 2 and last_bound is not None:
+            bound = last_bound
+        for tensor in layers[i : i + 2]:
+            tensor.uniform_(-bound, bound, generator=generator)
+
+
+def neutral_norms(norms: list[Tensor]) -> None:
+    """Scales of 1 and shifts of 0, which alternate."""
+    for scale, shift in zip(norms[0::2], norms[1::2], strict=True):
+        scale.fill_(1.0)
+        shift.zero_()
 
 
 def layer_shapes(
     widths: Sequence[int], ensemble: int | None
-) -> tuple[list[tuple[int, ...]], tuple[int, ...], tuple[int, ...]]:
-    """Weights and biases of linear layers; the axes before those of a weight, and of a bias."""
+) -> tuple[list[tuple[int, ...]], tuple[int, ...]]:
+    """Weights and biases of linear layers, and the axes before those of a bias."""
     if min(*widths, 1 if ensemble is None else ensemble) < 1:
         raise ConfigError(
             f"A network of widths {list(widths)}, ensemble {ensemble}: each should be 1 or more."
@@ -39,7 +53,12 @@ def layer_shapes(
     shapes: list[tuple[int, ...]] = []
     for fan_in, fan_out in pairwise(widths):
         shapes += [(*lead, fan_in, fan_out), (*bias_lead, fan_out)]
-    return shapes, lead, bias_lead
+    return shapes, bias_lead
+
+
+def norm_shapes(widths: Sequence[int], bias_lead: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """A scale and a shift of each width."""
+    return [(*bias_lead, width) for width in widths for _ in range(2)]
 
 
 class MLPTrunk(Trunk):
@@ -48,48 +67,31 @@ class MLPTrunk(Trunk):
     With ``layer_norm`` every hidden layer is normalized before its activation (arXiv 1607.06450),
     with a scale and a shift; these stand behind the layers in the flat vector. ``dropout`` zeroes
     outputs of the hidden layers, before the normalization as in DroQ (arXiv 2110.02034).
-    ``last_layer_bound`` is the range of the last layer's first weights.
     """
 
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        hidden_sizes: Sequence[int],
-        *,
-        activation: str = "relu",
-        layer_norm: bool = False,
-        dropout: float = 0.0,
-        ensemble: int | None = None,
-        last_layer_bound: float | None = None,
-    ) -> None:
-        shapes, self.lead, bias_lead = layer_shapes(
-            [in_features, *hidden_sizes, out_features], ensemble
-        )
+    def __init__(self, sizes: Sizes, options: MLPConfig) -> None:
+        hidden = options.hidden_sizes
+        widths = [sizes.inputs, *hidden, sizes.outputs]
+        shapes, bias_lead = layer_shapes(widths, sizes.ensemble)
         self.activations = sum(map(math.prod, shapes[1::2]))
-        if layer_norm:
-            for width in hidden_sizes:
-                shapes += [(*bias_lead, width)] * 2
+        self.layer_norm = options.layer_norm
+        if self.layer_norm:
+            shapes += norm_shapes(hidden, bias_lead)
         self.shapes = shapes
-        self.layer_norm = layer_norm
-        self.dropout = dropout
-        self.activation = ACTIVATIONS[activation]
-        self.num_layers = len(hidden_sizes) + 1
-        self.last_layer_bound = last_layer_bound
-        self.plain_relu = activation == "relu" and not dropout
-        self.fused = self.plain_relu and not layer_norm
+        self.lead = bias_lead[:1]
+        self.dropout = options.dropout
+        self.activation = ACTIVATIONS[options.activation]
+        self.num_layers = len(hidden) + 1
+        self.last_layer_bound = sizes.last_layer_bound
+        self.fused = options.activation == "relu" and not self.layer_norm and not self.dropout
 
     def initialize(
         self, params: list[Tensor], generator: torch.Generator | None
     ) -> dict[str, Tensor]:
         """Layers like those of PyTorch; scales of 1, shifts of 0."""
-        layers, norms = params[: 2 * self.num_layers], params[2 * self.num_layers :]
-        for index, (weight, bias) in enumerate(zip(layers[0::2], layers[1::2], strict=True)):
-            last = index == self.num_layers - 1
-            uniform_layer(weight, bias, generator, self.last_layer_bound if last else None)
-        for scale, shift in zip(norms[0::2], norms[1::2], strict=True):
-            scale.fill_(1.0)
-            shift.zero_()
+        split = 2 * self.num_layers
+        uniform_layers(params[:split], generator, self.last_layer_bound)
+        neutral_norms(params[split:])
         return {"dropout_counter": first_counters(self.lead, generator)} if self.dropout else {}
 
     def unit_weights(self, params: list[Tensor]) -> list[Tensor]:
@@ -134,12 +136,6 @@ class MLP(Network):
         last_layer_bound: float | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
-        trunk = MLPTrunk(
-            in_features,
-            out_features,
-            hidden_sizes,
-            layer_norm=layer_norm,
-            ensemble=ensemble,
-            last_layer_bound=last_layer_bound,
-        )
-        super().__init__(trunk, generator)
+        sizes = Sizes(in_features, out_features, ensemble, last_layer_bound)
+        options = plain_mlp(hidden_sizes, layer_norm=layer_norm)
+        super().__init__(MLPTrunk(sizes, options), generator)

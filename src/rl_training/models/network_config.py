@@ -6,7 +6,7 @@ Nothing here needs torch: a config is read and checked without it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -23,6 +23,17 @@ Widths = Annotated[tuple[Width, ...], Field(min_length=1, max_length=64), Trait.
 Activation = Literal["relu", "leaky_relu", "elu", "gelu", "silu", "mish", "tanh"]
 
 
+class Sizes(NamedTuple):
+    """What a network's use decides about it."""
+
+    inputs: int
+    outputs: int
+    ensemble: int | None = None
+    """Members of a stack; None for a single network."""
+    last_layer_bound: float | None = None
+    """Range of the last layer's first weights, if not the usual one."""
+
+
 class TrunkConfig(ConfigModel):
     """Base of every trunk's options."""
 
@@ -33,14 +44,7 @@ class TrunkConfig(ConfigModel):
         """The value of an option; None of one that the trunk does not have."""
         return getattr(self, name, None)
 
-    def build(
-        self,
-        in_features: int,
-        out_features: int,
-        *,
-        ensemble: int | None = None,
-        last_layer_bound: float | None = None,
-    ) -> Trunk:
+    def build(self, sizes: Sizes) -> Trunk:
         """The trunk for these sizes."""
         raise NotImplementedError
 
@@ -58,27 +62,57 @@ class MLPConfig(TrunkConfig):
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Probability with which an output of a hidden layer is zeroed in training."""
 
-    def build(
-        self,
-        in_features: int,
-        out_features: int,
-        *,
-        ensemble: int | None = None,
-        last_layer_bound: float | None = None,
-    ) -> Trunk:
+    def build(self, sizes: Sizes) -> Trunk:
         """The perceptron."""
         from rl_training.models.mlp import MLPTrunk
 
-        return MLPTrunk(
-            in_features,
-            out_features,
-            self.hidden_sizes,
-            activation=self.activation,
-            layer_norm=self.layer_norm,
-            dropout=self.dropout,
-            ensemble=ensemble,
-            last_layer_bound=last_layer_bound,
-        )
+        return MLPTrunk(sizes, self)
+
+
+class ResidualConfig(TrunkConfig):
+    """Residual blocks with LayerNorm, as in SimBa (arXiv 2410.09754)."""
+
+    trunk: Literal["residual"] = "residual"
+    width: Width = 256
+    """Width of the embedding and of the blocks; inside a block it is four times as wide."""
+    blocks: int = Field(default=2, gt=0, le=64)
+    """Number of residual blocks."""
+    activation: Activation = "relu"
+    """Activation inside the blocks."""
+
+    def build(self, sizes: Sizes) -> Trunk:
+        """The residual network."""
+        from rl_training.models.residual import ResidualTrunk
+
+        return ResidualTrunk(sizes, self)
+
+
+class BatchNormConfig(TrunkConfig):
+    """A perceptron with batch normalization or renormalization, as in CrossQ."""
+
+    trunk: Literal["batch_norm"] = "batch_norm"
+    hidden_sizes: Widths = (256, 256)
+    """Widths of the hidden layers."""
+    activation: Activation = "relu"
+    """Activation of the hidden layers, before their normalization."""
+    momentum: float = Field(default=0.01, gt=0, le=1)
+    """Share of the newest batch in the running statistics."""
+    eps: float = Field(default=1e-3, gt=0)
+    """Added to variances."""
+    renormalize: bool = True
+    """Correct a batch's statistics towards the running ones: batch renormalization."""
+    renorm_warmup: int = Field(default=100_000, ge=0)
+    """Training batches before renormalization begins."""
+    renorm_r_max: float = Field(default=3.0, ge=1)
+    """Largest correction of the deviation, a factor; its inverse is the smallest."""
+    renorm_d_max: float = Field(default=5.0, ge=0)
+    """Largest correction of the mean, in deviations."""
+
+    def build(self, sizes: Sizes) -> Trunk:
+        """The normalized perceptron."""
+        from rl_training.models.batch_norm import BatchNormTrunk
+
+        return BatchNormTrunk(sizes, self)
 
 
 def plain_mlp(hidden_sizes: Sequence[int], *, layer_norm: bool = False) -> MLPConfig:
@@ -86,7 +120,11 @@ def plain_mlp(hidden_sizes: Sequence[int], *, layer_norm: bool = False) -> MLPCo
     return MLPConfig.model_construct(hidden_sizes=tuple(hidden_sizes), layer_norm=layer_norm)
 
 
-TRUNKS: dict[str, type[TrunkConfig]] = {"mlp": MLPConfig}
+TRUNKS: dict[str, type[TrunkConfig]] = {
+    "mlp": MLPConfig,
+    "residual": ResidualConfig,
+    "batch_norm": BatchNormConfig,
+}
 """The package's own trunks by name."""
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rl_training.models.network import Network
-from rl_training.models.network_config import TrunkConfig, plain_mlp
+from rl_training.models.network_config import Sizes, TrunkConfig, plain_mlp
 
 
 class QNetwork(Network):
@@ -31,7 +31,7 @@ class QNetwork(Network):
         generator: torch.Generator | None = None,
     ) -> None:
         options = trunk or plain_mlp(hidden_sizes, layer_norm=layer_norm)
-        super().__init__(options.build(obs_dim, num_actions), generator)
+        super().__init__(options.build(Sizes(obs_dim, num_actions)), generator)
         self.register_buffer("target", self.flat.detach().clone())
 
     def q_values(self, obs: Tensor) -> Tensor:
