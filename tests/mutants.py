@@ -31,6 +31,7 @@ CQL = "algorithms/cql.py"
 EDAC = "algorithms/edac.py"
 RLPD = "algorithms/rlpd.py"
 MIXING = "data/samplers.py"
+PRIORITIES = "data/prioritized_replay.py"
 TRAINER = "runtime/session.py"
 LOOPS = "runtime/training_loop.py"
 MANAGER = "experiment/run_directory.py"
@@ -56,6 +57,7 @@ DIVERSE = "tests/algorithms/test_edac.py"
 PRIOR_DATA = "tests/algorithms/test_rlpd.py"
 TRUNKS = "tests/models/test_trunks.py"
 SHARES = "tests/data/test_samplers.py"
+PRIORITIZED = "tests/data/test_prioritized_replay.py"
 PHASES = "tests/api/test_offline_to_online.py"
 IQL_GOLDEN = "tests/algorithms/test_iql.py"
 AWAC_GOLDEN = "tests/algorithms/test_awac.py"
@@ -464,9 +466,7 @@ MUTANTS = [
         DQN_GOLDEN,
     ),
     Mutant("squared loss for Huber's", DQN, "functional.huber", "0.5 * functional.mse", DQN_GOLDEN),
-    Mutant(
-        "sum over the batch", DQN, 'reduction="none").mean(', 'reduction="none").sum(', DQN_GOLDEN
-    ),
+    Mutant("sum over the batch", DQN, "weights).mean(-1)", "weights).sum(-1)", DQN_GOLDEN),
     Mutant(
         "a termination bootstraps in DQN",
         BASE,
@@ -2078,6 +2078,41 @@ MUTANTS = [
         'and state["state"]["inc"] % 2 == 1',
         "",
         "tests/envs/test_state.py -k generator_of_an_environment",
+    ),
+    Mutant(
+        "importance weights that favor what is drawn often",
+        PRIORITIES,
+        ".pow(self._beta)",
+        ".pow(-self._beta)",
+        PRIORITIZED,
+    ),
+    Mutant(
+        "a priority that never falls",
+        PRIORITIES,
+        "        self.values.index_fill_(0, rows, 0.0)\n",
+        "",
+        PRIORITIZED,
+    ),
+    Mutant(
+        "new transitions that are drawn late",
+        PRIORITIES,
+        "self.values[start:stop] = self.largest",
+        "self.values[start:stop] = 1.0",
+        PRIORITIZED,
+    ),
+    Mutant(
+        "errors of recorded rows as priorities",
+        MIXING,
+        "itemgetter(slice(from_dataset, None))",
+        "itemgetter(slice(from_replay))",
+        PRIORITIZED,
+    ),
+    Mutant(
+        "critics that ignore the importance weights",
+        BASE,
+        "critic_loss(q, target, importance_weights(batch))",
+        "critic_loss(q, target)",
+        "tests/algorithms/test_importance_weights.py",
     ),
 ]
 

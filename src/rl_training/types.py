@@ -21,6 +21,10 @@ BoolArray = npt.NDArray[np.bool_]
 ActionArray = npt.NDArray[np.floating[Any]] | npt.NDArray[np.integer[Any]]
 """Actions as an environment takes them: floats of a Box, integers of a Discrete space."""
 Metrics = dict[str, "Tensor"]
+SAMPLE = "sample/"
+"""Begins the name of a metric that has a value for each row of the batch, for the sampler."""
+TD_ERROR = f"{SAMPLE}td_error"
+"""The size of each row's TD error, from which a prioritized replay makes priorities."""
 Noise = Mapping[str, "Tensor"]
 Mode = Literal["online", "offline", "offline_to_online"]
 """Where a run's data comes from."""
@@ -149,6 +153,15 @@ class Sampler(Protocol):
     def gather(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> Batch:
         """The batches of ``updates`` updates as one, in their order; numbers by ``generator``."""
         ...
+
+    def feedback(self, batch: Batch, values: Metrics) -> None:
+        """Take what the update on ``batch`` reported of each row: ``sample/…``, each ``[B]``.
+
+        Like `gather`, it has static shapes, never waits for the host, and may be captured in a
+        graph. A sampler whose next batch depends on it serves blocks of one update
+        (`most_updates`).
+        """
+        return None
 
     @property
     def is_fixed(self) -> bool:

@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from rl_training import evaluate_checkpoint, finetune, register_algorithm, resume, train
 from rl_training.algorithms.registry import REGISTRY
 from rl_training.algorithms.sac import SACAlgorithm
+from rl_training.data import ReplayBuffer
 from rl_training.errors import CheckpointError, ConfigError, TrainingError
 from rl_training.experiment import machine, memory
 from rl_training.experiment.build import build_algorithm, build_replay
@@ -254,7 +255,7 @@ def test_an_allocation_that_fails_in_building_is_one_sentence(
 
     config = make_config(run_of(tmp_path))
     monkeypatch.setattr(SACAlgorithm, "build", fails)
-    monkeypatch.setattr("rl_training.experiment.build.ReplayBuffer", fails)
+    monkeypatch.setattr(ReplayBuffer, "build", fails)
     with pytest.raises(ConfigError, match=r"^hidden_sizes = \[256, 256\]: the learner does not"):
         build_algorithm(config, BOX, CPU)
     with pytest.raises(ConfigError, match=r"^buffer_capacity = 1000000: the replay does not fit"):

@@ -18,6 +18,7 @@ from rl_training.config_model import merged_settings, refuse_unknown_names
 from rl_training.errors import ConfigError
 from rl_training.models import ActorCriticModel
 from rl_training.types import (
+    TD_ERROR,
     ActionKind,
     Batch,
     EnvSpec,
@@ -41,7 +42,8 @@ class Terms(NamedTuple):
     loss: Tensor
     """What the stage minimizes."""
     metrics: Metrics
-    """What it reports: each loss by its name, ``loss/…``, and other figures."""
+    """What it reports: each loss by its name, ``loss/…``, other figures, and values of each row for
+    the sampler, ``sample/…``."""
 
     @property
     def losses(self) -> Metrics:
@@ -80,9 +82,32 @@ def bootstrap_discount(batch: Batch, gamma: float) -> float | Tensor:
     return batch.extra.get("discounts", gamma)
 
 
-def critic_loss(q: Tensor, target: Tensor) -> Tensor:
-    """Σ_i mean (Q_i(s, a) − y)²; ``q`` is ``[N, B]``, ``target`` ``[B]``."""
-    return (q - target.unsqueeze(-2)).square().mean(-1).sum(-1)
+def critic_loss(q: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Σ_i mean w (Q_i(s, a) − y)²; ``q`` is ``[N, B]``, ``target`` ``[B]``.
+
+    ``weights`` are the importance weights w ``[B]`` of the rows, all 1 where there are none.
+    """
+    return weighted((q - target.unsqueeze(-2)).square(), weights).mean(-1).sum(-1)
+
+
+def weighted(losses: Tensor, weights: Tensor | None) -> Tensor:
+    """The rows' losses ``[..., B]``, each times its weight where there are any."""
+    return losses if weights is None else losses * weights
+
+
+def importance_weights(batch: Batch) -> Tensor | None:
+    """The weights ``[B]`` that correct a prioritized draw; None of other batches."""
+    return batch.extra.get("weights")
+
+
+def td_errors(q: Tensor, target: Tensor, batch: Batch) -> Metrics:
+    """|Q − y| of each row, the mean over the critics, for the sampler; nothing unless weighted.
+
+    ``q`` is ``[N, B]``, ``target`` ``[B]``. Weights are how a sampler asks for it.
+    """
+    if importance_weights(batch) is None:
+        return {}
+    return {TD_ERROR: (q.detach() - target.unsqueeze(-2)).abs().mean(-2)}
 
 
 def critic_metrics(loss: Tensor, q: Tensor, target: Tensor) -> Metrics:
@@ -97,8 +122,8 @@ def critic_metrics(loss: Tensor, q: Tensor, target: Tensor) -> Metrics:
 def critic_terms(model: ActorCriticModel, batch: Batch, target: Tensor) -> Terms:
     """The squared error of every critic; ``target`` is ``[B]``."""
     q = model.q_values(batch.obs, batch.actions)  # [N, B]
-    loss = critic_loss(q, target)
-    return Terms(loss, critic_metrics(loss, q, target))
+    loss = critic_loss(q, target, importance_weights(batch))
+    return Terms(loss, critic_metrics(loss, q, target) | td_errors(q, target, batch))
 
 
 class Algorithm(nn.Module, ABC):
@@ -124,6 +149,9 @@ class Algorithm(nn.Module, ABC):
     """Whether targets use `bootstrap_discount`, so that `n_step` may be above 1."""
     learns_from_rewards: ClassVar[bool] = True
     """Whether fine-tuning in an environment can improve it."""
+    replay_class: ClassVar[type[Any] | None] = None
+    """A `ReplayBuffer` of its own, in place of the one that the config's `replay` names; what its
+    `build` takes besides a plan is the config's `replay_options`."""
     exports: ClassVar[tuple[str, ...]] = ()
     """Functions of the learner's file to export from `rl_training` besides `<name>_loss`."""
 
@@ -212,6 +240,9 @@ class Algorithm(nn.Module, ABC):
     @abstractmethod
     def update(self, batch: Batch, noise: Noise, due: Due | None = None) -> Metrics:
         """One gradient update; metrics stay on the device.
+
+        A metric whose name begins with ``sample/`` has a value for each row, ``[B]``. It is not
+        logged but goes to `Sampler.feedback`; a prioritized replay needs ``sample/td_error``.
 
         ``due`` is `due` of the number of updates made so far. A learner without `intervals` makes
         the same update every time and needs no such parameter; it then takes two arguments.

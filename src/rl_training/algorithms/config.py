@@ -46,6 +46,11 @@ class OptimizerConfig(NamedSettings):
     """`unit_rows` scales each unit's incoming weights to norm 1 after every step."""
 
 
+PRIORITY_KEYS = "priority_exponent", "importance_exponent", "priority_epsilon"
+MOST_PRIORITIES = 100_000_000
+"""A checkpoint holds the priorities in its ``state.json``, which has an upper limit."""
+
+
 class AlgorithmConfig(ConfigModel):
     """Base of every algorithm's config: frozen, and an unknown key is an error."""
 
@@ -164,6 +169,36 @@ class CollectionConfig(AlgorithmConfig):
     """Collected transitions between rounds of updates."""
     gradient_updates_per_step: int = Field(default=1, gt=0)
     """Updates in each round."""
+    replay: Literal["uniform", "prioritized"] = "uniform"
+    """How the replay draws transitions: all alike, or by the size of their TD errors."""
+    priority_exponent: float = Field(default=0.6, ge=0, le=1)
+    """Exponent α of the priorities; 0 draws all transitions alike."""
+    importance_exponent: float = Field(default=0.4, ge=0, le=1)
+    """First exponent β of the importance weights; it grows to 1 over the run's budget."""
+    priority_epsilon: float = Field(default=1e-6, gt=0)
+    """Added to the size of every TD error, so that each transition can be drawn."""
+
+    @model_validator(mode="after")
+    def _priorities_have_a_use(self) -> Self:
+        for key in () if self.replay == "prioritized" else PRIORITY_KEYS:
+            if getattr(self, key) != type(self).model_fields[key].default:
+                raise ValueError(f"{key} is for replay 'prioritized': leave it out")
+        if self.replay == "prioritized" and self.buffer_capacity > MOST_PRIORITIES:
+            raise ValueError(
+                f"buffer_capacity = {self.buffer_capacity}: should be at most {MOST_PRIORITIES} "
+                "with replay 'prioritized'"
+            )
+        return self
+
+    @property
+    def replay_kind(self) -> str:
+        """The kind of replay, a key of `data.replays.REPLAYS`."""
+        return self.replay
+
+    def replay_options(self) -> dict[str, Any]:
+        """What the replay's class takes besides sizes and device."""
+        keys = PRIORITY_KEYS if self.replay == "prioritized" else ()
+        return {key: getattr(self, key) for key in keys}
 
 
 class MixingConfig(CollectionConfig):

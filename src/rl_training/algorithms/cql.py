@@ -13,7 +13,14 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from rl_training.algorithms.base import Stage, Terms, critic_loss, critic_metrics
+from rl_training.algorithms.base import (
+    Stage,
+    Terms,
+    critic_loss,
+    critic_metrics,
+    importance_weights,
+    td_errors,
+)
 from rl_training.algorithms.config import AlgorithmConfig, LearningRate, SampleCount
 from rl_training.algorithms.sac import (
     SACAlgorithm,
@@ -110,8 +117,8 @@ def conservative_terms(
     values = model.critic.sampled_q_values(batch.obs, actions)  # [N, 1 + 3K, B]
     q, sampled = values[..., 0, :], values[..., 1:, :]
     gaps = conservative_gaps(q, sampled, samples.log_prob, temperature=temperature)
-    bellman, penalties = critic_loss(q, target), weight * gaps
-    metrics = {"loss/bellman": bellman, "q/gap": gaps.mean(-1)}
+    bellman, penalties = critic_loss(q, target, importance_weights(batch)), weight * gaps
+    metrics = {"loss/bellman": bellman, "q/gap": gaps.mean(-1)} | td_errors(q, target, batch)
     if threshold is None or log_multiplier is None:
         loss = bellman + penalties.sum(-1)
         return Terms(loss, critic_metrics(loss, q, target) | metrics)

@@ -20,8 +20,11 @@ from rl_training.algorithms.base import (
     StagedAlgorithm,
     Terms,
     bootstrap_discount,
+    importance_weights,
     polyak_update,
+    td_errors,
     td_target,
+    weighted,
 )
 from rl_training.algorithms.config import (
     AlgorithmConfig,
@@ -94,12 +97,12 @@ def next_values(target_q: Tensor, choosing_q: Tensor) -> Tensor:
     return target_q.gather(-1, choosing_q.argmax(-1, keepdim=True)).squeeze(-1)
 
 
-def huber_loss(q: Tensor, target: Tensor) -> Tensor:
+def huber_loss(q: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
     """Mean over the batch of ½ δ² where |δ| ≤ 1 and |δ| − ½ beyond, δ = Q(s, a) − y; ``[B]`` each.
 
-    Its slope is δ clipped to [−1, 1]: the paper's clipped error.
+    Its slope is δ clipped to [−1, 1]: the paper's clipped error. Each row counts by its weight.
     """
-    return functional.huber_loss(q, target, reduction="none").mean(-1)
+    return weighted(functional.huber_loss(q, target, reduction="none"), weights).mean(-1)
 
 
 @torch.no_grad()
@@ -116,9 +119,9 @@ def q_terms(model: QNetwork, batch: Batch, *, gamma: float, double: bool) -> Ter
     """The loss of the Q-network at the actions that were taken."""
     target = dqn_target(model, batch, gamma=gamma, double=double)
     q = model.q_values(batch.obs).gather(-1, batch.actions.long()).squeeze(-1)  # [B]
-    loss = huber_loss(q, target)
+    loss = huber_loss(q, target, importance_weights(batch))
     figures = {"q/mean": q.detach().mean(-1), "q/target": target.mean(-1)}
-    return Terms(loss, {"loss/q": loss} | figures)
+    return Terms(loss, {"loss/q": loss} | figures | td_errors(q.unsqueeze(-2), target, batch))
 
 
 def dqn_loss(

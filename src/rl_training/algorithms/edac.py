@@ -11,7 +11,15 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from rl_training.algorithms.base import Stage, Terms, critic_loss, critic_metrics, critic_terms
+from rl_training.algorithms.base import (
+    Stage,
+    Terms,
+    critic_loss,
+    critic_metrics,
+    critic_terms,
+    importance_weights,
+    td_errors,
+)
 from rl_training.algorithms.config import AlgorithmConfig, EnsembleSize
 from rl_training.algorithms.sac import (
     SACAlgorithm,
@@ -75,8 +83,9 @@ def diversified_terms(
         return critic_terms(model, batch, target)
     q, gradients = model.critic.action_gradients(batch.obs, batch.actions)
     diversity = critic_diversity_loss(gradients, num_critics=len(q))
-    loss = critic_loss(q, target) + eta * diversity
-    return Terms(loss, {"loss/diversity": diversity} | critic_metrics(loss, q, target))
+    loss = critic_loss(q, target, importance_weights(batch)) + eta * diversity
+    metrics = {"loss/diversity": diversity} | critic_metrics(loss, q, target)
+    return Terms(loss, metrics | td_errors(q, target, batch))
 
 
 def edac_loss(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, ClassVar, Literal, cast
 
-from pydantic import Field, create_model
+from pydantic import Field, create_model, field_validator
 
 from rl_training.algorithms.config import AlgorithmConfig
 from rl_training.config_model import ConfigModel
@@ -24,6 +24,27 @@ class HindsightConfig(ConfigModel):
     """Which achieved goals of its episode replace a transition's goal."""
     her_ratio: float = Field(default=0.8, ge=0, le=1)
     """Share of transitions that get another goal; 0 for none."""
+    replay: Literal["uniform"] = "uniform"
+    """Always uniform: priorities would be those of the original goals."""
+
+    @field_validator("replay", mode="before")
+    @classmethod
+    def _is_uniform(cls, replay: Any) -> Any:
+        if replay == "prioritized":
+            raise ValueError(
+                "HER draws transitions uniformly, since a new goal changes their TD errors: leave "
+                "it out"
+            )
+        return replay
+
+    @property
+    def replay_kind(self) -> str:
+        """The replay that relabels."""
+        return "hindsight"
+
+    def replay_options(self) -> dict[str, Any]:
+        """What the replay needs to choose goals."""
+        return {"strategy": self.her_strategy, "ratio": self.her_ratio}
 
 
 class HER:

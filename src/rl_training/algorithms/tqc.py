@@ -18,6 +18,8 @@ from rl_training.algorithms.base import (
     Terms,
     bootstrap_discount,
     critic_metrics,
+    importance_weights,
+    td_errors,
     td_target,
 )
 from rl_training.algorithms.config import AlgorithmConfig, EnsembleSize, Width, Widths
@@ -71,24 +73,28 @@ def truncated_quantiles(quantiles: Tensor, drop_per_net: int) -> Tensor:
     return pooled.sort(-1).values[..., :keep]
 
 
-def quantile_huber_loss(quantiles: Tensor, target: Tensor) -> Tensor:
-    """Σ_i mean of |τ_m − 1[u < 0]| · Huber(u) over B, M and K, with u = y_k − z_im.
+def quantile_huber_loss(quantiles: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Σ_i mean of w |τ_m − 1[u < 0]| · Huber(u) over B, M and K, with u = y_k − z_im.
 
-    ``quantiles`` is ``[N, B, M]``, ``target`` ``[B, K]``; τ_m = (m − ½)/M.
+    ``quantiles`` is ``[N, B, M]``, ``target`` ``[B, K]``; τ_m = (m − ½)/M. ``weights`` are the
+    rows' w ``[B]``, all 1 where there are none.
     """
     error = target.unsqueeze(-2).unsqueeze(-4) - quantiles.unsqueeze(-1)  # [N, B, M, K]
     tau = midpoints(quantiles).unsqueeze(-1)
     weight = torch.where(error < 0, 1.0 - tau, tau)
     huber = F.huber_loss(error, torch.zeros_like(error), reduction="none")
+    if weights is not None:
+        weight = weight * weights.unsqueeze(-1).unsqueeze(-1)
     return (weight * huber).mean((-3, -2, -1)).sum(-1)
 
 
-def critic_loss(quantiles: Tensor, target: Tensor) -> Tensor:
+def critic_loss(quantiles: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
     """`quantile_huber_loss`; on the CPU by a node that makes its gradient in the same pass."""
     if quantiles.dim() == 3 and use_kernels(quantiles):
-        loss: Tensor = QuantileHuberFunction.apply(quantiles, target)  # type: ignore[no-untyped-call]
+        inputs = quantiles, target, weights
+        loss: Tensor = QuantileHuberFunction.apply(*inputs)  # type: ignore[no-untyped-call]
         return loss
-    return quantile_huber_loss(quantiles, target)
+    return quantile_huber_loss(quantiles, target, weights)
 
 
 @torch.no_grad()
@@ -113,8 +119,9 @@ def tqc_target(
 def quantile_terms(model: GaussianActorCritic, batch: Batch, target: Tensor) -> Terms:
     """The quantiles' loss; reported are the means of the quantiles and of the target."""
     quantiles = model.critic.quantiles(batch.obs, batch.actions)  # [N, B, M]
-    loss = critic_loss(quantiles, target)
-    return Terms(loss, critic_metrics(loss, quantiles.detach().mean(-1), target.mean(-1)))
+    loss = critic_loss(quantiles, target, importance_weights(batch))
+    means = quantiles.detach().mean(-1), target.mean(-1)  # [N, B] and [B]
+    return Terms(loss, critic_metrics(loss, *means) | td_errors(*means, batch))
 
 
 def tqc_loss(

@@ -16,7 +16,8 @@ else:
             "dataset_loaders": ["load_transition_dataset"],
             "hindsight": ["HindsightReplay"],
             "offline_dataset": ["DatasetStatistics", "TransitionDataset"],
-            "replay_buffer": ["ReplayBuffer"],
+            "prioritized_replay": ["PrioritizedReplay"],
+            "replay_buffer": ["ReplayBuffer", "ReplayPlan"],
             "samplers": ["EpochSampler", "MixedSampler", "NormalizedSampler"],
         },
     )

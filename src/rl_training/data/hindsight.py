@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -11,10 +11,13 @@ import torch
 from torch import Tensor
 
 from rl_training.boundary.values import StateError
-from rl_training.data.replay_buffer import ReplayBuffer
+from rl_training.data.replay_buffer import ReplayBuffer, ReplayPlan
 from rl_training.data.rows import RowLayout
 from rl_training.errors import ConfigError
-from rl_training.types import Batch, BoolArray, FloatArray
+from rl_training.types import Batch, BoolArray, EnvSpec, FloatArray
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Strategy = Literal["future", "final", "episode"]
 Indices = npt.NDArray[np.int64]
@@ -40,6 +43,8 @@ class HindsightReplay(ReplayBuffer):
     Observations are rows ``[observation, desired_goal, achieved_goal]``; batches hold the first two
     parts, ``obs_dim`` values. Where each episode begins and ends follows from the rows' own flags.
     """
+
+    on_host: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -77,6 +82,19 @@ class HindsightReplay(ReplayBuffer):
         self._last: Indices = np.full(capacity, RUNNING, dtype=np.int64)
         self._begun: Indices = np.arange(num_envs)
         self._is_indexed = True
+
+    @classmethod
+    def build(cls, plan: ReplayPlan, **options: Any) -> Self:
+        """Make the replay of a run on a goal environment."""
+        assert plan.read_goal_task is not None
+        task = plan.read_goal_task()
+        return super().build(plan, goal_dim=plan.spec.goal_dim, task=task, **options)
+
+    @classmethod
+    def num_bytes(cls, capacity: int, spec: EnvSpec) -> int:
+        """The memory of rows with achieved goals, and of each row's place in its episode."""
+        row = RowLayout(spec.obs_dim + spec.goal_dim, spec.action_width)
+        return capacity * (row.width * 4 + 16)
 
     @property
     def oldest(self) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -12,13 +13,40 @@ from rl_training.boundary.values import describe_array, whole_number
 from rl_training.data.fields import RowFields
 from rl_training.data.rows import RowLayout
 from rl_training.errors import CheckpointError
-from rl_training.types import FIELD_NAMES, Batch, BoolArray, FloatArray, Sampler, refuse_fields
+from rl_training.types import (
+    FIELD_NAMES,
+    Batch,
+    BoolArray,
+    EnvSpec,
+    FloatArray,
+    Sampler,
+    refuse_fields,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from rl_training.data.hindsight import GoalTask
 
 SEGMENT_ROWS = 4096
 """Rows that a checkpoint saves as one immutable file."""
 
 STAGED_ROWS = 1024
 """Rows of page-locked memory through which transitions reach a GPU without waiting for it."""
+
+
+@dataclass(frozen=True)
+class ReplayPlan:
+    """What a run's replay is made for."""
+
+    capacity: int
+    spec: EnvSpec
+    num_envs: int = 1
+    horizon: int = 1
+    """Environment steps of the run, over which a replay may change how it draws."""
+    device: torch.device | str = "cpu"
+    read_goal_task: Callable[[], GoalTask] | None = None
+    """Reads rewards for other goals from the environment."""
 
 
 class ReplayBuffer(Sampler):
@@ -33,6 +61,10 @@ class ReplayBuffer(Sampler):
 
     fields: ClassVar[tuple[str, ...]] = tuple(n for n in FIELD_NAMES if n != "returns_to_go")
     """What it can supply: a running episode has no return yet."""
+    needed_fields: ClassVar[tuple[str, ...]] = ()
+    """Fields that all of its batches have, and that a dataset beside it has to supply too."""
+    on_host: ClassVar[bool] = False
+    """Whether its rows stay in the host's memory, whatever the learner's device is."""
 
     def __init__(
         self,
@@ -63,6 +95,23 @@ class ReplayBuffer(Sampler):
         if self.rows.is_cuda:
             self._staged = torch.empty(STAGED_ROWS, self.layout.width, pin_memory=True)
         self._next_staged = 0
+
+    @classmethod
+    def build(cls, plan: ReplayPlan, **options: Any) -> Self:
+        """Make the replay of a run; ``options`` are those of the config (`replay_options`)."""
+        return cls(
+            plan.capacity,
+            plan.spec.obs_dim,
+            plan.spec.action_width,
+            num_envs=plan.num_envs,
+            device=plan.device,
+            **options,
+        )
+
+    @classmethod
+    def num_bytes(cls, capacity: int, spec: EnvSpec) -> int:
+        """The memory that it takes at least."""
+        return capacity * RowLayout(spec.obs_dim, spec.action_width).width * 4
 
     def __len__(self) -> int:
         return min(self.total, self.capacity)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from rl_training.boundary.values import StateError, true_or_false, whole_number
 from rl_training.data.generators import generator_state, restore_generator
 from rl_training.data.offline_dataset import TransitionDataset
 from rl_training.errors import ConfigError
-from rl_training.types import Batch, Sampler
+from rl_training.types import Batch, Metrics, Sampler
 
 
 class EpochSampler(Sampler):
@@ -198,6 +198,15 @@ class MixedSampler(Sampler):
             parts[0].extra,
         )
 
+    def feedback(self, batch: Batch, values: Metrics) -> None:
+        """Pass the replay what was reported of its rows; recorded ones need none."""
+        from_dataset, from_replay = self.rows(len(batch.rewards))
+        if values:
+            own = itemgetter(slice(from_dataset, None))
+            batch, values = batch.map(own), {key: own(value) for key, value in values.items()}
+        if from_replay:
+            self.online.feedback(batch, values)
+
     def state_dict(self) -> dict[str, Any]:
         """The counts, the phase, and the place in the dataset; the replay saves itself."""
         return {
@@ -253,6 +262,10 @@ class NormalizedSampler(Sampler):
             obs=(batch.obs - self._shift) * self._scale,
             next_obs=(batch.next_obs - self._shift) * self._scale,
         )
+
+    def feedback(self, batch: Batch, values: Metrics) -> None:
+        """Pass it to the source."""
+        self.source.feedback(batch, values)
 
     def state_dict(self) -> dict[str, Any]:
         """The source's place."""

@@ -17,8 +17,8 @@ import torch
 
 from rl_training.algorithms.base import Algorithm
 from rl_training.algorithms.config import CollectionConfig, MixingConfig
-from rl_training.algorithms.her import HindsightConfig
-from rl_training.data import HindsightReplay, ReplayBuffer, TransitionDataset
+from rl_training.data import ReplayBuffer, TransitionDataset
+from rl_training.data.replay_buffer import ReplayPlan
 from rl_training.envs import make_training_envs, read_goal_task
 from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.dataset_source import RunData, mix, prepare_sampler, supply_fields
@@ -121,15 +121,16 @@ def build_sources(
     """The dataset's sampler, a replay with the collector that fills it, or a mixture of both."""
     config, data = task.config, task.data
     validation = build_validation(data, config.seed) if data else None
+    needed = config.replay_class.needed_fields if config.mode != "offline" else ()
     recorded: Sampler | None = None
     if data is not None:
         with explaining_memory(f"{data.record['source']}: the dataset", device):
             recorded = prepare_sampler(config, data, algorithm, device)
-            supply_fields(algorithm, recorded, data.held_out)
+            supply_fields(algorithm, recorded, data.held_out, needed=needed)
         if config.mode == "offline":
             return Sources(recorded, validation=validation)
     buffer = build_replay(config, task.spec, device)
-    supply_fields(algorithm, buffer)
+    supply_fields(algorithm, buffer, needed=needed)
     collector = build_collector(task, algorithm, buffer, mode)
     if config.mode == "online":
         return Sources(buffer, collector)
@@ -196,23 +197,22 @@ def engine_mode(config: TrainConfig, device: torch.device, saved: str | None) ->
 
 
 def build_replay(config: TrainConfig, spec: EnvSpec, device: torch.device) -> ReplayBuffer:
-    """The replay of online experience, with hindsight where the config asks for it."""
-    settings = config.parts.algorithm
+    """The replay of online experience that the config or the learner chooses."""
+    settings, env_id = config.parts.algorithm, config.env_id
     assert isinstance(settings, CollectionConfig)
-    sizes = settings.buffer_capacity, spec.obs_dim, spec.action_width
+    assert env_id is not None
+    before_collection = config.online_from - config.first_step
+    horizon = config.parts.controls.schedule_horizon or before_collection + config.budget
+    plan = ReplayPlan(
+        settings.buffer_capacity,
+        spec,
+        num_envs=config.num_envs,
+        horizon=max(1, horizon - before_collection),
+        device=device,
+        read_goal_task=lambda: read_goal_task(env_id, config.parts.training_env),
+    )
     with explaining_memory(f"buffer_capacity = {settings.buffer_capacity}: the replay", device):
-        if not isinstance(settings, HindsightConfig):
-            return ReplayBuffer(*sizes, num_envs=config.num_envs, device=device)
-        assert config.env_id is not None
-        return HindsightReplay(
-            *sizes,
-            goal_dim=spec.goal_dim,
-            num_envs=config.num_envs,
-            task=read_goal_task(config.env_id, config.parts.training_env),
-            strategy=settings.her_strategy,
-            ratio=settings.her_ratio,
-            device=device,
-        )
+        return config.replay_class.build(plan, **settings.replay_options())
 
 
 def build_algorithm(config: TrainConfig, spec: EnvSpec, device: torch.device) -> Algorithm:

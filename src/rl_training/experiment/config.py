@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from rl_training.algorithms.config import AlgorithmConfig, MixingConfig
+from rl_training.algorithms.config import AlgorithmConfig, CollectionConfig, MixingConfig
 from rl_training.algorithms.finetuning_config import FinetuningConfig
 from rl_training.algorithms.registry import REGISTRY, get_algorithm
 from rl_training.boundary import json_codec
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from rl_training.algorithms.base import Algorithm
+    from rl_training.data import ReplayBuffer
 
 
 class TrainConfig(ConfigModel):
@@ -133,6 +134,22 @@ class TrainConfig(ConfigModel):
     def learner_class(self) -> type[Algorithm]:
         """The class of the run's learner."""
         return get_algorithm(self.algo).learner_class(self.algo_kwargs)
+
+    @property
+    def replay_class(self) -> type[ReplayBuffer]:
+        """The class of the replay that the learner or the config chooses; the run must collect."""
+        from rl_training.data.replays import REPLAYS
+
+        settings, own = self.parts.algorithm, self.learner_class.replay_class
+        assert isinstance(settings, CollectionConfig)
+        if own is None:
+            return REPLAYS[settings.replay_kind]
+        if settings.replay_kind != "uniform":
+            raise ConfigError(
+                f"replay = {settings.replay_kind}: {self.algo} has a replay of its own; leave it "
+                "out."
+            )
+        return own
 
     @property
     def finetunes(self) -> bool:

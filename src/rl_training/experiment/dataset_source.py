@@ -78,9 +78,15 @@ def declared_fields(config: TrainConfig) -> tuple[str, ...]:
     return tuple(dict.fromkeys(fields))
 
 
-def supply_fields(algorithm: Algorithm, *sources: Sampler | None) -> None:
-    """Have each of the sources put into its batches what the algorithm declares."""
-    fields, settings = algorithm.fields(), algorithm.config
+def supply_fields(
+    algorithm: Algorithm, *sources: Sampler | None, needed: tuple[str, ...] = ()
+) -> None:
+    """Have each of the sources put into its batches what the algorithm declares.
+
+    ``needed`` are further fields, of which the replay makes use.
+    """
+    fields = tuple(dict.fromkeys((*algorithm.fields(), *needed)))
+    settings = algorithm.config
     options: dict[str, Any] = {}
     if isinstance(settings, ValueConfig):
         options = {"gamma": settings.gamma, "n_step": settings.n_step}

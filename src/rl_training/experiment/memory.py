@@ -15,7 +15,6 @@ import torch
 
 from rl_training.algorithms.base import Algorithm
 from rl_training.algorithms.config import AlgorithmConfig, CollectionConfig
-from rl_training.algorithms.her import HindsightConfig
 from rl_training.algorithms.registry import OwnEntry, get_algorithm
 from rl_training.config_model import Trait, keys_with
 from rl_training.data.rows import RowLayout
@@ -32,9 +31,6 @@ FLOAT = 4
 
 WORKER = 4 << 20
 """Bytes that a process of `vectorization: async` has for itself at the very least."""
-
-HINDSIGHT_ROW = 16
-"""Bytes of a row's place in its episode."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +52,10 @@ def check_memory(config: TrainConfig, spec: EnvSpec, device: torch.device, rows:
     host: list[Need] = []
     learner = _learner_needs(config, spec, row)
     if isinstance(settings, CollectionConfig):
-        place = host if isinstance(settings, HindsightConfig) else learner
-        place.append(_replay_need(settings, spec))
+        replay, capacity = config.replay_class, settings.buffer_capacity
+        size = replay.num_bytes(capacity, spec)
+        place = host if replay.on_host else learner
+        place.append(Need(f"buffer_capacity = {capacity}", "the replay", size))
     if parts.env.vectorization == "async" and config.mode != "offline":
         workers = f"num_envs = {config.num_envs}"
         host.append(Need(workers, "the environments' processes", config.num_envs * WORKER))
@@ -119,15 +117,6 @@ def _backward_bytes(learner: Algorithm, batch_size: int) -> int:
             activations = batch_size * network.trunk.activations * FLOAT
             sizes.append(network.flat.nbytes + activations)
     return max(sizes)
-
-
-def _replay_need(settings: CollectionConfig, spec: EnvSpec) -> Need:
-    extra, row = 0, RowLayout(spec.obs_dim, spec.action_width)
-    if isinstance(settings, HindsightConfig):
-        extra, row = HINDSIGHT_ROW, RowLayout(spec.obs_dim + spec.goal_dim, spec.action_width)
-    capacity = settings.buffer_capacity
-    size = capacity * (row.width * FLOAT + extra)
-    return Need(f"buffer_capacity = {capacity}", "the replay", size)
 
 
 def _values(settings: AlgorithmConfig, trait: Trait) -> str:

@@ -9,7 +9,7 @@ from rl_training.algorithms.config import CollectionConfig, MixingConfig, ValueC
 from rl_training.algorithms.finetuning_config import FinetuningConfig
 from rl_training.algorithms.her import HindsightConfig
 from rl_training.algorithms.registry import HindsightEntry, get_algorithm
-from rl_training.data import DataConfig, HindsightReplay, ReplayBuffer
+from rl_training.data import DataConfig
 from rl_training.envs import examine_env, read_goal_task
 from rl_training.errors import ConfigError
 from rl_training.experiment.config import TrainConfig
@@ -120,8 +120,7 @@ def _check_fields(config: TrainConfig) -> None:
             f"n_step = {n_step}: the targets of {config.algo} are of single steps; leave it out."
         )
     if isinstance(settings, CollectionConfig):
-        replay = HindsightReplay if isinstance(settings, HindsightConfig) else ReplayBuffer
-        replay.check_fields(declared_fields(config), n_step)
+        config.replay_class.check_fields(declared_fields(config), n_step)
 
 
 def _check_online(data: DataConfig, algo: str) -> None:

@@ -35,6 +35,14 @@ class DDPG(ManagedAlgorithm):
             first update.
         train_frequency (default 1): Collected transitions between rounds of updates.
         gradient_updates_per_step (default 1): Updates in each round.
+        replay (default 'uniform'): How the replay draws transitions: all alike, or by the size
+            of their TD errors.
+        priority_exponent (default 0.6): Exponent α of the priorities; 0 draws all transitions
+            alike.
+        importance_exponent (default 0.4): First exponent β of the importance weights; it grows
+            to 1 over the run's budget.
+        priority_epsilon (default 1e-06): Added to the size of every TD error, so that each
+            transition can be drawn.
         networks (default {}): Trunk and options of each network by its name, or of `all`
             (docs/configuration.md).
         num_critics (default 1): Critics in the ensemble; the target uses their minimum, the
@@ -111,6 +119,10 @@ class DDPG(ManagedAlgorithm):
         learning_starts: int = 5000,
         train_frequency: int = 1,
         gradient_updates_per_step: int = 1,
+        replay: Literal["uniform", "prioritized"] = "uniform",
+        priority_exponent: float = 0.6,
+        importance_exponent: float = 0.4,
+        priority_epsilon: float = 1e-06,
         networks: dict[str, Any] = {},
         num_critics: int = 1,
         exploration_noise: float = 0.1,
@@ -183,6 +195,14 @@ class DQN(ManagedAlgorithm):
             first update.
         train_frequency (default 10): Collected transitions between rounds of updates.
         gradient_updates_per_step (default 1): Updates in each round.
+        replay (default 'uniform'): How the replay draws transitions: all alike, or by the size
+            of their TD errors.
+        priority_exponent (default 0.6): Exponent α of the priorities; 0 draws all transitions
+            alike.
+        importance_exponent (default 0.4): First exponent β of the importance weights; it grows
+            to 1 over the run's budget.
+        priority_epsilon (default 1e-06): Added to the size of every TD error, so that each
+            transition can be drawn.
         networks (default {}): Trunk and options of each network by its name, or of `all`
             (docs/configuration.md).
         double (default False): Let the online network choose the target's action (Double DQN).
@@ -264,6 +284,10 @@ class DQN(ManagedAlgorithm):
         learning_starts: int = 1000,
         train_frequency: int = 10,
         gradient_updates_per_step: int = 1,
+        replay: Literal["uniform", "prioritized"] = "uniform",
+        priority_exponent: float = 0.6,
+        importance_exponent: float = 0.4,
+        priority_epsilon: float = 1e-06,
         networks: dict[str, Any] = {},
         double: bool = False,
         layer_norm: bool = False,
@@ -341,6 +365,14 @@ class HER(ManagedAlgorithm):
             first update.
         train_frequency (default 1): Collected transitions between rounds of updates.
         gradient_updates_per_step (default 1): Updates in each round.
+        replay (default 'uniform'): Always uniform: priorities would be those of the original
+            goals.
+        priority_exponent (default 0.6): Exponent α of the priorities; 0 draws all transitions
+            alike.
+        importance_exponent (default 0.4): First exponent β of the importance weights; it grows
+            to 1 over the run's budget.
+        priority_epsilon (default 1e-06): Added to the size of every TD error, so that each
+            transition can be drawn.
         networks (default {}): Trunk and options of each network by its name, or of `all`
             (docs/configuration.md).
         num_critics (default 2): Critics in the ensemble.
@@ -451,6 +483,10 @@ class HER(ManagedAlgorithm):
         learning_starts: int = 5000,
         train_frequency: int = 1,
         gradient_updates_per_step: int = 1,
+        replay: Literal["uniform"] = "uniform",
+        priority_exponent: float = 0.6,
+        importance_exponent: float = 0.4,
+        priority_epsilon: float = 1e-06,
         networks: dict[str, Any] = {},
         num_critics: int = 2,
         alpha: float | Literal["auto"] = "auto",
@@ -537,6 +573,14 @@ class REDQ(ManagedAlgorithm):
         train_frequency (default 1): Collected transitions between rounds of updates.
         gradient_updates_per_step (default 20): Updates in each round, G; actor and temperature
             move in the last one.
+        replay (default 'uniform'): How the replay draws transitions: all alike, or by the size
+            of their TD errors.
+        priority_exponent (default 0.6): Exponent α of the priorities; 0 draws all transitions
+            alike.
+        importance_exponent (default 0.4): First exponent β of the importance weights; it grows
+            to 1 over the run's budget.
+        priority_epsilon (default 1e-06): Added to the size of every TD error, so that each
+            transition can be drawn.
         networks (default {}): Trunk and options of each network by its name, or of `all`
             (docs/configuration.md).
         num_critics (default 10): Critics in the ensemble, N.
@@ -616,6 +660,10 @@ class REDQ(ManagedAlgorithm):
         learning_starts: int = 5000,
         train_frequency: int = 1,
         gradient_updates_per_step: int = 20,
+        replay: Literal["uniform", "prioritized"] = "uniform",
+        priority_exponent: float = 0.6,
+        importance_exponent: float = 0.4,
+        priority_epsilon: float = 1e-06,
         networks: dict[str, Any] = {},
         num_critics: int = 10,
         alpha: float | Literal["auto"] = "auto",
@@ -691,6 +739,14 @@ class SAC(ManagedAlgorithm):
             first update.
         train_frequency (default 1): Collected transitions between rounds of updates.
         gradient_updates_per_step (default 1): Updates in each round.
+        replay (default 'uniform'): How the replay draws transitions: all alike, or by the size
+            of their TD errors.
+        priority_exponent (default 0.6): Exponent α of the priorities; 0 draws all transitions
+            alike.
+        importance_exponent (default 0.4): First exponent β of the importance weights; it grows
+            to 1 over the run's budget.
+        priority_epsilon (default 1e-06): Added to the size of every TD error, so that each
+            transition can be drawn.
         networks (default {}): Trunk and options of each network by its name, or of `all`
             (docs/configuration.md).
         num_critics (default 2): Critics in the ensemble.
@@ -768,6 +824,10 @@ class SAC(ManagedAlgorithm):
         learning_starts: int = 5000,
         train_frequency: int = 1,
         gradient_updates_per_step: int = 1,
+        replay: Literal["uniform", "prioritized"] = "uniform",
+        priority_exponent: float = 0.6,
+        importance_exponent: float = 0.4,
+        priority_epsilon: float = 1e-06,
         networks: dict[str, Any] = {},
         num_critics: int = 2,
         alpha: float | Literal["auto"] = "auto",
@@ -842,6 +902,14 @@ class TD3(ManagedAlgorithm):
             first update.
         train_frequency (default 1): Collected transitions between rounds of updates.
         gradient_updates_per_step (default 1): Updates in each round.
+        replay (default 'uniform'): How the replay draws transitions: all alike, or by the size
+            of their TD errors.
+        priority_exponent (default 0.6): Exponent α of the priorities; 0 draws all transitions
+            alike.
+        importance_exponent (default 0.4): First exponent β of the importance weights; it grows
+            to 1 over the run's budget.
+        priority_epsilon (default 1e-06): Added to the size of every TD error, so that each
+            transition can be drawn.
         networks (default {}): Trunk and options of each network by its name, or of `all`
             (docs/configuration.md).
         num_critics (default 2): Critics in the ensemble; the target uses their minimum.
@@ -921,6 +989,10 @@ class TD3(ManagedAlgorithm):
         learning_starts: int = 5000,
         train_frequency: int = 1,
         gradient_updates_per_step: int = 1,
+        replay: Literal["uniform", "prioritized"] = "uniform",
+        priority_exponent: float = 0.6,
+        importance_exponent: float = 0.4,
+        priority_epsilon: float = 1e-06,
         networks: dict[str, Any] = {},
         num_critics: int = 2,
         exploration_noise: float = 0.1,
@@ -996,6 +1068,14 @@ class TQC(ManagedAlgorithm):
             first update.
         train_frequency (default 1): Collected transitions between rounds of updates.
         gradient_updates_per_step (default 1): Updates in each round.
+        replay (default 'uniform'): How the replay draws transitions: all alike, or by the size
+            of their TD errors.
+        priority_exponent (default 0.6): Exponent α of the priorities; 0 draws all transitions
+            alike.
+        importance_exponent (default 0.4): First exponent β of the importance weights; it grows
+            to 1 over the run's budget.
+        priority_epsilon (default 1e-06): Added to the size of every TD error, so that each
+            transition can be drawn.
         networks (default {}): Trunk and options of each network by its name, or of `all`
             (docs/configuration.md).
         num_critics (default 5): Critics in the ensemble, N.
@@ -1077,6 +1157,10 @@ class TQC(ManagedAlgorithm):
         learning_starts: int = 5000,
         train_frequency: int = 1,
         gradient_updates_per_step: int = 1,
+        replay: Literal["uniform", "prioritized"] = "uniform",
+        priority_exponent: float = 0.6,
+        importance_exponent: float = 0.4,
+        priority_epsilon: float = 1e-06,
         networks: dict[str, Any] = {},
         num_critics: int = 5,
         alpha: float | Literal["auto"] = "auto",
@@ -2173,6 +2257,14 @@ class RLPD(ManagedAlgorithm):
         train_frequency (default 1): Collected transitions between rounds of updates.
         gradient_updates_per_step (default 20): Updates in each round, G; actor and temperature
             move in the last one.
+        replay (default 'uniform'): How the replay draws transitions: all alike, or by the size
+            of their TD errors.
+        priority_exponent (default 0.6): Exponent α of the priorities; 0 draws all transitions
+            alike.
+        importance_exponent (default 0.4): First exponent β of the importance weights; it grows
+            to 1 over the run's budget.
+        priority_epsilon (default 1e-06): Added to the size of every TD error, so that each
+            transition can be drawn.
         offline_batch_ratio (default 0.5): Share of the dataset's rows in every batch, rounded
             to whole rows, a half up.
         offline_pretrain_updates (default 0): Updates on the dataset alone before the first
@@ -2259,6 +2351,10 @@ class RLPD(ManagedAlgorithm):
         learning_starts: int = 5000,
         train_frequency: int = 1,
         gradient_updates_per_step: int = 20,
+        replay: Literal["uniform", "prioritized"] = "uniform",
+        priority_exponent: float = 0.6,
+        importance_exponent: float = 0.4,
+        priority_epsilon: float = 1e-06,
         offline_batch_ratio: float = 0.5,
         offline_pretrain_updates: int = 0,
         random_play: bool = True,

@@ -26,13 +26,13 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from rl_training.algorithms.base import Algorithm, Due
 from rl_training.models.kernels import plain_operations
-from rl_training.types import Batch, Metrics, Noise
+from rl_training.types import SAMPLE, Batch, Metrics, Noise
 
 BACKEND = "inductor"
 """The compiler; tests of tracing alone use a faster one."""
 
-CompiledStep = Callable[[Batch, Noise, Tensor], None]
-"""One update on a batch and its noise; adds the metrics to a float64 vector."""
+CompiledStep = Callable[[Batch, Noise, Tensor], Metrics]
+"""One update on a batch and its noise: adds metrics to a float64 vector, returns ``sample/…``."""
 
 
 class NotGraphSafe(Exception):  # noqa: N818
@@ -42,6 +42,12 @@ class NotGraphSafe(Exception):  # noqa: N818
 def state_tensors(algorithm: Algorithm) -> dict[str, Tensor]:
     """Every tensor that an update may read or write."""
     return {**dict(algorithm.named_parameters()), **dict(algorithm.named_buffers())}
+
+
+def divided(metrics: Metrics) -> tuple[Metrics, Metrics]:
+    """An update's metrics, and apart from them what is for the sampler: ``sample/…``."""
+    values = {key: metrics[key] for key in metrics if key.startswith(SAMPLE)}
+    return {key: metrics[key] for key in metrics if key not in values}, values
 
 
 def with_an_axis(tensor: Tensor) -> Tensor:
@@ -99,7 +105,9 @@ class UpdateTracer:
         self.field_names, self.noise_keys = tuple(batch.extra), tuple(noise)
         self._fake = FakeTensorMode(allow_non_fake_inputs=True)
         self._inputs = [self._fake.from_tensor(x) for x in (*batch.tensors(), *noise.values())]
-        self.metric_keys = {due: tuple(self._update(due)) for due in algorithm.all_due()}
+        reported = {due: divided(self._update(due)) for due in algorithm.all_due()}
+        self.metric_keys = {due: tuple(metrics) for due, (metrics, _) in reported.items()}
+        self.sample_keys = {due: tuple(values) for due, (_, values) in reported.items()}
         self.keys = tuple(dict.fromkeys(k for keys in self.metric_keys.values() for k in keys))
         """The names of all metrics, in the order of the vector that sums them."""
 
@@ -123,16 +131,20 @@ class UpdateTracer:
             return self._call(due, self._inputs, self._state())
 
     def trace(self, due: Due) -> fx.GraphModule:
-        """The operations of one update: inputs, sums of the metrics, then the state's tensors."""
+        """The operations of one update: inputs, sums of the metrics, then the state's tensors.
+
+        They return what is for the sampler, in the order of `sample_keys`.
+        """
         count = len(self._inputs)
 
-        def step(*tensors: Tensor) -> None:
+        def step(*tensors: Tensor) -> list[Tensor] | None:
             inputs, totals, state = tensors[:count], tensors[count], tensors[count + 1 :]
-            metrics = self._call(due, inputs, state)
+            metrics, values = divided(self._call(due, inputs, state))
             zero = torch.zeros((), device=totals.device)
-            values = [metrics.get(key, zero).to(totals.dtype) for key in self.keys]
+            terms = [metrics.get(key, zero).to(totals.dtype) for key in self.keys]
             with torch.no_grad():
-                totals.add_(torch.stack(values))
+                totals.add_(torch.stack(terms))
+            return list(values.values()) or None
 
         with self._fake:
             totals = torch.zeros(len(self.keys), dtype=torch.float64, device=self._inputs[0].device)
@@ -148,10 +160,12 @@ class UpdateTracer:
         state = [with_an_axis(tensor.detach()) for tensor in tensors]
         copies = [tensor.clone() for tensor in state]
         program = compiled(self.trace(due), [*batch.tensors(), *noise.values(), totals, *copies])
+        keys = self.sample_keys[due]
 
-        def run(state: Sequence[Tensor], batch: Batch, noise: Noise, totals: Tensor) -> None:
+        def run(state: Sequence[Tensor], batch: Batch, noise: Noise, totals: Tensor) -> Metrics:
             with torch.no_grad():
-                program(*batch.tensors(), *noise.values(), totals, *state)
+                values = program(*batch.tensors(), *noise.values(), totals, *state)
+            return dict(zip(keys, values, strict=True)) if keys else {}
 
         run(copies, batch, noise, totals)
         return partial(run, state)

@@ -25,7 +25,7 @@ from rl_training.algorithms.base import Algorithm, Due, draw_noise
 from rl_training.boundary.values import StateError, real_number, whole_number
 from rl_training.data.generators import generator_state, restore_generator
 from rl_training.errors import TrainingError
-from rl_training.runtime.compilation import CompiledStep, NotGraphSafe, UpdateTracer
+from rl_training.runtime.compilation import CompiledStep, NotGraphSafe, UpdateTracer, divided
 from rl_training.runtime.engine_choice import EngineMode
 from rl_training.types import Batch, Noise, Sampler
 
@@ -115,15 +115,21 @@ class Engine:
             self._prepare(*drawn[0])
         for (batch, noise), stages in zip(drawn, due, strict=True):
             if self._steps:
-                self._steps[stages](batch, noise, self._totals)
+                self._step(batch, noise, stages)
                 self._count(self._metric_keys[stages])
                 continue
-            metrics = self.algorithm.run_update(batch, noise, stages)
+            metrics, values = divided(self.algorithm.run_update(batch, noise, stages))
+            self.sampler.feedback(batch, values)
             for key, value in metrics.items():
                 # On the host a number is at hand; on a GPU asking for it would stall the device.
                 amount = value.item() if self._on_host else value.double()
                 self._sums[key] = self._sums.get(key, 0.0) + amount
             self._count(metrics)
+
+    def _step(self, batch: Batch, noise: Noise, stages: Due) -> None:
+        """A prepared update; what it reports of each row goes back to the sampler."""
+        values = self._steps[stages](batch, noise, self._totals)
+        self.sampler.feedback(batch, values)
 
     def _count(self, keys: Iterable[str]) -> None:
         for key in keys:
@@ -144,7 +150,7 @@ class Engine:
 
     def _record(self, due: tuple[Due, ...]) -> None:
         for (batch, noise), stages in zip(self._draw(len(due)), due, strict=True):
-            self._steps[stages](batch, noise, self._totals)
+            self._step(batch, noise, stages)
 
     def _draw(self, count: int) -> list[tuple[Batch, Noise]]:
         """Batches and noise of a block."""
