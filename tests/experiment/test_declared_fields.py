@@ -161,6 +161,23 @@ def test_a_field_that_no_source_has_is_one_sentence(
     assert not list(Path(config["output_dir"]).glob("*"))
 
 
+def test_fields_cannot_depend_on_networks(small_config: Config) -> None:
+    """They are asked for before data is loaded, and so before a learner is built."""
+
+    class Curious(SACAlgorithm):
+        name = "curious"
+
+        def fields(self) -> tuple[str, ...]:
+            return ("indices",) * len(self.model.target)
+
+    register_algorithm(Curious)
+    try:
+        with pytest.raises(ConfigError, match=r"Curious.fields should read self\.config alone"):
+            train(small_config(algo="curious"))
+    finally:
+        del REGISTRY["curious"]
+
+
 def test_a_learner_from_data_alone_cannot_be_fine_tuned_with_its_returns(
     small_config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ from rl_training.algorithms.optimizers import FlatAdam, clip_norm, projected_wei
 from rl_training.config_model import merged_settings, refuse_unknown_names
 from rl_training.errors import ConfigError
 from rl_training.models import ActorCriticModel
+from rl_training.text import first_line
 from rl_training.types import (
     TD_ERROR,
     ActionKind,
@@ -235,7 +236,12 @@ class Algorithm(nn.Module, ABC):
         learner = cls.__new__(cls)
         nn.Module.__init__(learner)
         learner.config = config
-        return learner.fields()
+        try:
+            return tuple(learner.fields())
+        except AttributeError as error:
+            raise ConfigError(
+                f"{cls.__name__}.fields should read self.config alone: {first_line(error)}."
+            ) from error
 
     @abstractmethod
     def update(self, batch: Batch, noise: Noise, due: Due | None = None) -> Metrics:

@@ -10,7 +10,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from rl_training.boundary.values import StateError
 from rl_training.data.replay_buffer import ReplayBuffer, ReplayPlan
 from rl_training.data.rows import RowLayout
 from rl_training.errors import ConfigError
@@ -238,6 +237,4 @@ class HindsightReplay(ReplayBuffer):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the counters; `load_segment` restores the rows."""
         super().load_state_dict(state)
-        if self.total % self.num_envs:
-            raise StateError(f"total is {self.total}, but {self.num_envs} rows are added at a time")
         self._is_indexed = False

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
-from rl_training.boundary.values import describe_array, whole_number
+from rl_training.boundary.values import StateError, describe_array, whole_number
 from rl_training.data.fields import RowFields
 from rl_training.data.rows import RowLayout
 from rl_training.errors import CheckpointError
@@ -257,6 +257,8 @@ class ReplayBuffer(Sampler):
                 f"the replay holds {state['capacity']} rows, but buffer_capacity is {self.capacity}"
             )
         self.total = whole_number(state["total"], "total")
+        if self.total % self.num_envs:
+            raise StateError(f"total is {self.total}, but {self.num_envs} rows are added at a time")
         self._size.fill_(len(self))
         self._position.fill_(self.total % self.capacity)
         self.dirty.clear()
