@@ -129,9 +129,13 @@ def test_the_penalty_of_the_target_is_the_smoothed_actions_distance() -> None:
     assert torch.equal(free[masked], bound[masked])
 
 
-def test_without_penalties_the_target_is_td3s() -> None:
+@pytest.mark.parametrize("discounted", [False, True])
+def test_without_penalties_the_target_is_td3s(discounted: bool) -> None:
     learner, batch = make(critic_penalty=0.0), make_batch()
     noise = make_noise(learner)
+    if discounted:  # n_step: a discount for each row
+        extra = {**batch.extra, "discounts": torch.rand(ROWS, dtype=torch.float64)}
+        batch = batch._replace(extra=extra)
     plain = super(ReBRACAlgorithm, learner).critic_target(batch, noise)
     torch.testing.assert_close(learner.critic_target(batch, noise), plain, **TOLERANCE)
 

@@ -13,8 +13,9 @@ import pytest
 import torch
 
 from rl_training import resume, train
+from rl_training.algorithms.rebrac import ReBRACAlgorithm
 from rl_training.algorithms.registry import REGISTRY, AlgorithmEntry
-from rl_training.algorithms.sac import SACAlgorithm, SACConfig
+from rl_training.algorithms.sac import SACAlgorithm
 from rl_training.data import ReplayBuffer
 from rl_training.errors import ConfigError
 from rl_training.runtime import compilation, engine
@@ -40,7 +41,7 @@ from tests.toys import (
 
 Config = Callable[..., dict[str, Any]]
 SPEC = EnvSpec(5, 3, (-1.0,) * 3, (1.0,) * 3)
-LEARNERS = [SACAlgorithm, DelayedSAC, SubsetSAC, HardCopySAC]
+LEARNERS: list[Any] = [SACAlgorithm, DelayedSAC, SubsetSAC, HardCopySAC, ReBRACAlgorithm]
 CALLS = [1, 1, 1, 7, 1, 45, 20, 1, 1, 3, 60, 19, 40]  # 200 updates, in pieces as loops ask for them
 
 
@@ -85,14 +86,15 @@ def make_engine(
     change: Callable[[torch.Tensor], torch.Tensor] | None = None,
     **options: Any,
 ) -> Engine:
-    config = SACConfig(hidden_sizes=(16, 16), batch_size=32, learning_rate=1e-3)
+    config: Any = learner.config_class(hidden_sizes=(16, 16), batch_size=32, learning_rate=1e-3)
     algorithm = learner.build(SPEC, config, seed=3).to(dtype).to(device)
     if change is not None:
         for parameter in algorithm.parameters():
             parameter.data.copy_(change(parameter.data))
         algorithm.model.target.copy_(algorithm.model.critic.flat.detach())
-    source = Cast(replay(device), dtype)
-    return Engine(algorithm, source, seed=1, device=device, mode=mode, **options)
+    buffer = replay(device)
+    buffer.supply(algorithm.fields())
+    return Engine(algorithm, Cast(buffer, dtype), seed=1, device=device, mode=mode, **options)
 
 
 def run_scheduled(running: Engine) -> dict[str, float]:
