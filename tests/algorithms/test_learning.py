@@ -17,6 +17,7 @@ pytestmark = pytest.mark.slow
     ("config", "steps", "bar"),
     [
         ("sac/pendulum", 20_000, -180.0),
+        ("sac/pendulum n_step=3", 12_000, -230.0),
         ("ddpg/pendulum", 20_000, -190.0),
         ("td3/pendulum", 20_000, -190.0),
         ("redq/pendulum", 5_000, -200.0),
@@ -25,12 +26,13 @@ pytestmark = pytest.mark.slow
     ],
 )
 def test_packaged_config_learns(tmp_path: Path, config: str, steps: int, bar: float) -> None:
-    """Unchanged but for seed, steps, folder and threads; a fixed seed and one drawn now."""
+    """With only the changes named and seed, steps, folder, threads; a fixed seed, one drawn now."""
     seeds = [0, 1 + secrets.randbelow(10**6)]
     means = []
     for seed in seeds:
-        changes = [f"seed={seed}", f"total_timesteps={steps}", "num_threads=1"]
-        result = train(TrainConfig.load(config, [*changes, f"output_dir={tmp_path}"]))
+        name, *changes = config.split()
+        changes += [f"seed={seed}", f"total_timesteps={steps}", "num_threads=1"]
+        result = train(TrainConfig.load(name, [*changes, f"output_dir={tmp_path}"]))
         score = evaluate_checkpoint(result.checkpoint_path, episodes=10, seed=10_000 + seed)
         means.append(score["eval_return_mean"])
     assert np.mean(means) >= bar, dict(zip(seeds, means, strict=True))

@@ -93,13 +93,17 @@ RUNS: dict[str, dict[str, Any]] = {
     "sac": {"num_envs": 3, "algo_kwargs": {"buffer_capacity": 50}},
     "dqn": {},
     "iql": {"algo_kwargs": {"validation_fraction": 0.2}},
+    "td3": {"num_envs": 2, "algo_kwargs": {"replay": "prioritized", "buffer_capacity": 45}},
     "rlpd": {"algo_kwargs": {"offline_pretrain_updates": 20, "normalize_states": True}},
 }
 
 
 @pytest.mark.parametrize("algo", RUNS)
 def test_a_run_of_three_steps_resumes_exactly(algo: str, small_config: Config) -> None:
-    """Online with several environments and a ring that goes around, offline, and from both."""
+    """Online with several environments and a ring that goes around, offline, and from both.
+
+    Also with prioritized replay, whose rows are the first of each sum.
+    """
     changes = dict(RUNS[algo])
     kwargs = {"n_step": 3, **changes.pop("algo_kwargs", {})}
     config = small_config(algo=algo, algo_kwargs=kwargs, **changes)
