@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from rl_training import ConfigError, register_algorithm, resume, train
+from rl_training import (
+    ConfigError,
+    evaluate_checkpoint,
+    finetune,
+    register_algorithm,
+    resume,
+    train,
+)
 from rl_training.algorithms.base import draw_noise, td_target
 from rl_training.algorithms.config import ValueConfig
 from rl_training.algorithms.fqe import FQEConfig
@@ -18,6 +25,7 @@ from rl_training.algorithms.registry import REGISTRY
 from rl_training.algorithms.sac import SACAlgorithm
 from rl_training.data import TransitionDataset
 from rl_training.experiment.dataset_source import supply_fields
+from rl_training.experiment.saved_run import SavedRun
 from rl_training.runtime.off_policy_evaluation import fitted_q_evaluation
 from rl_training.types import Batch, EnvSpec
 from tests.comparing import CrashAt, CrashError, assert_same_run
@@ -115,6 +123,17 @@ def test_a_run_of_three_steps_resumes_exactly(algo: str, small_config: Config) -
         train(config, callbacks=[CrashAt(90)])
     (broken,) = Path(config["output_dir"]).glob(f"{algo}*")
     assert_same_run(whole, resume(broken))
+
+
+def test_fine_tuning_keeps_it_and_an_estimate_does_not_need_it(small_config: Config) -> None:
+    source = train(small_config(algo="td3_bc", algo_kwargs={"n_step": 3}))
+    further = ("total_timesteps=60", "learning_starts=20")
+    kept = finetune(source.run_dir, None, further)
+    assert SavedRun.load(kept.run_dir).config.algo_kwargs["n_step"] == 3
+    other = finetune(source.run_dir, None, (*further, "n_step=1"))
+    assert SavedRun.load(other.run_dir).config.algo_kwargs["n_step"] == 1
+    estimated = evaluate_checkpoint(source.run_dir, fqe=True, fqe_updates=5)
+    assert np.isfinite(estimated["fqe_value"])
 
 
 class SingleStep(SACAlgorithm):
