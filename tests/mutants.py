@@ -1415,6 +1415,27 @@ MUTANTS = [
         REPLAY,
     ),
     Mutant(
+        "the running return continues into the next episode",
+        "runtime/observing.py",
+        "np.where(ended, 0.0, returns)",
+        "returns",
+        "tests/test_normalization.py -k counted",
+    ),
+    Mutant(
+        "running returns are lost in a resume",
+        "runtime/collector.py",
+        "self._observer.load_state_dict(state)",
+        "pass",
+        "tests/test_normalization.py -k resumes_exactly",
+    ),
+    Mutant(
+        "the running mean forgets how many came before",
+        "normalization.py",
+        "share = rows / self.count",
+        "share = rows / (rows + 1.0)",
+        "tests/test_normalization.py -k history",
+    ),
+    Mutant(
         "the decoupled weight decay inside the gradient",
         ADAM,
         "parameter.mul_(kept.to(parameter.dtype))",

@@ -12,11 +12,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from rl_training.algorithms.config import ActorCriticConfig, AlgorithmConfig, Projection
+from rl_training.algorithms.config import (
+    ActorCriticConfig,
+    AlgorithmConfig,
+    CollectionConfig,
+    Projection,
+)
 from rl_training.algorithms.optimizers import FlatAdam, clip_norm, projected_weights
 from rl_training.config_model import merged_settings, refuse_unknown_names
 from rl_training.errors import ConfigError
 from rl_training.models import ActorCriticModel
+from rl_training.normalization import OBSERVATION_CLIP, Normalization, RunningMoments
 from rl_training.text import first_line
 from rl_training.types import (
     TD_ERROR,
@@ -164,6 +170,9 @@ class Algorithm(nn.Module, ABC):
     """Losses that `update` reports and that stand inside another one already."""
     obs_shift: Tensor
     obs_scale: Tensor
+    obs_moments: RunningMoments | None
+    return_moments: RunningMoments | None
+    reward_scale: Tensor
 
     def __init__(self, spec: EnvSpec, config: Any, generator: torch.Generator) -> None:
         """Make the networks; every first weight comes from ``generator``."""
@@ -173,6 +182,13 @@ class Algorithm(nn.Module, ABC):
         self.optimizers = nn.ModuleDict()
         self.register_buffer("obs_shift", torch.zeros(spec.obs_dim))
         self.register_buffer("obs_scale", torch.ones(spec.obs_dim))
+        running = config if isinstance(config, CollectionConfig) else CollectionConfig()
+        self.obs_moments = self.return_moments = None
+        if running.normalize_observations:
+            self.obs_moments = RunningMoments(spec.obs_dim)
+        if running.normalize_rewards:
+            self.return_moments = RunningMoments(1)
+            self.register_buffer("reward_scale", torch.ones(()))
 
     @classmethod
     def build(cls, spec: EnvSpec, config: Any = None, *, seed: int = 0) -> Self:
@@ -199,7 +215,7 @@ class Algorithm(nn.Module, ABC):
         This is the whole inference contract. ``noise`` holds what `act_noise` declares and is
         needed unless ``deterministic``.
         """
-        normalized = (obs - self.obs_shift) * self.obs_scale
+        normalized = self.normalization.observations(obs)
         return self.choose_actions(normalized, deterministic=deterministic, noise=noise)
 
     @abstractmethod
@@ -213,6 +229,34 @@ class Algorithm(nn.Module, ABC):
 
     set_normalisation = set_normalization
     """The former name, kept for code written elsewhere."""
+
+    @property
+    def has_running_statistics(self) -> bool:
+        """Whether `observe` changes the normalization."""
+        return self.obs_moments is not None or self.return_moments is not None
+
+    @property
+    def normalization(self) -> Normalization:
+        """What `act` does to observations, and what is done to the batches of updates."""
+        clip = None if self.obs_moments is None else OBSERVATION_CLIP
+        reward_scale = None if self.return_moments is None else self.reward_scale
+        return Normalization(self.obs_shift, self.obs_scale, clip, reward_scale)
+
+    @torch.no_grad()
+    def observe(self, obs: Tensor, returns: Tensor) -> None:
+        """Take observations and running returns into the statistics, where there are any.
+
+        Args:
+            obs: Raw observations of transitions, ``[n, obs_dim]``.
+            returns: The discounted return of each transition's episode up to it, ``[n]``.
+        """
+        if self.obs_moments is not None:
+            self.obs_moments.update(obs)
+            self.obs_shift.copy_(self.obs_moments.mean)
+            self.obs_scale.copy_(self.obs_moments.scale())
+        if self.return_moments is not None:
+            self.return_moments.update(returns.unsqueeze(-1))
+            self.reward_scale.copy_(self.return_moments.scale().squeeze())
 
     @abstractmethod
     def act_noise(self, batch_size: int) -> NoiseSpec:

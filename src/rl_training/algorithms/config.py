@@ -177,6 +177,10 @@ class CollectionConfig(AlgorithmConfig):
     """First exponent β of the importance weights; it grows to 1 over the run's budget."""
     priority_epsilon: float = Field(default=1e-6, gt=0)
     """Added to the size of every TD error, so that each transition can be drawn."""
+    normalize_observations: bool = False
+    """Standardize observations by the running moments of all that were collected."""
+    normalize_rewards: bool = False
+    """Divide rewards by the running standard deviation of the discounted return."""
 
     @model_validator(mode="after")
     def _priorities_have_a_use(self) -> Self:

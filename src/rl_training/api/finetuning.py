@@ -157,6 +157,13 @@ def _return_scale(checkpoint: SavedRun, source: TrainConfig) -> float:
 def _check_fits(checkpoint: SavedRun, task: Task, *, other_data: bool) -> None:
     """Whether data, environment and learner are those of the checkpoint, or chosen on purpose."""
     old, new = checkpoint.config, task.config
+    for key in ("normalize_observations", "normalize_rewards"):
+        before, now = (config.algo_kwargs.get(key, False) for config in (old, new))
+        if before != now:
+            raise ConfigError(
+                f"{key} = {str(now).lower()}: the checkpoint was trained "
+                f"{'with' if before else 'without'} it; leave it out."
+            )
     shared = old.algo_kwargs.keys() & new.algo_kwargs.keys()
     changed = {key for key in shared if old.algo_kwargs[key] != new.algo_kwargs[key]}
     if task.data is not None and not other_data and not changed & {*DATASET_KEYS, *REWARD_KEYS}:

@@ -213,6 +213,15 @@ class TransitionDataset(Sampler):
                 onward[row] += gamma * onward[row + 1]
         return onward
 
+    def running_returns(self, gamma: float) -> npt.NDArray[np.float64]:
+        """The return of each row's episode up to the row, earlier rewards discounted."""
+        returns = self.column("rewards").astype(np.float64)
+        first_rows = set(self.episode_bounds().tolist())
+        for row in range(1, len(returns)):
+            if row not in first_rows:
+                returns[row] += gamma * returns[row - 1]
+        return returns
+
     def statistics(self, time_limit: int | None = None) -> DatasetStatistics:
         """Moments of the observations, returns and lengths of the episodes.
 
@@ -303,14 +312,19 @@ class TransitionDataset(Sampler):
         return torch.from_numpy(held).to(self.rows.device)
 
     def normalize_observations(
-        self, mean: npt.NDArray[np.float64], std: npt.NDArray[np.float64]
+        self,
+        mean: npt.NDArray[np.float64],
+        std: npt.NDArray[np.float64],
+        clip: float | None = None,
     ) -> None:
-        """Standardize observations and next observations in place."""
+        """Standardize observations and next observations in place, and limit them to ``clip``."""
         device = self.rows.device
         shift = torch.from_numpy(mean).float().to(device)
         scale = torch.from_numpy(1.0 / std).float().to(device)
         for name in ("observations", "next_observations"):
-            self.rows[:, self.layout.slices[name]].sub_(shift).mul_(scale)
+            values = self.rows[:, self.layout.slices[name]].sub_(shift).mul_(scale)
+            if clip is not None:
+                values.clamp_(-clip, clip)
 
 
 def episode_bounds(ended: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:

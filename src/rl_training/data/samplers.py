@@ -15,6 +15,7 @@ from rl_training.boundary.values import StateError, true_or_false, whole_number
 from rl_training.data.generators import generator_state, restore_generator
 from rl_training.data.offline_dataset import TransitionDataset
 from rl_training.errors import ConfigError
+from rl_training.normalization import Normalization
 from rl_training.types import Batch, Metrics, Sampler
 
 
@@ -227,14 +228,21 @@ class MixedSampler(Sampler):
 class NormalizedSampler(Sampler):
     """A source's batches with observations and next observations standardized.
 
-    ``shift`` and ``scale`` are the learner's own tensors: what is restored in place into them holds
-    here too. So a dataset and a replay, both of raw rows, can never be normalized differently.
+    The arguments are those of a `Normalization`, the learner's own tensors: what is restored in
+    place into them holds here too. So a dataset and a replay, both of raw rows, can never be
+    normalized differently, and running statistics are those at the moment of the draw.
     """
 
-    def __init__(self, source: Sampler, shift: Tensor, scale: Tensor) -> None:
+    def __init__(
+        self,
+        source: Sampler,
+        shift: Tensor,
+        scale: Tensor,
+        clip: float | None = None,
+        reward_scale: Tensor | None = None,
+    ) -> None:
         self.source = source
-        self._shift = shift
-        self._scale = scale
+        self._normalization = Normalization(shift, scale, clip, reward_scale)
 
     is_fixed = property(attrgetter("source.is_fixed"))
     has_place = property(attrgetter("source.has_place"))
@@ -257,11 +265,7 @@ class NormalizedSampler(Sampler):
 
     def gather(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> Batch:
         """The source's batches, standardized."""
-        batch = self.source.gather(batch_size, generator, updates)
-        return batch._replace(
-            obs=(batch.obs - self._shift) * self._scale,
-            next_obs=(batch.next_obs - self._shift) * self._scale,
-        )
+        return self._normalization.batch(self.source.gather(batch_size, generator, updates))
 
     def feedback(self, batch: Batch, values: Metrics) -> None:
         """Pass it to the source."""

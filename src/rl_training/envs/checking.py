@@ -59,7 +59,7 @@ def describe_running(env: AnyEnv, env_id: str, *, plays: bool) -> list[str]:
     notes = [
         f"{type(layer).__name__} in {env_id} keeps running statistics in each environment: "
         "training and evaluation see different numbers, and they start over when the run is "
-        "continued; use fixed numbers instead."
+        "continued; use the keys normalize_observations and normalize_rewards instead."
         for layer in layers
         if any(type(value).__name__ == "RunningMeanStd" for value in vars(layer).values())
     ]

@@ -21,7 +21,14 @@ from rl_training.data import ReplayBuffer, TransitionDataset
 from rl_training.data.replay_buffer import ReplayPlan
 from rl_training.envs import make_training_envs, read_goal_task
 from rl_training.experiment.config import TrainConfig
-from rl_training.experiment.dataset_source import RunData, mix, prepare_sampler, supply_fields
+from rl_training.experiment.dataset_source import (
+    RunData,
+    discount,
+    mix,
+    normalized,
+    prepare_sampler,
+    supply_fields,
+)
 from rl_training.experiment.machine import choose_device, choose_threads, keep_freed_memory
 from rl_training.experiment.memory import explaining_memory
 from rl_training.experiment.task import Task
@@ -34,6 +41,7 @@ from rl_training.runtime.engine import Engine
 from rl_training.runtime.engine_choice import EngineMode, choose_engine
 from rl_training.runtime.evaluation import Evaluator, Policy, Validation
 from rl_training.runtime.logging import MetricsLogger
+from rl_training.runtime.observing import Observer
 from rl_training.runtime.seeding import Stream, derive_seed
 from rl_training.runtime.session import LoopSettings, Session
 from rl_training.runtime.training_loop import updates_due
@@ -133,7 +141,7 @@ def build_sources(
     supply_fields(algorithm, buffer, needed=needed)
     collector = build_collector(task, algorithm, buffer, mode)
     if config.mode == "online":
-        return Sources(buffer, collector)
+        return Sources(normalized(buffer, algorithm), collector)
     if recorded is None:
         recorded = TransitionDataset(buffer.rows[:0], buffer.layout)
     return Sources(mix(config, recorded, buffer, algorithm), collector, validation)
@@ -170,6 +178,7 @@ def build_collector(
         buffer,
         task.spec,
         seed=config.seed,
+        observer=build_observer(config, algorithm),
     )
     try:
         collector.reset()
@@ -177,6 +186,13 @@ def build_collector(
         collector.close()
         raise
     return collector
+
+
+def build_observer(config: TrainConfig, algorithm: Algorithm) -> Observer | None:
+    """What passes collected transitions to running statistics, where the learner has any."""
+    if not algorithm.has_running_statistics:
+        return None
+    return Observer(algorithm, config.num_envs, gamma=discount(algorithm))
 
 
 def engine_mode(config: TrainConfig, device: torch.device, saved: str | None) -> EngineMode:

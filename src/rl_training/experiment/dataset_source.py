@@ -27,6 +27,9 @@ from rl_training.types import FIELD_NAMES, EnvSpec, Sampler
 STD_FLOOR = 1e-3
 """Added to the deviation of an observation's entry, which may be constant."""
 
+OBSERVED_AT_ONCE = 65_536
+"""Rows of a dataset that go into running statistics together."""
+
 HELD_OUT_WITHOUT_ENV = 0.05
 """Share of the rows that is held out where nothing else could tell how good a policy is."""
 
@@ -137,6 +140,8 @@ def prepare_sampler(
         for part in parts[1:] if config.mode == "offline_to_online" else parts:
             part.normalize_observations(statistics.obs_mean, std)
         algorithm.set_normalization(torch.from_numpy(statistics.obs_mean), torch.from_numpy(std))
+    if algorithm.has_running_statistics:
+        observe_rows(algorithm, data.train)
     for part in parts:
         part.rows = part.rows.to(device)
     return EpochSampler(data.train) if settings.sampling == "epochs" else data.train
@@ -146,8 +151,30 @@ def mix(config: TrainConfig, offline: Sampler, replay: Sampler, algorithm: Algor
     """Batches of both sources, normalized alike by the learner's own mean and deviation."""
     parts = config.parts
     assert isinstance(parts.algorithm, MixingConfig)
-    if parts.data.normalize_states:
-        tensors = algorithm.obs_shift, algorithm.obs_scale
+    if parts.data.normalize_states or algorithm.has_running_statistics:
+        tensors = algorithm.normalization
         offline, replay = (NormalizedSampler(source, *tensors) for source in (offline, replay))
     ratio, updates = parts.algorithm.offline_batch_ratio, parts.algorithm.offline_pretrain_updates
     return MixedSampler(offline, replay, ratio, pretraining=updates > 0)
+
+
+def normalized(replay: Sampler, algorithm: Algorithm) -> Sampler:
+    """A replay's batches as the learner takes them: normalized if its statistics are running."""
+    if not algorithm.has_running_statistics:
+        return replay
+    return NormalizedSampler(replay, *algorithm.normalization)
+
+
+def observe_rows(algorithm: Algorithm, dataset: TransitionDataset) -> None:
+    """Begin running statistics with recorded rows: batches hold them from the first update on."""
+    device = algorithm.obs_shift.device
+    returns = torch.from_numpy(dataset.running_returns(discount(algorithm)))
+    obs = dataset.rows[:, dataset.layout.slices["observations"]]
+    pieces = (torch.split(values, OBSERVED_AT_ONCE) for values in (obs, returns))
+    for piece in zip(*pieces, strict=True):
+        algorithm.observe(*(values.to(device) for values in piece))
+
+
+def discount(algorithm: Algorithm) -> float:
+    """The learner's gamma; 1 where it has none."""
+    return algorithm.config.gamma if isinstance(algorithm.config, ValueConfig) else 1.0

@@ -41,6 +41,7 @@ def check_config(config: TrainConfig, *, begins: bool = True) -> Task:
     if parts.controls.engine == "cuda_graph" and device.type != "cuda":
         raise ConfigError("engine = cuda_graph needs a CUDA device: use engine=auto or compiled.")
     _check_sources(config)
+    _check_normalization(config)
     _check_fields(config)
     spec: EnvSpec | None = None
     notes: tuple[str, ...] = ()
@@ -121,6 +122,24 @@ def _check_fields(config: TrainConfig) -> None:
         )
     if isinstance(settings, CollectionConfig):
         config.replay_class.check_fields(declared_fields(config), n_step)
+
+
+def _check_normalization(config: TrainConfig) -> None:
+    """Whether running statistics are possible, and the only ones."""
+    settings = config.parts.algorithm
+    if not isinstance(settings, CollectionConfig):
+        return
+    if settings.normalize_observations and config.parts.data.normalize_states:
+        raise ConfigError(
+            "normalize_observations and normalize_states are two ways to standardize observations: "
+            "give one of them."
+        )
+    if settings.normalize_rewards and isinstance(settings, HindsightConfig):
+        raise ConfigError(
+            "normalize_rewards: relabeled rewards belong to no episode's return; leave it out."
+        )
+    if settings.normalize_rewards and not isinstance(settings, ValueConfig):
+        raise ConfigError(f"normalize_rewards needs gamma, and {config.algo} has none.")
 
 
 def _check_online(data: DataConfig, algo: str) -> None:

@@ -43,6 +43,10 @@ class DDPG(ManagedAlgorithm):
             to 1 over the run's budget.
         priority_epsilon (default 1e-06): Added to the size of every TD error, so that each
             transition can be drawn.
+        normalize_observations (default False): Standardize observations by the running moments
+            of all that were collected.
+        normalize_rewards (default False): Divide rewards by the running standard deviation of
+            the discounted return.
         networks (default {}): Trunk and options of each network by its name, or of `all`
             (docs/configuration.md).
         num_critics (default 1): Critics in the ensemble; the target uses their minimum, the
@@ -123,6 +127,8 @@ class DDPG(ManagedAlgorithm):
         priority_exponent: float = 0.6,
         importance_exponent: float = 0.4,
         priority_epsilon: float = 1e-06,
+        normalize_observations: bool = False,
+        normalize_rewards: bool = False,
         networks: dict[str, Any] = {},
         num_critics: int = 1,
         exploration_noise: float = 0.1,
@@ -203,6 +209,10 @@ class DQN(ManagedAlgorithm):
             to 1 over the run's budget.
         priority_epsilon (default 1e-06): Added to the size of every TD error, so that each
             transition can be drawn.
+        normalize_observations (default False): Standardize observations by the running moments
+            of all that were collected.
+        normalize_rewards (default False): Divide rewards by the running standard deviation of
+            the discounted return.
         networks (default {}): Trunk and options of each network by its name, or of `all`
             (docs/configuration.md).
         double (default False): Let the online network choose the target's action (Double DQN).
@@ -288,6 +298,8 @@ class DQN(ManagedAlgorithm):
         priority_exponent: float = 0.6,
         importance_exponent: float = 0.4,
         priority_epsilon: float = 1e-06,
+        normalize_observations: bool = False,
+        normalize_rewards: bool = False,
         networks: dict[str, Any] = {},
         double: bool = False,
         layer_norm: bool = False,
@@ -373,6 +385,10 @@ class HER(ManagedAlgorithm):
             to 1 over the run's budget.
         priority_epsilon (default 1e-06): Added to the size of every TD error, so that each
             transition can be drawn.
+        normalize_observations (default False): Standardize observations by the running moments
+            of all that were collected.
+        normalize_rewards (default False): Divide rewards by the running standard deviation of
+            the discounted return.
         networks (default {}): Trunk and options of each network by its name, or of `all`
             (docs/configuration.md).
         num_critics (default 2): Critics in the ensemble.
@@ -487,6 +503,8 @@ class HER(ManagedAlgorithm):
         priority_exponent: float = 0.6,
         importance_exponent: float = 0.4,
         priority_epsilon: float = 1e-06,
+        normalize_observations: bool = False,
+        normalize_rewards: bool = False,
         networks: dict[str, Any] = {},
         num_critics: int = 2,
         alpha: float | Literal["auto"] = "auto",
@@ -581,6 +599,10 @@ class REDQ(ManagedAlgorithm):
             to 1 over the run's budget.
         priority_epsilon (default 1e-06): Added to the size of every TD error, so that each
             transition can be drawn.
+        normalize_observations (default False): Standardize observations by the running moments
+            of all that were collected.
+        normalize_rewards (default False): Divide rewards by the running standard deviation of
+            the discounted return.
         networks (default {}): Trunk and options of each network by its name, or of `all`
             (docs/configuration.md).
         num_critics (default 10): Critics in the ensemble, N.
@@ -664,6 +686,8 @@ class REDQ(ManagedAlgorithm):
         priority_exponent: float = 0.6,
         importance_exponent: float = 0.4,
         priority_epsilon: float = 1e-06,
+        normalize_observations: bool = False,
+        normalize_rewards: bool = False,
         networks: dict[str, Any] = {},
         num_critics: int = 10,
         alpha: float | Literal["auto"] = "auto",
@@ -747,6 +771,10 @@ class SAC(ManagedAlgorithm):
             to 1 over the run's budget.
         priority_epsilon (default 1e-06): Added to the size of every TD error, so that each
             transition can be drawn.
+        normalize_observations (default False): Standardize observations by the running moments
+            of all that were collected.
+        normalize_rewards (default False): Divide rewards by the running standard deviation of
+            the discounted return.
         networks (default {}): Trunk and options of each network by its name, or of `all`
             (docs/configuration.md).
         num_critics (default 2): Critics in the ensemble.
@@ -828,6 +856,8 @@ class SAC(ManagedAlgorithm):
         priority_exponent: float = 0.6,
         importance_exponent: float = 0.4,
         priority_epsilon: float = 1e-06,
+        normalize_observations: bool = False,
+        normalize_rewards: bool = False,
         networks: dict[str, Any] = {},
         num_critics: int = 2,
         alpha: float | Literal["auto"] = "auto",
@@ -910,6 +940,10 @@ class TD3(ManagedAlgorithm):
             to 1 over the run's budget.
         priority_epsilon (default 1e-06): Added to the size of every TD error, so that each
             transition can be drawn.
+        normalize_observations (default False): Standardize observations by the running moments
+            of all that were collected.
+        normalize_rewards (default False): Divide rewards by the running standard deviation of
+            the discounted return.
         networks (default {}): Trunk and options of each network by its name, or of `all`
             (docs/configuration.md).
         num_critics (default 2): Critics in the ensemble; the target uses their minimum.
@@ -993,6 +1027,8 @@ class TD3(ManagedAlgorithm):
         priority_exponent: float = 0.6,
         importance_exponent: float = 0.4,
         priority_epsilon: float = 1e-06,
+        normalize_observations: bool = False,
+        normalize_rewards: bool = False,
         networks: dict[str, Any] = {},
         num_critics: int = 2,
         exploration_noise: float = 0.1,
@@ -1076,6 +1112,10 @@ class TQC(ManagedAlgorithm):
             to 1 over the run's budget.
         priority_epsilon (default 1e-06): Added to the size of every TD error, so that each
             transition can be drawn.
+        normalize_observations (default False): Standardize observations by the running moments
+            of all that were collected.
+        normalize_rewards (default False): Divide rewards by the running standard deviation of
+            the discounted return.
         networks (default {}): Trunk and options of each network by its name, or of `all`
             (docs/configuration.md).
         num_critics (default 5): Critics in the ensemble, N.
@@ -1161,6 +1201,8 @@ class TQC(ManagedAlgorithm):
         priority_exponent: float = 0.6,
         importance_exponent: float = 0.4,
         priority_epsilon: float = 1e-06,
+        normalize_observations: bool = False,
+        normalize_rewards: bool = False,
         networks: dict[str, Any] = {},
         num_critics: int = 5,
         alpha: float | Literal["auto"] = "auto",
@@ -2265,6 +2307,10 @@ class RLPD(ManagedAlgorithm):
             to 1 over the run's budget.
         priority_epsilon (default 1e-06): Added to the size of every TD error, so that each
             transition can be drawn.
+        normalize_observations (default False): Standardize observations by the running moments
+            of all that were collected.
+        normalize_rewards (default False): Divide rewards by the running standard deviation of
+            the discounted return.
         offline_batch_ratio (default 0.5): Share of the dataset's rows in every batch, rounded
             to whole rows, a half up.
         offline_pretrain_updates (default 0): Updates on the dataset alone before the first
@@ -2355,6 +2401,8 @@ class RLPD(ManagedAlgorithm):
         priority_exponent: float = 0.6,
         importance_exponent: float = 0.4,
         priority_epsilon: float = 1e-06,
+        normalize_observations: bool = False,
+        normalize_rewards: bool = False,
         offline_batch_ratio: float = 0.5,
         offline_pretrain_updates: int = 0,
         random_play: bool = True,

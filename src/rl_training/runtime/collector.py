@@ -12,6 +12,7 @@ from rl_training.data import ReplayBuffer
 from rl_training.envs import OWN_RETURN, ActionScaler, CaptureError, TrainingEnvs
 from rl_training.errors import CheckpointError, EnvError, RLTrainingError, TrainingError
 from rl_training.runtime.acting import Explorer
+from rl_training.runtime.observing import Observer
 from rl_training.runtime.seeding import Stream, derive_seed
 from rl_training.types import EnvSpec, FloatArray
 
@@ -34,6 +35,7 @@ class Collector:
         spec: EnvSpec,
         *,
         seed: int,
+        observer: Observer | None = None,
     ) -> None:
         self.envs = envs
         self.num_envs = envs.num_envs
@@ -42,6 +44,7 @@ class Collector:
         """After a resume: why the environments could not be restored exactly, if they were not."""
         self.explorer = explorer
         self.buffer = buffer
+        self._observer = observer
         self._obs_dim = spec.obs_dim
         self._scaler = ActionScaler(spec)
         self._seed = seed
@@ -64,6 +67,8 @@ class Collector:
         self._check_finite(step, observation=self._obs)
         self._returns[:] = 0.0
         self._lengths[:] = 0
+        if self._observer is not None:
+            self._observer.reset()
 
     def ask(self, *, random: bool) -> None:
         """Choose the actions of the next step, by the current policy or at random."""
@@ -93,6 +98,8 @@ class Collector:
         rewards32 = np.asarray(rewards, dtype=np.float32)
         self._check_finite(step + 1, observation=true_next, reward=rewards32)
         self.buffer.add(self._obs, actions, rewards32, true_next, terminations, truncations)
+        if self._observer is not None:
+            self._observer.observe(self._obs[:, : self._obs_dim], rewards32, ended)
         self._obs = next_obs
         self._track_episodes(rewards, finished, infos)
         return self.num_envs
@@ -153,6 +160,7 @@ class Collector:
             "finished": self._finished,
             "episodes": self.episodes,
             "last_return": self.last_return,
+            **({} if self._observer is None else self._observer.state_dict()),
         }
 
     def load_state_dict(self, state: dict[str, Any], step: int) -> None:
@@ -188,6 +196,8 @@ class Collector:
         self._lengths = fitting_array(state["lengths"], self._lengths, "lengths")
         if (self._lengths < 0).any():
             raise StateError(f"lengths has a length of {self._lengths.min()}")
+        if self._observer is not None:
+            self._observer.load_state_dict(state)
         self._restored = True
 
     def close(self) -> None:

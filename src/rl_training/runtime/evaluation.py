@@ -195,6 +195,8 @@ class Validation:
         for start in range(0, rows, algorithm.config.batch_size):
             stop = min(start + algorithm.config.batch_size, rows)
             batch = self.dataset.batch(torch.arange(start, stop, device=device))
+            if algorithm.has_running_statistics:  # fixed ones are applied to the rows beforehand
+                batch = algorithm.normalization.batch(batch)
             noise = draw_noise(algorithm.noise(stop - start), generator)
             for name, loss in algorithm.held_out_losses(batch, noise).items():
                 sums[name] = sums.get(name, 0.0) + float(loss) * (stop - start) / rows

@@ -64,8 +64,8 @@ def fitted_q_evaluation(
         raise ConfigError(f"n_step = {config.n_step}: fitted Q evaluation takes single steps.")
     device = policy.obs_shift.device
     data = discounted_returns(dataset, config.gamma)
-    scale = policy.obs_scale.double().cpu().numpy()
-    dataset.normalize_observations(policy.obs_shift.double().cpu().numpy(), 1.0 / scale)
+    shift, scale = (x.double().cpu().numpy() for x in (policy.obs_shift, policy.obs_scale))
+    dataset.normalize_observations(shift, 1.0 / scale, policy.normalization.clip)
     dataset.rows = dataset.rows.to(device)
     starts = torch.from_numpy(dataset.episode_bounds()[:-1]).to(device)
     first_obs = dataset.batch(starts).obs

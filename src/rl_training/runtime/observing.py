@@ -1,0 +1,43 @@
+"""What is collected, on its way into the learner's running statistics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from rl_training.algorithms.base import Algorithm
+from rl_training.boundary.values import fitting_array
+from rl_training.types import BoolArray, FloatArray
+
+
+class Observer:
+    """Passes observations and the running return of each environment to the learner."""
+
+    def __init__(self, algorithm: Algorithm, num_envs: int, *, gamma: float) -> None:
+        self._algorithm = algorithm
+        self._gamma = gamma
+        self._returns = np.zeros(num_envs)
+
+    def observe(self, obs: FloatArray, rewards: FloatArray, ended: BoolArray) -> None:
+        """Count one transition of every environment; ``obs`` is what the actions answered."""
+        device = self._algorithm.obs_shift.device
+        returns = self._gamma * self._returns + rewards
+        arrays = (torch.from_numpy(array) for array in (obs, returns))
+        # From pageable memory: a copy to a GPU does not wait for what the GPU has to do.
+        self._algorithm.observe(*(array.to(device, non_blocking=True) for array in arrays))
+        self._returns = np.where(ended, 0.0, returns)
+
+    def reset(self) -> None:
+        """Every environment begins a new episode."""
+        self._returns[:] = 0.0
+
+    def state_dict(self) -> dict[str, Any]:
+        """The running returns; the statistics are tensors of the learner."""
+        return {"discounted_returns": self._returns}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue the running returns."""
+        found = state["discounted_returns"]
+        self._returns = fitting_array(found, self._returns, "discounted_returns")
