@@ -1105,6 +1105,13 @@ MUTANTS = [
         TRUNKS,
     ),
     Mutant(
+        "a user's network draws from the global generator",
+        "models/own_network.py",
+        "torch.default_generator.manual_seed(seed)",
+        "torch.default_generator.seed()",
+        "tests/models/test_own_network.py -k generator",
+    ),
+    Mutant(
         "dropout repeats its masks",
         "models/mlp.py",
         'state["dropout_counter"].add_(1)',

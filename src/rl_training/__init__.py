@@ -28,6 +28,7 @@ else:
             "data.samplers": ["MixedSampler"],
             "errors": ["CheckpointError", "ConfigError", "RLTrainingError", "TrainingError"],
             "experiment.config": ["TrainConfig"],
+            "models.network_config": ["register_network"],
             "models.actor_critic": ["MLPREDQModel", "MLPSACModel"],
             "runtime.callbacks": ["Callback", "EarlyStoppingCallback", "EarlyStoppingConfig"],
             "runtime.control_config": ["build_control_callbacks"],

@@ -112,7 +112,8 @@ class NetworkedConfig(AlgorithmConfig):
                 if given.get("trunk", options["trunk"]) != options["trunk"]:
                     options = {}
                 options |= given
-        known = TRUNKS[options["trunk"]].model_fields if options["trunk"] in TRUNKS else ()
+        model = TRUNKS.get(str(options["trunk"]))
+        known = model.model_fields if model else ()
         for option, key in self._keys_of(name).items():
             if option in known:
                 options.setdefault(option, getattr(self, key))

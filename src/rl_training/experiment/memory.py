@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from rl_training.algorithms.base import Algorithm
-from rl_training.algorithms.config import AlgorithmConfig, CollectionConfig
+from rl_training.algorithms.config import AlgorithmConfig, CollectionConfig, NetworkedConfig
 from rl_training.algorithms.registry import OwnEntry, get_algorithm
 from rl_training.config_model import Trait, keys_with
 from rl_training.data.rows import RowLayout
@@ -23,6 +23,7 @@ from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.machine import available_memory
 from rl_training.experiment.plain_values import listed
 from rl_training.models import Network
+from rl_training.models.network_config import OwnTrunkConfig
 from rl_training.text import shown
 from rl_training.types import EnvSpec
 
@@ -97,8 +98,11 @@ def _learner_needs(config: TrainConfig, spec: EnvSpec, row: int) -> list[Need]:
 
 
 def plan_learner(config: TrainConfig, spec: EnvSpec) -> Algorithm | None:
-    """A run's learner as shapes without memory; None of one that a user has registered."""
-    if isinstance(get_algorithm(config.algo), OwnEntry):  # its constructor may need values
+    """A run's learner as shapes without memory; None of one with code of the user's."""
+    settings = config.parts.algorithm
+    trunks = settings.trunks() if isinstance(settings, NetworkedConfig) else {}
+    own_networks = any(isinstance(trunk, OwnTrunkConfig) for trunk in trunks.values())
+    if own_networks or isinstance(get_algorithm(config.algo), OwnEntry):  # which may need values
         return None
     with torch.device("meta"):
         return config.learner_class.build(spec, config.parts.algorithm)

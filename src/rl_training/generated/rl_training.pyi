@@ -90,6 +90,7 @@ from rl_training.generated.managed import train_td3_bc as train_td3_bc
 from rl_training.generated.managed import train_tqc as train_tqc
 from rl_training.models.actor_critic import MLPREDQModel as MLPREDQModel
 from rl_training.models.actor_critic import MLPSACModel as MLPSACModel
+from rl_training.models.network_config import register_network as register_network
 from rl_training.runtime.callbacks import Callback as Callback
 from rl_training.runtime.callbacks import EarlyStoppingCallback as EarlyStoppingCallback
 from rl_training.runtime.callbacks import EarlyStoppingConfig as EarlyStoppingConfig

@@ -49,6 +49,10 @@ class BatchNormTrunk(Trunk):
             "batches": torch.zeros(*lead, 1),
         }
 
+    def unit_weights(self, params: list[Tensor]) -> list[Tensor]:
+        """The weights of every layer."""
+        return params[: 2 * self.num_layers : 2]
+
     def evaluate(self, x: Tensor, params: list[Tensor], state: State, *, training: bool) -> Tensor:
         """Normalize the inputs; then for each layer product, activation, normalization."""
         layers, norms = params[: 2 * self.num_layers], params[2 * self.num_layers :]

@@ -5,7 +5,9 @@ Nothing here needs torch: a config is read and checked without it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
@@ -15,6 +17,8 @@ from rl_training.errors import ConfigError, nearest
 from rl_training.text import shown
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from rl_training.models.network import Trunk
 
 # Upper bounds are far above any use: typos are caught before memory is allocated.
@@ -128,11 +132,84 @@ TRUNKS: dict[str, type[TrunkConfig]] = {
 """The package's own trunks by name."""
 
 
+# --- Networks of the user -------------------------------------------------------
+
+_FACTORIES: dict[str, Callable[..., nn.Module]] = {}
+
+
+class OwnTrunkConfig(TrunkConfig):
+    """A registered network with options of its own."""
+
+    options: dict[str, Any]
+
+    @property
+    def factory(self) -> Callable[..., nn.Module]:
+        """What was registered by this name."""
+        return _FACTORIES[self.trunk]
+
+    def option(self, name: str) -> Any:
+        """The value of an option that was given."""
+        return self.trunk if name == "trunk" else self.options.get(name)
+
+    def build(self, sizes: Sizes) -> Trunk:
+        """The module on the flat vector."""
+        from rl_training.models.own_network import OwnTrunk
+
+        return OwnTrunk(sizes, self)
+
+
+def register_network(name: str, factory: Callable[..., nn.Module]) -> None:
+    """Make a network of your own known in this process: ``trunk: name`` in `networks`.
+
+    Args:
+        name: Lower-case letters, digits and underscores, not the name of a trunk of the package.
+        factory: A class or function; ``factory(in_features, **options)`` returns an `nn.Module`
+            from ``[B, in_features]`` to ``[B, features]``, any number of them. The options are the
+            other keys of the network in the config. First weights are drawn from the run's
+            generator, whatever the module uses to draw them.
+
+    Raises:
+        ConfigError: The name is taken or not a name, or the factory cannot be called.
+    """
+    if not (isinstance(name, str) and re.fullmatch("[a-z][a-z0-9_]*", name)):
+        raise ConfigError(
+            f"name = {shown(name)}: should have only lower-case letters, digits and underscores."
+        )
+    if name in TRUNKS:
+        raise ConfigError(f"There is a trunk {name!r} already: choose another name.")
+    if not callable(factory):
+        raise ConfigError(f"factory = {shown(factory)}: should be a class or a function.")
+    _FACTORIES[name] = factory
+
+
+def _own_trunk(name: str, options: dict[str, Any], where: str) -> OwnTrunkConfig:
+    """The config of a registered network; options that its factory does not take are refused."""
+    parameters = list(signature(_FACTORIES[name]).parameters.values())[1:]
+    keys = [p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+        for key in options:
+            if key not in keys:
+                raise ConfigError(f"In {where}: Unknown key {shown(key)}{nearest(key, keys)}")
+    missing = [p.name for p in parameters if p.default is p.empty and p.name in keys]
+    for key in missing:
+        if key not in options:
+            raise ConfigError(f"In {where}: The key {key!r} is missing.")
+    return OwnTrunkConfig(trunk=name, options=options)
+
+
 def trunk_config(options: Mapping[str, Any], where: str) -> TrunkConfig:
     """The typed options of one network; ``where`` is the place of ``options``, for errors."""
     name = options.get("trunk", "mlp")
+    if not isinstance(name, str):
+        raise ConfigError(f"{where}.trunk = {shown(name)}: should be text.")
+    if name in _FACTORIES:
+        return _own_trunk(name, {k: v for k, v in options.items() if k != "trunk"}, where)
     if name not in TRUNKS:
-        raise ConfigError(f"{where}.trunk = {shown(name)}: unknown{nearest(str(name), TRUNKS)}")
+        raise ConfigError(
+            f"{where}.trunk = {shown(name)} is unknown (your own has to be registered first, with "
+            "register_network; on the command line, --import its module)"
+            f"{nearest(name, [*TRUNKS, *_FACTORIES])}"
+        )
     try:
         return validated(TRUNKS[name], options)
     except ConfigError as error:

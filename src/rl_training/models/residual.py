@@ -58,6 +58,11 @@ class ResidualTrunk(Trunk):
         uniform_layers(params[-2:], generator, self.last_layer_bound)
         return {}
 
+    def unit_weights(self, params: list[Tensor]) -> list[Tensor]:
+        """The weights of the embedding, of the blocks and of the output layer."""
+        inner = [p for i in range(2, len(params) - 4, 6) for p in (params[i + 2], params[i + 4])]
+        return [params[0], *inner, params[-2]]
+
     def evaluate(self, x: Tensor, params: list[Tensor], state: State, *, training: bool) -> Tensor:
         """The embedding, the blocks, the last normalization and the output layer."""
         x = linear(x, params[0], params[1])

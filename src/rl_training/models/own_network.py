@@ -1,0 +1,143 @@
+"""A user's `nn.Module` as a trunk: its parameters in the flat vector, its buffers in the state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from rl_training.errors import ConfigError
+from rl_training.models.kernels.products import linear
+from rl_training.models.mlp import layer_shapes, uniform_layers
+from rl_training.models.network import State, Trunk
+from rl_training.models.network_config import OwnTrunkConfig, Sizes
+from rl_training.text import shorten, shown
+
+PROBE_ROWS = 3
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Let the global generator of the CPU draw from ``seed``; afterwards it is as before."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield
+
+
+class OwnTrunk(Trunk):
+    """Features by the user's module, then one linear layer.
+
+    The flat vector holds the module's parameters in the order of `named_parameters`, then the
+    output layer. Its buffers, and parameters without gradient, are the state. A stack of members is
+    evaluated by `torch.vmap`.
+    """
+
+    def __init__(self, sizes: Sizes, options: OwnTrunkConfig) -> None:
+        self.options, self.inputs = options, sizes.inputs
+        self.last_layer_bound = sizes.last_layer_bound
+        self.members = sizes.ensemble
+        try:
+            with seeded(0), torch.device("cpu"):
+                module = self._made()
+                features = self._probed(module)
+        except ConfigError:
+            raise
+        except Exception as error:  # whatever the user's code does
+            raise ConfigError(
+                f"The network {options.trunk!r} failed for {sizes.inputs} inputs with "
+                f"{type(error).__name__}: {shorten(str(error), 200)}"
+            ) from error
+        lead = () if sizes.ensemble is None else (sizes.ensemble,)
+        self.param_shapes = {
+            name: tuple(p.shape) for name, p in module.named_parameters() if p.requires_grad
+        }
+        head, _ = layer_shapes([features, sizes.outputs], sizes.ensemble)
+        self.shapes = [*((*lead, *shape) for shape in self.param_shapes.values()), *head]
+        self.state_names = [n for n in _tensors(module) if n not in self.param_shapes]
+        self.activations = (sizes.ensemble or 1) * (features + sizes.outputs)
+        self.module = module.to("meta")  # its own tensors are never used
+
+    def _made(self) -> nn.Module:
+        module = self.options.factory(self.inputs, **self.options.options)
+        if not isinstance(module, nn.Module):
+            raise ConfigError(
+                f"The network {self.options.trunk!r} is {shown(module)}: its factory should return "
+                "a torch.nn.Module."
+            )
+        return module
+
+    def _probed(self, module: nn.Module) -> int:
+        """The number of features; outputs that are none, and random numbers, are refused."""
+        name = self.options.trunk
+        before = torch.get_rng_state()
+        for training in (True, False):
+            out = module.train(training)(torch.zeros(PROBE_ROWS, self.inputs))
+        right = isinstance(out, Tensor) and out.dim() == 2 and len(out) == PROBE_ROWS
+        if not right or not out.is_floating_point():
+            found = list(out.shape) if isinstance(out, Tensor) else shown(out)
+            raise ConfigError(
+                f"The network {name!r} returns {found} for inputs of the shape "
+                f"{[PROBE_ROWS, self.inputs]}: should return one row of features for each row of "
+                f"inputs, [{PROBE_ROWS}, features] of floating-point numbers."
+            )
+        if not torch.equal(before, torch.get_rng_state()):
+            raise ConfigError(
+                f"The network {name!r} draws random numbers when it is evaluated, which a resumed "
+                "run could not repeat: leave out dropout and noise."
+            )
+        return int(out.shape[1])
+
+    def initialize(
+        self, params: list[Tensor], generator: torch.Generator | None
+    ) -> dict[str, Tensor]:
+        """Make the module once for each member, all its random numbers from ``generator``."""
+        made = []
+        for _ in range(self.members or 1):
+            seed = torch.randint(0, 2**62, (), generator=generator, device="cpu")
+            with seeded(int(seed)), torch.device("cpu"):
+                made.append(_tensors(self._made()))
+
+        def gathered(name: str) -> Tensor:
+            tensors = [tensors[name].detach() for tensors in made]
+            return tensors[0].clone() if self.members is None else torch.stack(tensors)
+
+        for param, name in zip(params, self.param_shapes, strict=False):
+            param.copy_(gathered(name))
+        uniform_layers(params[-2:], generator, self.last_layer_bound)
+        return {_buffer_name(name): gathered(name) for name in self.state_names}
+
+    def evaluate(self, x: Tensor, params: list[Tensor], state: State, *, training: bool) -> Tensor:
+        """The module's features and the output layer; what the module writes becomes the state."""
+        *own, weight, bias = params
+        values = [state[_buffer_name(name)] for name in self.state_names]
+        values = [value.clone() for value in values] if training else values
+        module = self.module.train(training)
+        names = [*self.param_shapes, *self.state_names]
+
+        def call(x: Tensor, tensors: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+            given = dict(zip(names, tensors, strict=True))
+            features: Tensor = functional_call(module, given, (x,))
+            return features, [given[name] for name in self.state_names]
+
+        if weight.dim() == 3:
+            call = vmap(call, randomness="error")
+            x = x.expand(len(weight), -1, -1) if x.dim() == 2 else x
+        features, written = call(x, [*own, *values])
+        if training:
+            with torch.no_grad():
+                for name, value in zip(self.state_names, written, strict=True):
+                    state[_buffer_name(name)].copy_(value)
+        return linear(features, weight, bias)
+
+
+def _tensors(module: nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers by name."""
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
+def _buffer_name(name: str) -> str:
+    """A module's tensor as a buffer of the network, whose names cannot have dots."""
+    return f"own/{name.replace('.', '/')}"
