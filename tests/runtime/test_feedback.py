@@ -11,15 +11,17 @@ import numpy as np
 import pytest
 import torch
 
-from rl_training import ConfigError, finetune, register_algorithm, resume, train
+from rl_training import CheckpointError, ConfigError, finetune, register_algorithm, resume, train
 from rl_training.algorithms.registry import REGISTRY
 from rl_training.algorithms.sac import SACAlgorithm, SACConfig
+from rl_training.boundary import json_codec
 from rl_training.data import PrioritizedReplay, ReplayBuffer
 from rl_training.runtime import engine
 from rl_training.runtime.engine import Engine
 from rl_training.runtime.logging import read_metrics
 from rl_training.types import TD_ERROR, Batch, EnvSpec, Metrics
 from tests.comparing import CrashAt, CrashError, assert_same_run
+from tests.hostile.forging import change_state
 from tests.toys import DelayedSAC
 
 Config = Callable[..., dict[str, Any]]
@@ -152,6 +154,22 @@ def test_checkpoint_intervals_change_nothing(small_config: Config, tmp_path: Pat
     for name in ("model.safetensors", "state.json"):
         files = [run.checkpoint_path / name for run in (often, train(other))]
         assert files[0].read_bytes() == files[1].read_bytes()
+
+
+@pytest.mark.parametrize("value", [float("nan"), -1.0, 0.0])
+def test_forged_priorities_are_refused_in_one_sentence(value: float, small_config: Config) -> None:
+    result = train(small_config(algo_kwargs=PRIORITIZED))
+
+    def forge(state: Any) -> Any:
+        values = json_codec.decode(state["storage"]["priorities"])
+        values[2] = value
+        state["storage"]["priorities"] = json_codec.encode(values)
+        return state
+
+    change_state(result.run_dir, forge)
+    with pytest.raises(CheckpointError, match="does not fit this run: priorities") as e:
+        resume(result.run_dir, ["total_timesteps=200"])
+    assert "\n" not in str(e.value)
 
 
 @pytest.mark.parametrize("algo", ["iql", "cql", "edac", "awac", "td3_bc"])

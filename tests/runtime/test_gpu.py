@@ -15,7 +15,7 @@ from rl_training.algorithms.base import draw_noise
 from rl_training.algorithms.cql import CQLAlgorithm, CQLConfig
 from rl_training.algorithms.fqe import FQEConfig
 from rl_training.algorithms.sac import SACAlgorithm, SACConfig
-from rl_training.data import EpochSampler, ReplayBuffer, TransitionDataset
+from rl_training.data import EpochSampler, PrioritizedReplay, ReplayBuffer, TransitionDataset
 from rl_training.data.dataset_writers import write_arrays
 from rl_training.errors import ConfigError
 from rl_training.experiment import memory
@@ -23,6 +23,7 @@ from rl_training.experiment.machine import available_memory
 from rl_training.runtime import off_policy_evaluation
 from rl_training.runtime.checkpointing import open_checkpoint
 from rl_training.runtime.engine import Engine
+from rl_training.runtime.engine_choice import EngineMode
 from rl_training.runtime.recording import record_random
 from rl_training.runtime.session import Session
 from rl_training.types import Batch, EnvSpec
@@ -168,6 +169,49 @@ def test_fields_and_several_steps_in_a_graph(tmp_path: Path, algo: str) -> None:
         train(config | {"output_dir": str(tmp_path / "broken")}, callbacks=[CrashAt(120)])
     (broken,) = (tmp_path / "broken").iterdir()
     assert_same_run(whole, resume(broken))
+
+
+@pytest.mark.parametrize("mode", ["compiled", "cuda_graph"])
+def test_priorities_in_every_engine(mode: EngineMode) -> None:
+    """Draws, weights and new priorities inside a graph are those of eager updates."""
+    engines = []
+    for one in ("eager", mode):
+        config = SACConfig(hidden_sizes=(16, 16), batch_size=32)
+        learner = SACAlgorithm.build(SPEC, config, seed=3).to("cuda")
+        source = PrioritizedReplay(1000, 5, 3, device="cuda", horizon=1000)
+        arrays = make_arrays(500)
+        names = ("observations", "actions", "rewards", "next_observations", "terminals", "timeouts")
+        source.add(*[arrays[name] * np.float32(0.01) for name in names])
+        engines.append(Engine(learner, source, seed=1, device="cuda", mode=one))
+        for _ in range(10):
+            engines[-1].run(3)
+            source.add(*[arrays[name][:1] for name in names])
+    assert engines[1].mode == mode
+    tables = [engine.sampler.priorities for engine in engines]  # type: ignore[attr-defined]
+    assert (tables[0].values != 1.0).sum() > 300
+    torch.testing.assert_close(tables[0].values, tables[1].values, rtol=1e-2, atol=1e-3)
+    torch.testing.assert_close(tables[0].largest, tables[1].largest, rtol=1e-2, atol=1e-3)
+    states = [engine.generator.get_state() for engine in engines]
+    assert torch.equal(*states)
+
+
+def test_resume_with_priorities_is_exact_in_a_graph(tmp_path: Path) -> None:
+    config = {
+        "algo": "sac",
+        "env_id": "Pendulum-v1",
+        "total_timesteps": 160,
+        "device": "cuda",
+        "eval_episodes": 0,
+        "checkpoint_interval": 80,
+        "algo_kwargs": {
+            **{"hidden_sizes": [16], "batch_size": 16, "learning_starts": 30, "n_step": 2},
+            **{"engine": "cuda_graph", "replay": "prioritized", "buffer_capacity": 100},
+        },
+    }
+    whole = train(config | {"output_dir": str(tmp_path / "whole")})
+    with pytest.raises(CrashError):
+        train(config | {"output_dir": str(tmp_path / "cut")}, callbacks=[CrashAt(120)])
+    assert_same_run(whole, resume(next((tmp_path / "cut").iterdir())))
 
 
 def test_update_equals_the_cpu() -> None:
