@@ -78,7 +78,11 @@ def test_flat_keys_and_networks_mean_the_same() -> None:
             {"networks": {"actor": {"dropout": 1.0}}},
             r"In networks.actor: dropout = 1.0: should be less than 1.",
         ),
-        ("sac", {"networks": {"actor": {"trunk": "mpl"}}}, "networks.actor.trunk = 'mpl' is unknown"),
+        (
+            "sac",
+            {"networks": {"actor": {"trunk": "mpl"}}},
+            "networks.actor.trunk = 'mpl' is unknown",
+        ),
         ("sac", {"networks": {"actor": 3}}, "networks.actor = 3: should be a mapping."),
         (
             "sac",

@@ -17,7 +17,10 @@ else:
         __name__,
         {
             **{name: [*exports, catalog.SHORT[name]] for name, exports in catalog.EXPORTS.items()},
-            "base": ["Algorithm", "draw_noise", "polyak_update"],
+            "base": [
+                *("ActorCritic", "Algorithm", "Stage", "StagedAlgorithm", "Terms"),
+                *("bootstrap_discount", "draw_noise", "polyak_update", "td_target", "td_terms"),
+            ],
             "optimizers": ["FlatAdam"],
             "registry": ["REGISTRY", "AlgorithmEntry", "get_algorithm", "register_algorithm"],
         },

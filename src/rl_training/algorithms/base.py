@@ -128,7 +128,11 @@ def critic_metrics(loss: Tensor, q: Tensor, target: Tensor) -> Metrics:
 
 def critic_terms(model: ActorCriticModel, batch: Batch, target: Tensor) -> Terms:
     """The squared error of every critic; ``target`` is ``[B]``."""
-    q = model.q_values(batch.obs, batch.actions)  # [N, B]
+    return td_terms(model.q_values(batch.obs, batch.actions), batch, target)
+
+
+def td_terms(q: Tensor, batch: Batch, target: Tensor) -> Terms:
+    """The squared error of given Q-values ``[N, B]``; ``target`` is ``[B]``."""
     loss = critic_loss(q, target, importance_weights(batch))
     return Terms(loss, critic_metrics(loss, q, target) | td_errors(q, target, batch))
 

@@ -4,9 +4,16 @@ from rl_training.algorithms.awac import AWACAlgorithm as AWAC
 from rl_training.algorithms.awac import AWACAlgorithm as AWACAlgorithm
 from rl_training.algorithms.awac import AWACConfig as AWACConfig
 from rl_training.algorithms.awac import awac_loss as awac_loss
+from rl_training.algorithms.base import ActorCritic as ActorCritic
 from rl_training.algorithms.base import Algorithm as Algorithm
+from rl_training.algorithms.base import Stage as Stage
+from rl_training.algorithms.base import StagedAlgorithm as StagedAlgorithm
+from rl_training.algorithms.base import Terms as Terms
+from rl_training.algorithms.base import bootstrap_discount as bootstrap_discount
 from rl_training.algorithms.base import draw_noise as draw_noise
 from rl_training.algorithms.base import polyak_update as polyak_update
+from rl_training.algorithms.base import td_target as td_target
+from rl_training.algorithms.base import td_terms as td_terms
 from rl_training.algorithms.bc import BCAlgorithm as BC
 from rl_training.algorithms.bc import BCAlgorithm as BCAlgorithm
 from rl_training.algorithms.bc import BCConfig as BCConfig
