@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 import shlex
 from collections.abc import Callable
@@ -252,6 +253,47 @@ def test_algorithms_of_ones_own_run(tmp_path: Path) -> None:
     run_python("\n".join(code for _, code in blocks("python", "docs/own_algorithm.md")), tmp_path)
     runs = {path.name for path in (tmp_path / "runs").iterdir()}
     assert runs == {"mean_sac_Pendulum-v1_seed0", "regression_Pendulum-v1_seed0"}
+
+
+SAME_AS_THE_PACKAGES = """
+import torch
+from rl_training import Batch, EnvSpec, ReBRACAlgorithm
+
+rows, generator = 64, torch.Generator().manual_seed(0)
+normal = lambda *shape: torch.randn(*shape, generator=generator)
+flags = lambda share: (torch.rand(rows, generator=generator) < share).float()
+extra = {"next_actions": normal(rows, 2).tanh(), "next_action_mask": flags(0.8)}
+batch = Batch(
+    normal(rows, 3), normal(rows, 2).tanh(), normal(rows), normal(rows, 3), flags(0.2), extra
+)
+settings = dict(hidden_sizes=(32, 32), learning_rate=1e-3, actor_penalty=0.3, critic_penalty=0.2)
+learners = [
+    kind.build(EnvSpec(3, 2), kind.config_class(**settings), seed=0)
+    for kind in (MyReBRAC, ReBRACAlgorithm)
+]
+for number in range(4):
+    noise = {"smoothing": normal(rows, 2)}
+    for learner in learners:
+        learner.update(batch, noise, learner.due(number))
+mine, theirs = (torch.cat([p.flatten() for p in learner.parameters()]) for learner in learners)
+assert torch.equal(mine, theirs)
+"""
+
+
+def test_extending_page_runs_and_its_rebrac_is_the_packages(tmp_path: Path) -> None:
+    page = "docs/extending.md"
+    code = [code for run, code in blocks("python", page) if run]
+    run_python("\n".join([*code, SAME_AS_THE_PACKAGES]), tmp_path)
+    for _, part in blocks("python", page):
+        compile(part, page, "exec")
+
+
+def test_extending_page_names_what_can_be_imported() -> None:
+    table = read("docs/extending.md").partition("## Stable imports")[2]
+    for module, names in rows(table)[2:]:
+        exported = importlib.import_module(module.strip("`"))
+        for name in re.findall(r"`(\w+)`", names):
+            assert hasattr(exported, name), f"{module} has no {name}"
 
 
 def test_migrating_page_runs_and_names_keys_that_exist(tmp_path: Path) -> None:

@@ -85,8 +85,8 @@ class ReplayBuffer(Sampler):
         self._host = self.rows.numpy() if self.rows.device.type == "cpu" else None
         self.total = 0
         """Transitions ever added; the ring's position follows from it."""
-        # The fill count lives on the device: an integer bound would be frozen into a graph.
-        self._size = torch.zeros((), dtype=torch.float64, device=device)
+        self.filled = torch.zeros((), dtype=torch.float64, device=device)
+        """`len` of the ring as a tensor on its device: a graph would freeze an integer."""
         self._fields: RowFields | None = None
         self._position = torch.zeros((), dtype=torch.long, device=device)
         """`total % capacity`; kept up to date for declared fields alone."""
@@ -151,7 +151,7 @@ class ReplayBuffer(Sampler):
         self._mark(position, head)
         self._mark(0, count - head)
         if self.total < self.capacity:
-            self._size.fill_(min(self.total + count, self.capacity))
+            self.filled.fill_(min(self.total + count, self.capacity))
         self.total += count
         if self._fields is not None:
             self._position.fill_(self.total % self.capacity)
@@ -213,7 +213,7 @@ class ReplayBuffer(Sampler):
         uniform = torch.rand(
             batch_size * updates, dtype=torch.float64, device=self.rows.device, generator=generator
         )
-        return self.batch((uniform * self._size).long())
+        return self.batch((uniform * self.filled).long())
 
     def batch(self, places: Tensor) -> Batch:
         """The transitions at ``places`` of the ring: one gather, if no fields are declared."""
@@ -259,6 +259,6 @@ class ReplayBuffer(Sampler):
         self.total = whole_number(state["total"], "total")
         if self.total % self.num_envs:
             raise StateError(f"total is {self.total}, but {self.num_envs} rows are added at a time")
-        self._size.fill_(len(self))
+        self.filled.fill_(len(self))
         self._position.fill_(self.total % self.capacity)
         self.dirty.clear()
