@@ -235,6 +235,25 @@ def test_held_out_rows_are_normalized() -> None:
     assert found == pytest.approx(Validation(dataset, seed=0).evaluate(learner))
 
 
+@pytest.mark.usefixtures("without_compiler")
+def test_compiled_updates_take_the_same_batches(small_config: Config) -> None:
+    states = []
+    for engine in ("eager", "compiled"):
+        result = train(small_config(algo_kwargs=BOTH | {"engine": engine}))
+        states.append(load_file(result.checkpoint_path / MODEL))
+    for name, tensor in states[0].items():
+        torch.testing.assert_close(states[1][name], tensor, rtol=1e-3, atol=1e-3, msg=name)
+
+
+def test_fitted_q_evaluation_sees_what_the_policy_sees() -> None:
+    obs = np.array([[1.0, 50.0, 0.0], [-1.0, -2.0, 0.0]])
+    data = {"observations": obs, "next_observations": obs + 1, "actions": np.zeros((2, 1))}
+    dataset = TransitionDataset.from_dict(data | {"rewards": [1.0, 1.0], "terminals": [0, 1]})
+    dataset.normalize_observations(np.array([1.0, 0.0, 0.0]), np.array([0.5, 1.0, 1.0]), 10.0)
+    assert dataset.column("observations").tolist() == [[0.0, 10.0, 0.0], [-4.0, -2.0, 0.0]]
+    assert dataset.column("next_observations").tolist() == [[2.0, 10.0, 1.0], [-2.0, -1.0, 1.0]]
+
+
 # --- Fine-tuning and refusals ---------------------------------------------------
 
 

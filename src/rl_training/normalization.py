@@ -66,9 +66,10 @@ class RunningMoments(nn.Module):
         distance = mean - self.mean
         self.count.add_(rows)
         share = rows / self.count
-        self.mean.add_(distance * share)
-        within = (values - mean).square().sum(0)
-        self.squares.add_(within + distance.square() * (rows * (1.0 - share)))
+        self.mean.addcmul_(distance, share)
+        self.squares.addcmul_(distance, distance * (rows - rows * share))
+        if rows > 1:  # a single row is its own mean
+            self.squares.add_((values - mean).square().sum(0))
 
     def scale(self) -> Tensor:
         """1 over the standard deviation; 1 of what is constant so far."""

@@ -18,12 +18,13 @@ from rl_training.algorithms.awac import AWACAlgorithm, AWACConfig
 from rl_training.algorithms.cql import CQLAlgorithm, CQLConfig
 from rl_training.algorithms.dqn import DQNAlgorithm, DQNConfig
 from rl_training.algorithms.iql import IQLAlgorithm, IQLConfig
-from rl_training.algorithms.optimizers import FlatAdam, projected_weights
+from rl_training.algorithms.optimizers import FlatAdam, network_of
 from rl_training.algorithms.sac import SACAlgorithm, SACConfig
 from rl_training.errors import ConfigError
 from rl_training.experiment.config import TrainConfig
 from rl_training.models import EnsembleCritic
 from rl_training.models.kernels import plain_operations
+from rl_training.models.network_config import register_network
 from rl_training.runtime.engine import Engine
 from rl_training.types import EnvSpec
 from tests.comparing import CrashAt, CrashError, assert_same_run
@@ -141,8 +142,9 @@ def test_projection_scales_incoming_weights_alone() -> None:
             layer = flat[places[index] : places[index + 1]].reshape(shape)
             layer /= np.sqrt((layer**2).sum(axis=1, keepdims=True))
 
-    holder = torch.nn.ModuleList([critic])
-    adam = FlatAdam(weights, RATE, project=projected_weights(holder, critic.flat)).double()
+    network = network_of(torch.nn.ModuleList([critic]), critic.flat)
+    assert network is not None
+    adam = FlatAdam(weights, RATE, project=network.unit_weights).double()
     assert len(weights) == places[-1]
     steps = list(gradients(len(weights)))
     expected = reference(weights.numpy(), [s.numpy() for s in steps], project=project)
@@ -179,7 +181,8 @@ NETWORKS: dict[str, Any] = {
 
 
 def sac(**options: Any) -> SACAlgorithm:
-    config = SACConfig(hidden_sizes=(16, 16), batch_size=32, **options)
+    sizes: dict[str, Any] = {} if "networks" in options else {"hidden_sizes": (16, 16)}
+    config = SACConfig(batch_size=32, **sizes, **options)
     return SACAlgorithm.build(SPEC, config, seed=3)
 
 
@@ -231,8 +234,10 @@ def test_the_learning_rate_of_a_network_reaches_it() -> None:
     assert moved == pytest.approx([2e-3, 0.5], rel=0.1)
 
 
-def test_every_unit_has_norm_one_after_an_update() -> None:
-    learner = run(updates=3, optimizers={"all": {"projection": "unit_rows"}}).algorithm
+@pytest.mark.parametrize("trunk", ["mlp", "residual", "batch_norm"])
+def test_every_unit_has_norm_one_after_an_update(trunk: str) -> None:
+    options: dict[str, Any] = {"networks": {"all": {"trunk": trunk}}}
+    learner = run(updates=3, optimizers={"all": {"projection": "unit_rows"}}, **options).algorithm
     assert isinstance(learner, SACAlgorithm)
     for network in (learner.model.actor, learner.model.critic):
         for weights in network.unit_weights(network.flat.detach()):
@@ -269,6 +274,18 @@ def test_options_resume_exactly(small_config: Config) -> None:
     assert_same_run(whole, resume(run_dir))
     with pytest.raises(ConfigError, match=r"^optimizers = .* contradicts the checkpoint"):
         resume(run_dir, overrides=["total_timesteps=200", "optimizers.all.eps=1e-5"])
+
+
+def test_projection_needs_known_layers() -> None:
+    def plain(inputs: int) -> torch.nn.Module:
+        return torch.nn.Linear(inputs, 8)
+
+    register_network("plain_linear", plain)
+    with pytest.raises(ConfigError, match="'critic' has no layers whose units are known"):
+        sac(
+            networks={"critic": {"trunk": "plain_linear"}},
+            optimizers={"all": {"projection": "unit_rows"}},
+        )
 
 
 @pytest.mark.parametrize(

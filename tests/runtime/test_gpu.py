@@ -331,6 +331,18 @@ def test_resume_is_exact(tmp_path: Path, engine: str) -> None:
         assert_same_run(whole, resume(next((tmp_path / str(step)).iterdir())))
 
 
+def test_running_statistics_resume_exactly_as_graphs(tmp_path: Path) -> None:
+    """They are updated on the device, in place: recorded acting and sampling read them there."""
+    keys = {"normalize_observations": True, "normalize_rewards": True}
+    configs = [gpu_config(tmp_path / name, "cuda_graph") for name in ("whole", "cut")]
+    for config in configs:
+        config["algo_kwargs"] |= keys
+    whole = train(configs[0])
+    with pytest.raises(CrashError):
+        train(configs[1], callbacks=[CrashAt(270)])
+    assert_same_run(whole, resume(next((tmp_path / "cut").iterdir())))
+
+
 def test_memory_that_ends_while_graphs_are_recorded_is_survived(tmp_path: Path) -> None:
     """The allocator gets no more than it holds when the first graph is recorded."""
 

@@ -16,9 +16,10 @@ from rl_training.algorithms.config import (
     ActorCriticConfig,
     AlgorithmConfig,
     CollectionConfig,
+    OptimizerConfig,
     Projection,
 )
-from rl_training.algorithms.optimizers import FlatAdam, clip_norm, projected_weights
+from rl_training.algorithms.optimizers import FlatAdam, clip_norm, network_of
 from rl_training.config_model import merged_settings, refuse_unknown_names
 from rl_training.errors import ConfigError
 from rl_training.models import ActorCriticModel
@@ -379,12 +380,14 @@ class Algorithm(nn.Module, ABC):
         } | merged_settings(self.config.optimizers, key)
         project = None
         if options.pop("projection") is not None:
-            project = projected_weights(self, parameter)
-            named = self.config.optimizers.get(key)
-            if project is None and (projection or (named is not None and named.projection)):
+            network = network_of(self, parameter)
+            own = self.config.optimizers.get(key, OptimizerConfig())
+            if network is not None and network.unit_weights(network.flat.detach()):
+                project = network.unit_weights
+            elif network is not None or projection or own.projection:  # `all` means networks
                 raise ConfigError(
-                    f"optimizers.{key}.projection = unit_rows: the optimizer {key!r} does not "
-                    "move a network with layers; leave it out."
+                    f"optimizers.{key}.projection = unit_rows: {key!r} has no layers whose units "
+                    "are known; leave it out."
                 )
         options["decoupled_weight_decay"] = options.pop("weight_decay")
         adam = FlatAdam(parameter, weight_decay=weight_decay, project=project, **options)

@@ -38,17 +38,10 @@ def scale_to_unit_norm(weights: Tensor) -> None:
     weights.div_(weights.square().sum(-2, keepdim=True).sqrt().clamp_min(1e-12))
 
 
-def projected_weights(
-    learner: nn.Module, parameter: Tensor
-) -> Callable[[Tensor], list[Tensor]] | None:
-    """How to find the unit weights of a network of ``learner`` in its flat vector.
-
-    None where ``parameter`` is not the vector of a network with such weights.
-    """
-    for module in learner.modules():
-        if isinstance(module, Network) and module.flat is parameter:
-            return module.unit_weights if module.unit_weights(parameter.detach()) else None
-    return None
+def network_of(learner: nn.Module, parameter: Tensor) -> Network | None:
+    """The network of ``learner`` whose flat vector is ``parameter``; None of another tensor."""
+    networks = (module for module in learner.modules() if isinstance(module, Network))
+    return next((network for network in networks if network.flat is parameter), None)
 
 
 class FlatAdam(nn.Module):
