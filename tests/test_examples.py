@@ -98,9 +98,10 @@ def test_crossq_resumes_bit_for_bit(crossq: Any, small_config: Callable[..., Any
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("error:the compiled engine")
 @pytest.mark.usefixtures("crossq")
 def test_crossq_learns_pendulum(small_config: Callable[..., Any]) -> None:
-    """Compiled; a fallback would warn, which is an error in tests."""
+    """Compiled; a fallback would warn, which is an error here."""
     kwargs = {"hidden_sizes": [256, 256], "critic_hidden_sizes": [256, 256], "batch_size": 256}
     kwargs |= {"learning_starts": 500, "networks": {"all": {"renorm_warmup": 2_000}}}
     config = small_config(algo="my_crossq", total_timesteps=6_000, eval_episodes=10)

@@ -9,11 +9,13 @@ from pathlib import Path
 from runpy import run_path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from rl_training import register_network, resume, train
+from rl_training import finetune, predict_checkpoint, register_network, resume, train
 from rl_training.algorithms.sac import SACAlgorithm, SACConfig
 from rl_training.config_model import validated
 from rl_training.errors import ConfigError
@@ -126,12 +128,13 @@ def test_traced_updates_equal_eager_ones(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("error:the compiled engine")
 @pytest.mark.parametrize("name", ["gated", "normed"])
 def test_compiled_training_does_not_fall_back(name: str, small_config: Callable[..., Any]) -> None:
     kwargs = {"networks": {"all": {"trunk": name}}, "engine": "compiled"}
     config = small_config(algo_kwargs=kwargs)
     config["algo_kwargs"].pop("hidden_sizes")
-    assert train(config).metrics["updates"] > 0  # a fallback warns, which is an error in tests
+    assert train(config).metrics["updates"] > 0  # a fallback warns, which is an error here
 
 
 @pytest.mark.parametrize("name", ["gated", "normed"])
@@ -209,3 +212,16 @@ def test_the_command_line_takes_the_registered_name(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "trunk: gated" in next(tmp_path.glob("*/config.yaml")).read_text()
+
+
+def test_fine_tuning_and_prediction_keep_the_networks(small_config: Callable[..., Any]) -> None:
+    networks = {"all": {"trunk": "normed"}, "value": {"trunk": "batch_norm", "hidden_sizes": [8]}}
+    config = small_config(algo="iql", algo_kwargs={"networks": networks}, total_timesteps=40)
+    config["algo_kwargs"].pop("hidden_sizes")
+    tuned = finetune(train(config).run_dir, None, ["total_timesteps=40", "learning_starts=20"])
+    tensors = load_file(tuned.checkpoint_path / "model.safetensors")
+    batches = tensors["model.value.batches"].item()
+    assert batches > 40  # those of before, and new ones
+    assert tensors["model.critic.own/passes"].flatten().tolist() == [batches] * 2
+    again, same = (predict_checkpoint(tuned.run_dir, np.zeros((2, 3), np.float32)) for _ in "12")
+    assert np.array_equal(again, same)
