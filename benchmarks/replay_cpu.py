@@ -73,16 +73,16 @@ class Run:
             rewards, ended = obs[0, :, 0], rng.random(FILL) < 0.001
             self.collector.buffer.add(obs[0], actions, rewards, obs[1], ended, ended & False)
 
-    def take_turn(self, steps: int) -> float:
-        """Train for some steps; returns steps a second."""
+    def take_turn(self, steps: int) -> tuple[float, float]:
+        """Train for some steps; returns steps a second, and a second of the processor's time."""
         self.turns.until = self.session.state.step + steps
         synchronize()
-        began = time.perf_counter()
+        began = time.perf_counter(), time.process_time()
         try:
             run_online(self.session, self.collector)
         except PauseError:
             synchronize()
-        return steps / (time.perf_counter() - began)
+        return steps / (time.perf_counter() - began[0]), steps / (time.process_time() - began[1])
 
 
 def synchronize() -> None:
@@ -93,7 +93,7 @@ def synchronize() -> None:
 
 def measure(rounds: int, steps: int, overrides: list[str]) -> dict[str, Any]:
     """The speeds of both, round by round."""
-    speeds: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    speeds: dict[str, list[tuple[float, float]]] = {kind: [] for kind in KINDS}
     loads = []
     with tempfile.TemporaryDirectory() as folder:
         runs = {kind: Run(kind, Path(folder) / kind, overrides) for kind in KINDS}
@@ -106,14 +106,18 @@ def measure(rounds: int, steps: int, overrides: list[str]) -> dict[str, Any]:
         engine = runs["uniform"].session.engine.mode
         for run in runs.values():
             run.session.close()
-    ratios = [one / other for one, other in zip(speeds[KINDS[1]], speeds[KINDS[0]], strict=True)]
+    uniform, prioritized = (np.array(speeds[kind]).T for kind in KINDS)  # [2, rounds]
+    ratios = prioritized / uniform
     return {
         "engine": engine,
         "rows": ROWS,
         "steps_per_turn": steps,
-        "steps_per_second": {kind: spread(values) for kind, values in speeds.items()},
-        "ratio": spread(ratios),
-        "ratios": ratios,
+        "steps_per_second": {
+            "uniform": spread(uniform[0].tolist()),
+            "prioritized": spread(prioritized[0].tolist()),
+        },
+        "ratio": spread(ratios[0].tolist()),
+        "ratio_of_processor_time": spread(ratios[1].tolist()),
         "load": spread(loads),
     }
 
@@ -133,8 +137,9 @@ def main() -> None:
     found = measure(args.rounds, args.steps, overrides)
     for kind, speed in found["steps_per_second"].items():
         print(f"{kind:12} {speed['median']:8.1f} steps/s [{speed['min']:.1f}, {speed['max']:.1f}]")
-    ratio = found["ratio"]
-    print(f"ratio        {ratio['median']:8.3f}         [{ratio['min']:.3f}, {ratio['max']:.3f}]")
+    for key in ("ratio", "ratio_of_processor_time"):
+        ratio = found[key]
+        print(f"{key:24} {ratio['median']:.3f} [{ratio['min']:.3f}, {ratio['max']:.3f}]")
     if args.out:
         args.out.write_text(json.dumps(describe() | found, indent=1) + "\n")
 

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.slow
     [
         ("sac/pendulum", 20_000, -180.0),
         ("sac/pendulum n_step=3", 12_000, -230.0),
+        ("sac/pendulum replay=prioritized", 12_000, -230.0),
         ("ddpg/pendulum", 20_000, -190.0),
         ("td3/pendulum", 20_000, -190.0),
         ("redq/pendulum", 5_000, -200.0),

@@ -50,17 +50,17 @@ class PriorityTable:
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
         """Rows in proportion to their priorities, independently: ``[count]``."""
         sums = self._leaves.sum(-1).view(-1, self.group)
-        levels = sums.sum(-1).unsqueeze(0), sums, self._leaves
         device = self._leaves.device
         # A number for each level, so that no digits are lost on the way down.
         uniform = torch.rand(3, count, dtype=torch.float64, device=device, generator=generator)
-        row = torch.zeros(count, dtype=torch.long, device=device)
-        for level, numbers in zip(levels, uniform.unbind(), strict=True):
+        ends = sums.sum(-1).cumsum(0, dtype=torch.float64)
+        # A number below 1 gives a point below the last end, so an entry of 0 is never found.
+        row = torch.searchsorted(ends, uniform[0] * ends[-1], right=True)
+        for level, numbers in ((sums, uniform[1]), (self._leaves, uniform[2])):
             ends = level.index_select(0, row).cumsum(-1, dtype=torch.float64)  # [count, group]
-            # A number below 1 gives a point below the last end, so an entry of 0 is never found.
             points = (numbers * ends[:, -1]).unsqueeze(-1)
             found = torch.searchsorted(ends, points, right=True).squeeze(-1)
-            row = found.add(row, alpha=level.shape[-1])
+            row = found.add(row, alpha=self.group)
         return row
 
     def update(self, rows: Tensor, priorities: Tensor) -> None:
