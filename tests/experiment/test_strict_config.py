@@ -226,6 +226,12 @@ def test_a_value_that_contains_itself_is_named() -> None:
         assert "should be a TrainConfig" in refusal(lambda: train(value))  # noqa: B023
 
 
+@pytest.mark.parametrize("env_kwargs", [{"a\x85": 1}, {"a": "\x85"}, {"a": [{"b": "\x85"}]}])
+def test_text_that_yaml_would_change_is_refused(env_kwargs: dict[str, Any]) -> None:
+    sentence = refusal(lambda: make_config({**BASE, "algo": "sac", "env_kwargs": env_kwargs}))
+    assert "U+0085" in sentence
+
+
 @pytest.mark.parametrize("character", ["\0", "\n", "\x1b", "\x85", "\ud800"])
 @pytest.mark.parametrize("key", ["output_dir", "env_id", "tags", "device"])
 def test_control_characters_are_refused(key: str, character: str) -> None:
@@ -328,7 +334,7 @@ SCALARS = (
     | st.booleans()
     | st.integers()
     | st.just(20_000).map(lambda bits: 1 << bits)
-    | st.sampled_from([10**20, 1e300, 1e-300, LONG, "auto", "true", "16", "\ud800"])
+    | st.sampled_from([10**20, 1e300, 1e-300, LONG, "auto", "true", "16", "\ud800", "\x85"])
     | st.floats()
     | st.text(max_size=5)
     | st.binary(max_size=3)

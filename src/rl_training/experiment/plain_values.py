@@ -63,6 +63,10 @@ def _check_storable(value: Any, where: str) -> None:
         )
     if isinstance(value, str) and any("\ud800" <= char <= "\udfff" for char in value):
         raise ConfigError(f"{_at(where)} = {shown(value)}: should be Unicode text.")
+    if isinstance(value, str) and "\x85" in value:  # YAML reads it back as a space
+        raise ConfigError(
+            f"{_at(where)} = {shown(value)}: should be text without the control character U+0085."
+        )
     if isinstance(value, int) and abs(value) >= LARGEST_INT:
         raise ConfigError(f"{_at(where)} = {shown(value)}: should have at most 38 digits.")
     if isinstance(value, float) and value != value:
