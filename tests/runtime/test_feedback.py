@@ -148,6 +148,17 @@ def test_resume_with_priorities_is_exact(
     assert_same_run(whole, resume(next((tmp_path / "cut").iterdir())))
 
 
+def test_priorities_with_several_steps_and_normalization(
+    small_config: Config, tmp_path: Path
+) -> None:
+    kwargs = PRIORITIZED | {"n_step": 3, "normalize_observations": True, "buffer_capacity": 50}
+    config = small_config(num_envs=2, algo_kwargs=kwargs)
+    whole = train(config)
+    with pytest.raises(CrashError):
+        train(config | {"output_dir": str(tmp_path / "cut")}, callbacks=[CrashAt(105)])
+    assert_same_run(whole, resume(next((tmp_path / "cut").iterdir())))
+
+
 def test_checkpoint_intervals_change_nothing(small_config: Config, tmp_path: Path) -> None:
     often = train(small_config(algo_kwargs=PRIORITIZED, checkpoint_interval=10))
     other = small_config(algo_kwargs=PRIORITIZED, output_dir=str(tmp_path / "other"))
