@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rl_training.algorithms.base import Algorithm, Due
+from rl_training.algorithms.base import Algorithm, Due, draw_noise
 from rl_training.algorithms.config import AlgorithmConfig
 from rl_training.algorithms.dqn import DQNAlgorithm
 from rl_training.algorithms.redq import REDQAlgorithm
@@ -21,7 +21,7 @@ from rl_training.data import TransitionDataset
 from rl_training.errors import ConfigError
 from rl_training.models import MLP
 from rl_training.runtime.engine import Engine
-from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseSpec
+from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseField, NoiseSpec
 from tests.golden import ACT, OBS, ROWS, SPEC, make_batch, make_learner, make_noise
 
 DELAYED = [TD3Algorithm, TD3BCAlgorithm, REDQAlgorithm, RLPDAlgorithm]
@@ -110,3 +110,30 @@ def test_a_learner_with_one_kind_of_update_needs_no_stages() -> None:
     batch = make_batch().map(torch.Tensor.float)
     held_out = learner.held_out_losses(batch, {})
     assert torch.equal(held_out["loss/actor"], learner.held_out_losses(batch, {})["loss/actor"])
+
+
+# --- Mistakes of an algorithm's author -------------------------------------------------
+
+
+def test_the_name_of_a_field_is_no_tuple() -> None:
+    class Forgetful(SACAlgorithm):
+        def fields(self) -> Any:
+            return "next_actions"
+
+    with pytest.raises(ConfigError, match=r"should return a tuple of names, \('next_actions',\)"):
+        Forgetful.declared_fields(Forgetful.config_class())
+
+
+def test_an_unknown_distribution_of_noise_is_refused() -> None:
+    spec: Any = {"extra": NoiseField("norml", (3,))}  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="noise 'extra' = 'norml': should be 'normal' or"):
+        draw_noise(spec, torch.Generator())
+
+
+def test_an_unknown_optimizer_and_a_loss_of_many_numbers_are_refused() -> None:
+    learner = make_learner(SACAlgorithm)
+    flat = learner.model.critic.flat
+    with pytest.raises(ConfigError, match="no optimizer 'critics'; did you mean 'critic'"):
+        learner.minimize(flat.sum(), critics=flat)
+    with pytest.raises(ConfigError, match=r"The loss of critic has the shape \[2\]: should be one"):
+        learner.minimize(flat[:2], critic=flat)

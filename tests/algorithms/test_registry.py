@@ -118,6 +118,10 @@ class Nameless(Algorithm):
         ),
         (SACAlgorithm, "There is an algorithm 'sac' already: choose another name."),
         (learner(name="iql"), "There is an algorithm 'iql' already: choose another name."),
+        (
+            type("Nameless", (SACAlgorithm,), {}),
+            "There is an algorithm 'sac' already: set name in Nameless.",
+        ),
     ],
 )
 def test_what_is_not_a_whole_learner_is_refused(given: Any, sentence: str) -> None:

@@ -206,6 +206,10 @@ def test_a_learner_without_td_errors_is_told() -> None:
     add(replay, 3)
     with pytest.raises(ConfigError, match="does not return 'sample/td_error'"):
         replay.feedback(sample(replay), {})
+    batch = sample(replay)
+    both = torch.ones(2, len(batch.rewards))
+    with pytest.raises(ConfigError, match=r"has the shape \[2, \d+\]: should have one value"):
+        replay.feedback(batch, {"sample/td_error": both})
 
 
 # --- Mixtures -------------------------------------------------------------------

@@ -194,7 +194,9 @@ def test_hidden_sizes_have_no_effect() -> None:
         validated(SACConfig, {"hidden_sizes": [8], "networks": GATED})
 
 
-@pytest.mark.parametrize(("name", "factory"), [("Mine", Gated), ("mlp", Gated), ("mine", 3)])
+@pytest.mark.parametrize(
+    ("name", "factory"), [("Mine", Gated), ("mlp", Gated), ("mine", 3), ("mine", Gated(3))]
+)
 def test_unsuitable_registrations_are_refused(name: str, factory: Any) -> None:
     with pytest.raises(ConfigError):
         register_network(name, factory)

@@ -18,7 +18,7 @@ else:
         {
             **{name: [*exports, catalog.SHORT[name]] for name, exports in catalog.EXPORTS.items()},
             "base": [
-                *("ActorCritic", "Algorithm", "Stage", "StagedAlgorithm", "Terms"),
+                *("ActorCritic", "Algorithm", "PolicyLearner", "Stage", "StagedAlgorithm", "Terms"),
                 *("bootstrap_discount", "draw_noise", "polyak_update", "td_target", "td_terms"),
             ],
             "optimizers": ["FlatAdam"],

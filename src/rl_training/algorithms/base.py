@@ -21,7 +21,7 @@ from rl_training.algorithms.config import (
 )
 from rl_training.algorithms.optimizers import FlatAdam, clip_norm, network_of
 from rl_training.config_model import merged_settings, refuse_unknown_names
-from rl_training.errors import ConfigError
+from rl_training.errors import ConfigError, nearest
 from rl_training.models import ActorCriticModel
 from rl_training.normalization import OBSERVATION_CLIP, Normalization, RunningMoments
 from rl_training.text import first_line
@@ -286,11 +286,17 @@ class Algorithm(nn.Module, ABC):
         nn.Module.__init__(learner)
         learner.config = config
         try:
-            return tuple(learner.fields())
+            declared = learner.fields()
         except AttributeError as error:
             raise ConfigError(
                 f"{cls.__name__}.fields should read self.config alone: {first_line(error)}."
             ) from error
+        if isinstance(declared, str):  # a tuple of its letters otherwise
+            raise ConfigError(
+                f"{cls.__name__}.fields returns {declared!r}: should return a tuple of names, "
+                f"({declared!r},)."
+            )
+        return tuple(declared)
 
     @abstractmethod
     def update(self, batch: Batch, noise: Noise, due: Due | None = None) -> Metrics:
@@ -395,6 +401,10 @@ class Algorithm(nn.Module, ABC):
 
     def optimizer(self, key: str) -> FlatAdam:
         """The optimizer of this name."""
+        if key not in self.optimizers:
+            raise ConfigError(
+                f"{self.name} has no optimizer {key!r}{nearest(key, list(self.optimizers))}"
+            )
         return cast("FlatAdam", self.optimizers[key])
 
     def minimize(
@@ -405,6 +415,11 @@ class Algorithm(nn.Module, ABC):
         Each parameter's gradient is shortened to ``max_norm`` where one is given and its optimizer
         has none of its own.
         """
+        if loss.dim():
+            raise ConfigError(
+                f"The loss of {', '.join(parameters)} has the shape {list(loss.shape)}: should be "
+                "one number."
+            )
         gradients = torch.autograd.grad(loss, tuple(parameters.values()))
         for (key, parameter), gradient in zip(parameters.items(), gradients, strict=True):
             optimizer = self.optimizer(key)
@@ -519,8 +534,11 @@ def draw_noise(
     """
     device = generator.device
     drawn: dict[str, Tensor] = {}
+    draws = {"normal": torch.randn, "uniform": torch.rand}
     for key, field in spec.items():
-        draw = torch.randn if field.kind == "normal" else torch.rand
+        if field.kind not in draws:
+            raise ConfigError(f"noise {key!r} = {field.kind!r}: should be 'normal' or 'uniform'.")
+        draw = draws[field.kind]
         shape = (*lead, *field.shape)
         drawn[key] = draw(shape, generator=generator, device=device, dtype=dtype)
     return drawn

@@ -125,7 +125,8 @@ def register_algorithm(
     check_learner(learner, mode, actions)
     name, own = learner.name, vars(learner)
     if name in REGISTRY and name not in _OWN:
-        raise ConfigError(f"There is an algorithm {name!r} already: choose another name.")
+        remedy = "choose another name" if "name" in own else f"set name in {learner.__name__}"
+        raise ConfigError(f"There is an algorithm {name!r} already: {remedy}.")
     text = (own.get("summary") or learner.__doc__ or "").strip()
     _OWN[name] = learner
     REGISTRY[name] = OwnEntry(

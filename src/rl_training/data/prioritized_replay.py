@@ -158,6 +158,11 @@ class PrioritizedReplay(ReplayBuffer):
                 "replay=uniform."
             )
         errors = values[TD_ERROR].detach().to(self.priorities.values.dtype)
+        if errors.shape != batch.rewards.shape:
+            raise ConfigError(
+                f"{TD_ERROR!r} has the shape {list(errors.shape)}: should have one value for each "
+                f"row, {list(batch.rewards.shape)}."
+            )
         self.priorities.update(batch.indices, (errors.abs() + self._epsilon).pow(self._alpha))
 
     # --- Saving -------------------------------------------------------------------

@@ -6,6 +6,7 @@ from rl_training.algorithms.awac import AWACConfig as AWACConfig
 from rl_training.algorithms.awac import awac_loss as awac_loss
 from rl_training.algorithms.base import ActorCritic as ActorCritic
 from rl_training.algorithms.base import Algorithm as Algorithm
+from rl_training.algorithms.base import PolicyLearner as PolicyLearner
 from rl_training.algorithms.base import Stage as Stage
 from rl_training.algorithms.base import StagedAlgorithm as StagedAlgorithm
 from rl_training.algorithms.base import Terms as Terms

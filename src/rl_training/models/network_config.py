@@ -177,8 +177,11 @@ def register_network(name: str, factory: Callable[..., nn.Module]) -> None:
         )
     if name in TRUNKS:
         raise ConfigError(f"There is a trunk {name!r} already: choose another name.")
-    if not callable(factory):
-        raise ConfigError(f"factory = {shown(factory)}: should be a class or a function.")
+    made_already = hasattr(factory, "named_parameters") and not isinstance(factory, type)
+    if made_already or not callable(factory):
+        raise ConfigError(
+            f"factory = {shown(factory)}: should be a class or a function that returns a module."
+        )
     _FACTORIES[name] = factory
 
 
