@@ -6,6 +6,7 @@ printable line, more than 5 s of processor time, or more than 1 GB of memory.
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import hashlib
 import json
@@ -40,6 +41,7 @@ FRESH_AFTER = 4000
 """Inputs of one process: libraries keep memory of their own."""
 MOST_FINDINGS = 10
 """Different findings after which a parser is left alone."""
+LIBC = ctypes.CDLL(None)
 EXAMPLES = 300
 """Inputs of one round of hypothesis."""
 
@@ -406,10 +408,11 @@ def _peak_mib() -> float:
 
 
 def _fresh_peak_mib() -> float:
-    """Let the peak begin again at what the process holds now.
+    """Let the peak begin again at what the process holds now, without what it has freed.
 
-    A process forked from a large one may return much of it, and would then have to grow
-    by as much before an old peak showed anything.
+    A process forked from a large one may hold much that is free already, or return much of it. An
+    input would then have to take more than that before anything showed.
     """
+    LIBC.malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
     return _peak_mib()
