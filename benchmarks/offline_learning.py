@@ -70,7 +70,7 @@ def estimate(mean: float, drawn: Any) -> Result:
 
 
 def score(runs: list[Result]) -> Result:
-    """Mean, interval (seeds drawn anew, and episodes within each), and each seed's runs."""
+    """Mean, bootstrap interval over seeds and their episodes, and each seed's runs."""
     returns = np.array([run["returns"] for run in runs])  # [seeds, episodes]
     rng = np.random.default_rng(0)
     seeds = rng.integers(len(returns), size=(DRAWS, len(returns)))

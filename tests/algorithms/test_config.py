@@ -64,10 +64,14 @@ def test_flat_keys_and_networks_mean_the_same() -> None:
         (
             "sac",
             {"networks": {"critics": {}}},
-            "networks has the unknown network 'critics'; did you mean 'critic'?",
+            "Unknown name 'critics' in networks; did you mean 'critic'?",
         ),
-        ("sac", {"networks": {"value": {}}}, "unknown network 'value'; valid names: all, actor"),
-        ("bc", {"networks": {"critic": {}}}, "unknown network 'critic'"),
+        (
+            "sac",
+            {"networks": {"value": {}}},
+            "Unknown name 'value' in networks; valid names: actor",
+        ),
+        ("bc", {"networks": {"critic": {}}}, "Unknown name 'critic' in networks"),
         (
             "iql",
             {"networks": {"value": {"hidden_size": [8]}}},

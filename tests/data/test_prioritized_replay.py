@@ -139,7 +139,12 @@ def test_replay_equals_a_slow_reference(data: st.DataObject) -> None:
     capacity = data.draw(st.integers(num_envs, 25))
     alpha, epsilon = data.draw(st.sampled_from([(0.6, 1e-6), (1.0, 0.1), (0.0, 1e-6)]))
     replay = PrioritizedReplay(
-        *(capacity, 1, 1), num_envs=num_envs, priority_exponent=alpha, priority_epsilon=epsilon
+        capacity,
+        1,
+        1,
+        num_envs=num_envs,
+        priority_exponent=alpha,
+        priority_epsilon=epsilon,
     )
     slow: dict[int, float] = {}
     largest = 1.0

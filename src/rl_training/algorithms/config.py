@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from rl_training.config_model import ConfigModel, NamedSettings, Trait
-from rl_training.errors import ConfigError, nearest
+from rl_training.config_model import ConfigModel, NamedSettings, Trait, refuse_unknown_names
+from rl_training.errors import ConfigError
 from rl_training.models.network_config import TRUNKS, TrunkConfig, Width, Widths, trunk_config
 from rl_training.text import shown
 
@@ -90,10 +90,7 @@ class NetworkedConfig(AlgorithmConfig):
 
     @model_validator(mode="after")
     def _networks_are_valid(self) -> Self:
-        for name in self.networks:
-            if name not in (*self.network_names, "all"):
-                known = nearest(name, [*self.network_names, "all"])
-                raise ConfigError(f"networks has the unknown network {shown(name)}{known}")
+        refuse_unknown_names(self.networks, self.network_names, "networks")
         self._refuse_unused()
         return self
 

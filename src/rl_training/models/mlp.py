@@ -65,7 +65,7 @@ class MLPTrunk(Trunk):
     """A perceptron, or a stack of ``ensemble`` of them evaluated by one product a layer.
 
     With ``layer_norm`` every hidden layer is normalized before its activation (arXiv 1607.06450),
-    with a scale and a shift; these stand behind the layers in the flat vector. ``dropout`` zeroes
+    with a scale and a shift; they follow the layers in the flat vector. ``dropout`` zeroes
     outputs of the hidden layers, before the normalization as in DroQ (arXiv 2110.02034).
     """
 

@@ -6,6 +6,7 @@ Nothing here needs torch: a config is read and checked without it.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
@@ -38,7 +39,7 @@ class Sizes(NamedTuple):
     """Range of the last layer's first weights, if not the usual one."""
 
 
-class TrunkConfig(ConfigModel):
+class TrunkConfig(ConfigModel, ABC):
     """Base of every trunk's options."""
 
     trunk: str
@@ -48,9 +49,9 @@ class TrunkConfig(ConfigModel):
         """The value of an option; None of one that the trunk does not have."""
         return getattr(self, name, None)
 
+    @abstractmethod
     def build(self, sizes: Sizes) -> Trunk:
         """The trunk for these sizes."""
-        raise NotImplementedError
 
 
 class MLPConfig(TrunkConfig):
