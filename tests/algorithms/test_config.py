@@ -69,7 +69,7 @@ def test_flat_keys_and_networks_mean_the_same() -> None:
         (
             "sac",
             {"networks": {"value": {}}},
-            "Unknown name 'value' in networks; valid names: actor",
+            "Unknown name 'value' in networks",
         ),
         ("bc", {"networks": {"critic": {}}}, "Unknown name 'critic' in networks"),
         (
