@@ -35,6 +35,7 @@ from rl_training.experiment.run_directory import (
     write_run_info,
 )
 from rl_training.experiment.saved_run import SavedRun
+from rl_training.experiment.starter_data import save_starter
 from rl_training.experiment.task import Task, check_config
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpoint_writer import finish_swaps
@@ -61,7 +62,11 @@ def train(config: ConfigLike, *, callbacks: Sequence[Callback] = ()) -> TrainRes
         raise ConfigError(
             "finetuned_step is for a run that goes on from a checkpoint: use rl-training finetune."
         )
-    return begin(check_config(checked.resolved()), callbacks)
+    task = check_config(checked.resolved())
+    recorded = save_starter(task.config)
+    if recorded is not None:
+        tell(recorded)
+    return begin(task, callbacks)
 
 
 def begin(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from os import PathLike, fspath
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -15,7 +16,10 @@ from rl_training.rewards import RewardTransformConfig
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-DatasetKind = Literal["random", "npz", "pt", "hdf5", "minari"]
+DatasetKind = Literal["random", "npz", "pt", "hdf5", "minari", "starter"]
+
+STARTER_FILE = "data/pendulum.npz"
+"""The file of `dataset_kind: starter` where `dataset_path` does not name another."""
 
 
 class DataConfig(ConfigModel):
@@ -24,7 +28,7 @@ class DataConfig(ConfigModel):
     dataset_kind: Annotated[DatasetKind | None, Trait.DATASET] = None
     """Where recorded data comes from; null for none."""
     dataset_path: Annotated[str | None, Trait.DATASET, Trait.MAY_CHANGE] = None
-    """The file of an npz, pt or hdf5 dataset."""
+    """The file of an npz, pt, hdf5 or starter dataset."""
     dataset_id: Annotated[str | None, Trait.DATASET] = None
     """The id of a Minari dataset."""
     dataset_download: Annotated[bool, Trait.DATASET, Trait.MAY_CHANGE] = False
@@ -120,4 +124,13 @@ class DataConfig(ConfigModel):
             return f"Minari dataset {self.dataset_id!r}"
         if self.dataset_kind == "random":
             return "the random dataset"
-        return str(self.dataset_path)
+        return str(self.dataset_path or STARTER_FILE)
+
+    @property
+    def is_unrecorded_starter(self) -> bool:
+        """Whether the packaged configs' own dataset is used, and its file does not exist yet.
+
+        A `dataset_path` is never recorded: a misspelled one should be an error.
+        """
+        wanted = self.dataset_kind == "starter" and self.dataset_path is None
+        return wanted and not Path(STARTER_FILE).exists()

@@ -25,7 +25,7 @@ from rl_training.text import shown
 from rl_training.types import EnvSpec
 
 RandomCollector = Callable[[int, int], Mapping[str, Any]]
-"""Collects ``size`` transitions of uniform play from ``seed``; handed in by the caller."""
+"""Collects ``size`` transitions from ``seed``, by uniform play or a starter controller."""
 
 SUFFIXES: dict[str, DatasetKind] = {
     ".npz": "npz",
@@ -53,7 +53,7 @@ def load_transition_dataset(
     """
     settings = config if isinstance(config, DataConfig) else validated(DataConfig, config)
     if settings.dataset_kind is None:
-        raise ConfigError("dataset_kind is missing: use random, npz, pt, hdf5 or minari.")
+        raise ConfigError("dataset_kind is missing: use random, npz, pt, hdf5, minari or starter.")
     source = settings.source
     with open_fields(settings, collect_random, columns) as fields:
         if spec is None and settings.action_low is not None:
@@ -111,10 +111,10 @@ def open_fields(
 ) -> Iterator[Fields]:
     """A dataset's columns, open for as long as the block lasts."""
     kind = config.dataset_kind
-    if kind == "random":
+    if kind == "random" or config.is_unrecorded_starter:
         if collect_random is None:
             raise ConfigError(
-                "dataset_kind 'random' needs an environment to collect from: give env_id, or to "
+                f"dataset_kind {kind!r} needs an environment to collect from: give env_id, or to "
                 "load_transition_dataset collect_random=, a function of size and seed."
             )
         data = collect_random(config.dataset_size, config.dataset_seed)
@@ -124,7 +124,7 @@ def open_fields(
         dataset = open_minari(str(config.dataset_id), download=config.dataset_download)
         yield find_fields(dataset.columns(), config.source, declared)
     else:
-        path = Path(str(config.dataset_path))
+        path = Path(config.source)
         if not path.is_file():
             place = "" if path.is_absolute() else f" in the present folder, {str(Path.cwd())!r}"
             raise ConfigError(
@@ -132,6 +132,8 @@ def open_fields(
                 "(dataset_path=FILE; --dataset FILE with finetune and evaluate), or record one "
                 "with rl-training data collect."
             )
+        if kind == "starter":
+            kind = config_for(config.source).dataset_kind
         opener = {"npz": open_npz, "pt": open_pt, "hdf5": open_hdf5_columns}[str(kind)]
         with opener(path) as found:
             yield find_fields(found, config.source, declared)

@@ -19,6 +19,7 @@ from rl_training.data import (
 from rl_training.envs import time_limit
 from rl_training.errors import ConfigError
 from rl_training.experiment.config import TrainConfig
+from rl_training.experiment.starter_data import record_starter
 from rl_training.rewards import RewardTransformConfig
 from rl_training.runtime.recording import record_random
 from rl_training.runtime.seeding import Stream, derive_seed
@@ -64,6 +65,8 @@ def load_dataset(
         return load_transition_dataset(settings, columns=columns)
 
     def collect(size: int, seed: int) -> dict[str, Any]:
+        if settings.dataset_kind == "starter":
+            return record_starter(config, size, seed)
         return record_random(env_id, parts.env.make_kwargs, size, seed)
 
     return load_transition_dataset(

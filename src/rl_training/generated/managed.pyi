@@ -68,7 +68,7 @@ class DDPG(ManagedAlgorithm):
 
     Data and reward options:
         dataset_kind (default None): Where recorded data comes from; None for none.
-        dataset_path (default None): The file of an npz, pt or hdf5 dataset.
+        dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Let Minari download a missing dataset.
         dataset_size (default 10000): Transitions of a random dataset.
@@ -141,7 +141,7 @@ class DDPG(ManagedAlgorithm):
         log_interval: int = 1000,
         tags: Sequence[str] = (),
         env_kwargs: dict[str, Any] = {},
-        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari"] | None = None,
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari", "starter"] | None = None,
         dataset_path: str | PathLike[str] | None = None,
         dataset_id: str | None = None,
         dataset_download: bool = False,
@@ -239,7 +239,7 @@ class DQN(ManagedAlgorithm):
 
     Data and reward options:
         dataset_kind (default None): Where recorded data comes from; None for none.
-        dataset_path (default None): The file of an npz, pt or hdf5 dataset.
+        dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Let Minari download a missing dataset.
         dataset_size (default 10000): Transitions of a random dataset.
@@ -317,7 +317,7 @@ class DQN(ManagedAlgorithm):
         log_interval: int = 1000,
         tags: Sequence[str] = (),
         env_kwargs: dict[str, Any] = {},
-        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari"] | None = None,
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari", "starter"] | None = None,
         dataset_path: str | PathLike[str] | None = None,
         dataset_id: str | None = None,
         dataset_download: bool = False,
@@ -444,7 +444,7 @@ class HER(ManagedAlgorithm):
 
     Data and reward options:
         dataset_kind (default None): Where recorded data comes from; None for none.
-        dataset_path (default None): The file of an npz, pt or hdf5 dataset.
+        dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Let Minari download a missing dataset.
         dataset_size (default 10000): Transitions of a random dataset.
@@ -530,7 +530,7 @@ class HER(ManagedAlgorithm):
         log_interval: int = 1000,
         tags: Sequence[str] = (),
         env_kwargs: dict[str, Any] = {},
-        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari"] | None = None,
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari", "starter"] | None = None,
         dataset_path: str | PathLike[str] | None = None,
         dataset_id: str | None = None,
         dataset_download: bool = False,
@@ -627,7 +627,7 @@ class REDQ(ManagedAlgorithm):
 
     Data and reward options:
         dataset_kind (default None): Where recorded data comes from; None for none.
-        dataset_path (default None): The file of an npz, pt or hdf5 dataset.
+        dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Let Minari download a missing dataset.
         dataset_size (default 10000): Transitions of a random dataset.
@@ -703,7 +703,7 @@ class REDQ(ManagedAlgorithm):
         log_interval: int = 1000,
         tags: Sequence[str] = (),
         env_kwargs: dict[str, Any] = {},
-        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari"] | None = None,
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari", "starter"] | None = None,
         dataset_path: str | PathLike[str] | None = None,
         dataset_id: str | None = None,
         dataset_download: bool = False,
@@ -797,7 +797,7 @@ class SAC(ManagedAlgorithm):
 
     Data and reward options:
         dataset_kind (default None): Where recorded data comes from; None for none.
-        dataset_path (default None): The file of an npz, pt or hdf5 dataset.
+        dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Let Minari download a missing dataset.
         dataset_size (default 10000): Transitions of a random dataset.
@@ -872,7 +872,7 @@ class SAC(ManagedAlgorithm):
         log_interval: int = 1000,
         tags: Sequence[str] = (),
         env_kwargs: dict[str, Any] = {},
-        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari"] | None = None,
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari", "starter"] | None = None,
         dataset_path: str | PathLike[str] | None = None,
         dataset_id: str | None = None,
         dataset_download: bool = False,
@@ -968,7 +968,7 @@ class TD3(ManagedAlgorithm):
 
     Data and reward options:
         dataset_kind (default None): Where recorded data comes from; None for none.
-        dataset_path (default None): The file of an npz, pt or hdf5 dataset.
+        dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Let Minari download a missing dataset.
         dataset_size (default 10000): Transitions of a random dataset.
@@ -1044,7 +1044,7 @@ class TD3(ManagedAlgorithm):
         log_interval: int = 1000,
         tags: Sequence[str] = (),
         env_kwargs: dict[str, Any] = {},
-        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari"] | None = None,
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari", "starter"] | None = None,
         dataset_path: str | PathLike[str] | None = None,
         dataset_id: str | None = None,
         dataset_download: bool = False,
@@ -1142,7 +1142,7 @@ class TQC(ManagedAlgorithm):
 
     Data and reward options:
         dataset_kind (default None): Where recorded data comes from; None for none.
-        dataset_path (default None): The file of an npz, pt or hdf5 dataset.
+        dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Let Minari download a missing dataset.
         dataset_size (default 10000): Transitions of a random dataset.
@@ -1220,7 +1220,7 @@ class TQC(ManagedAlgorithm):
         log_interval: int = 1000,
         tags: Sequence[str] = (),
         env_kwargs: dict[str, Any] = {},
-        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari"] | None = None,
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari", "starter"] | None = None,
         dataset_path: str | PathLike[str] | None = None,
         dataset_id: str | None = None,
         dataset_download: bool = False,
@@ -1302,7 +1302,7 @@ class AWAC(ManagedAlgorithm):
 
     Data and reward options:
         dataset_kind (default None): Where recorded data comes from; None for none.
-        dataset_path (default None): The file of an npz, pt or hdf5 dataset.
+        dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Let Minari download a missing dataset.
         dataset_size (default 10000): Transitions of a random dataset.
@@ -1371,7 +1371,7 @@ class AWAC(ManagedAlgorithm):
         log_interval: int = 1000,
         tags: Sequence[str] = (),
         env_kwargs: dict[str, Any] = {},
-        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari"] | None = None,
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari", "starter"] | None = None,
         dataset_path: str | PathLike[str] | None = None,
         dataset_id: str | None = None,
         dataset_download: bool = False,
@@ -1440,7 +1440,7 @@ class BC(ManagedAlgorithm):
 
     Data and reward options:
         dataset_kind (default None): Where recorded data comes from; None for none.
-        dataset_path (default None): The file of an npz, pt or hdf5 dataset.
+        dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Let Minari download a missing dataset.
         dataset_size (default 10000): Transitions of a random dataset.
@@ -1499,7 +1499,7 @@ class BC(ManagedAlgorithm):
         log_interval: int = 1000,
         tags: Sequence[str] = (),
         env_kwargs: dict[str, Any] = {},
-        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari"] | None = None,
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari", "starter"] | None = None,
         dataset_path: str | PathLike[str] | None = None,
         dataset_id: str | None = None,
         dataset_download: bool = False,
@@ -1585,7 +1585,7 @@ class CQL(ManagedAlgorithm):
 
     Data and reward options:
         dataset_kind (default None): Where recorded data comes from; None for none.
-        dataset_path (default None): The file of an npz, pt or hdf5 dataset.
+        dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Let Minari download a missing dataset.
         dataset_size (default 10000): Transitions of a random dataset.
@@ -1656,7 +1656,7 @@ class CQL(ManagedAlgorithm):
         log_interval: int = 1000,
         tags: Sequence[str] = (),
         env_kwargs: dict[str, Any] = {},
-        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari"] | None = None,
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari", "starter"] | None = None,
         dataset_path: str | PathLike[str] | None = None,
         dataset_id: str | None = None,
         dataset_download: bool = False,
@@ -1733,7 +1733,7 @@ class EDAC(ManagedAlgorithm):
 
     Data and reward options:
         dataset_kind (default None): Where recorded data comes from; None for none.
-        dataset_path (default None): The file of an npz, pt or hdf5 dataset.
+        dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Let Minari download a missing dataset.
         dataset_size (default 10000): Transitions of a random dataset.
@@ -1799,7 +1799,7 @@ class EDAC(ManagedAlgorithm):
         log_interval: int = 1000,
         tags: Sequence[str] = (),
         env_kwargs: dict[str, Any] = {},
-        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari"] | None = None,
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari", "starter"] | None = None,
         dataset_path: str | PathLike[str] | None = None,
         dataset_id: str | None = None,
         dataset_download: bool = False,
@@ -1876,7 +1876,7 @@ class IQL(ManagedAlgorithm):
 
     Data and reward options:
         dataset_kind (default None): Where recorded data comes from; None for none.
-        dataset_path (default None): The file of an npz, pt or hdf5 dataset.
+        dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Let Minari download a missing dataset.
         dataset_size (default 10000): Transitions of a random dataset.
@@ -1942,7 +1942,7 @@ class IQL(ManagedAlgorithm):
         log_interval: int = 1000,
         tags: Sequence[str] = (),
         env_kwargs: dict[str, Any] = {},
-        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari"] | None = None,
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari", "starter"] | None = None,
         dataset_path: str | PathLike[str] | None = None,
         dataset_id: str | None = None,
         dataset_download: bool = False,
@@ -2024,7 +2024,7 @@ class ReBRAC(ManagedAlgorithm):
 
     Data and reward options:
         dataset_kind (default None): Where recorded data comes from; None for none.
-        dataset_path (default None): The file of an npz, pt or hdf5 dataset.
+        dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Let Minari download a missing dataset.
         dataset_size (default 10000): Transitions of a random dataset.
@@ -2092,7 +2092,7 @@ class ReBRAC(ManagedAlgorithm):
         log_interval: int = 1000,
         tags: Sequence[str] = (),
         env_kwargs: dict[str, Any] = {},
-        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari"] | None = None,
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari", "starter"] | None = None,
         dataset_path: str | PathLike[str] | None = None,
         dataset_id: str | None = None,
         dataset_download: bool = False,
@@ -2171,7 +2171,7 @@ class TD3BC(ManagedAlgorithm):
 
     Data and reward options:
         dataset_kind (default None): Where recorded data comes from; None for none.
-        dataset_path (default None): The file of an npz, pt or hdf5 dataset.
+        dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Let Minari download a missing dataset.
         dataset_size (default 10000): Transitions of a random dataset.
@@ -2238,7 +2238,7 @@ class TD3BC(ManagedAlgorithm):
         log_interval: int = 1000,
         tags: Sequence[str] = (),
         env_kwargs: dict[str, Any] = {},
-        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari"] | None = None,
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari", "starter"] | None = None,
         dataset_path: str | PathLike[str] | None = None,
         dataset_id: str | None = None,
         dataset_download: bool = False,
@@ -2342,7 +2342,7 @@ class RLPD(ManagedAlgorithm):
 
     Data and reward options:
         dataset_kind (default None): Where recorded data comes from; None for none.
-        dataset_path (default None): The file of an npz, pt or hdf5 dataset.
+        dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Let Minari download a missing dataset.
         dataset_size (default 10000): Transitions of a random dataset.
@@ -2423,7 +2423,7 @@ class RLPD(ManagedAlgorithm):
         log_interval: int = 1000,
         tags: Sequence[str] = (),
         env_kwargs: dict[str, Any] = {},
-        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari"] | None = None,
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari", "starter"] | None = None,
         dataset_path: str | PathLike[str] | None = None,
         dataset_id: str | None = None,
         dataset_download: bool = False,
