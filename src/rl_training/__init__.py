@@ -23,6 +23,7 @@ else:
             "api.checkpoints": ["evaluate_checkpoint", "predict_checkpoint"],
             "api.finetuning": ["finetune"],
             "api.managed_classes": catalog.MANAGED,
+            "api.plots": ["plot_runs"],
             "api.training": ["resume", "train"],
             "data.replay_buffer": ["ReplayBuffer"],
             "data.samplers": ["MixedSampler"],

@@ -17,6 +17,7 @@ else:
             "finetuning": ["finetune"],
             "managed": ["ManagedAlgorithm"],
             "managed_classes": catalog.MANAGED,
+            "plots": ["plot_runs"],
             "progress": ["ProgressCallback"],
             "training": ["resume", "train"],
         },

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from rl_training.boundary.terminal import open_standard_streams, output_failure, say, tell
 from rl_training.cli.data import Best, EnvKwargs, RunPath, data_app
 from rl_training.cli.output import Json, counting, print_json, print_result, print_table
+from rl_training.cli.plot import plot
 from rl_training.cli.summaries import evaluation_text, score_text, training_lines
 from rl_training.cli.user_imports import import_for_user
 from rl_training.errors import RLTrainingError
@@ -313,18 +314,7 @@ def runs(
     print_table(heads, rows)
 
 
-@app.command(epilog="Example: rl-training plot runs/a runs/b --out compared.png")
-def plot(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.")],
-    out: Annotated[Path, typer.Option("--out", help="The picture to write, a .png or .pdf file.")],
-    as_json: Json = False,
-) -> None:
-    """Draw the evaluations of several runs over environment steps, or offline ones over updates."""
-    from rl_training.api.plots import plot_runs
-
-    plot_runs(runs, out)
-    facts = {"out": str(out), "runs": [str(run) for run in runs]}
-    print_result(facts, f"Wrote {out}", as_json)
+app.command(epilog="Example: rl-training plot runs/sac_* runs/td3_* --out compared.png")(plot)
 
 
 def _display(config: dict[str, Any] | None = None) -> Any:

@@ -4,6 +4,7 @@ from rl_training.api.checkpoints import evaluate_checkpoint as evaluate_checkpoi
 from rl_training.api.checkpoints import predict_checkpoint as predict_checkpoint
 from rl_training.api.finetuning import finetune as finetune
 from rl_training.api.managed import ManagedAlgorithm as ManagedAlgorithm
+from rl_training.api.plots import plot_runs as plot_runs
 from rl_training.api.progress import ProgressCallback as ProgressCallback
 from rl_training.api.training import resume as resume
 from rl_training.api.training import train as train

@@ -49,6 +49,7 @@ from rl_training.algorithms.tqc import tqc_loss as tqc_loss
 from rl_training.api.checkpoints import evaluate_checkpoint as evaluate_checkpoint
 from rl_training.api.checkpoints import predict_checkpoint as predict_checkpoint
 from rl_training.api.finetuning import finetune as finetune
+from rl_training.api.plots import plot_runs as plot_runs
 from rl_training.api.training import resume as resume
 from rl_training.api.training import train as train
 from rl_training.data.replay_buffer import ReplayBuffer as ReplayBuffer
