@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help train generate test test-slow test-gpu lint lint-quick fuzz mutants peers clean
+.PHONY: help train generate test test-slow test-gpu lint lint-quick docs fuzz mutants peers clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -42,6 +42,9 @@ test-slow: $(INSTALLED)  ## The long fault and learning suites
 test-gpu: $(INSTALLED)  ## What needs a CUDA device
 	$(BIN)/python -m pytest -m gpu $(ARGS)
 
+docs: $(INSTALLED)  ## Build the documentation site strictly, into docs/_build/html
+	$(BIN)/sphinx-build -W --keep-going -n -q docs docs/_build/html
+
 fuzz: $(INSTALLED)  ## Mutate the input of every parser, for an hour (FUZZ_SECONDS, FUZZ_SEED)
 	$(BIN)/python -m tests.fuzz $(ARGS)
 
@@ -52,4 +55,4 @@ peers: $(INSTALLED)  ## Make the environments of the libraries that benchmarks c
 	$(BIN)/python -m benchmarks.peering
 
 clean:  ## Remove the virtual environment and caches
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build .fuzz
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build .fuzz docs/_build
