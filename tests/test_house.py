@@ -47,6 +47,32 @@ def test_no_module_needs_a_posix_system() -> None:
         assert imported_modules(file) & posix == only_on_linux.get(file.name, set()), file
 
 
+POSIX_ONLY = {
+    "os": {"fork", "getloadavg", "getuid", "killpg", "sched_getaffinity", "sync", "sysconf"}
+    | {"O_CLOEXEC", "O_DIRECTORY", "O_NOFOLLOW", "O_NONBLOCK", "wait", "waitpid", "pread"},
+    "signal": {"SIGALRM", "SIGHUP", "SIGKILL", "SIGQUIT", "SIGUSR1", "alarm", "setitimer"}
+    | {"ITIMER_PROF", "ITIMER_REAL", "pthread_sigmask", "pause"},
+}
+
+
+def test_posix_functions_are_guarded() -> None:
+    """Every function that uses a name that Windows lacks checks for it."""
+    found = 0
+    for file in (ROOT / "src").rglob("*.py"):
+        for function in ast.walk(ast.parse(file.read_text())):
+            if not isinstance(function, ast.FunctionDef):
+                continue
+            for node in ast.walk(function):
+                if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
+                    continue
+                if node.attr in POSIX_ONLY.get(node.value.id, ()):
+                    text = ast.unparse(function)
+                    guards = (f"hasattr({node.value.id}", "AttributeError", "os.name")
+                    assert any(guard in text for guard in guards), (file, node.lineno, node.attr)
+                    found += 1
+    assert found >= 5
+
+
 def test_no_module_uses_anothers_private_names() -> None:
     for file in (ROOT / "src").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):

@@ -40,8 +40,15 @@ def one_line(text: str) -> str:
     return re.sub(r"\s*[\n\t]\s*", " ", _cut(printable(text).strip(), MAX_MESSAGE))
 
 
-_bounded = reprlib.Repr()
-"""`repr` of a value that a file or a user gave: bounded in depth, length and time."""
+class _BoundedRepr(reprlib.Repr):
+    """`repr` of a value that a file or a user gave: bounded in depth, length and time."""
+
+    def repr_ndarray(self, array: Any, level: int) -> str:
+        """Show the shape of an array with many values."""
+        return repr(array) if array.size <= 8 else f"<array of shape {array.shape}>"
+
+
+_bounded = _BoundedRepr()
 _bounded.maxlevel = 4
 _bounded.maxstring = _bounded.maxother = _bounded.maxlong = MAX_VALUE
 _bounded.maxdict = _bounded.maxlist = _bounded.maxtuple = _bounded.maxset = 8

@@ -155,7 +155,7 @@ def _registered() -> Iterator[None]:
     ("algo", "message"),
     [
         ("her", "n_step = 3 cannot be used with HER, which changes the rewards"),
-        ("bc", "Unknown key 'n_step' in algo_kwargs"),
+        ("bc", "'n_step' is not an option of BC"),
         ("single_step", "n_step = 3: the targets of single_step are of single steps"),
     ],
 )

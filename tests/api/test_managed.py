@@ -14,8 +14,10 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 
 from rl_training import (
+    BC,
     IQL,
     SAC,
     Callback,
@@ -93,8 +95,89 @@ def test_mistakes_show_at_construction() -> None:
 
     with pytest.raises(ConfigError, match=r"total_timesteps = 90: .* SAC\(…\)\.learn\(90\)"):
         SAC("Pendulum-v1", total_timesteps=90)  # type: ignore[call-arg]
-    with pytest.raises(ConfigError, match=r"gymnasium\.register\(id='Mine-v0'"):
+    with pytest.raises(ConfigError, match=r"'eta' is not an option of SAC; it is .* of EDAC\."):
+        SAC("Pendulum-v1", eta=1.0)  # type: ignore[call-arg]
+    with pytest.raises(ConfigError, match=r"^'num_critics' is not an option of BC; it is an opt"):
+        BC("Pendulum-v1", num_critics=5)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("env", ["Pendulum-v1", gym.make("Pendulum-v1")], ids=["id", "object"])
+def test_stable_baselines_call_is_explained(env: Any) -> None:
+    message = r"^SAC takes an environment id and no policy: write SAC\('Pendulum-v1'\)\. Options"
+    managed: Any = SAC
+    calls: list[Callable[[], Any]] = [
+        lambda: managed("MlpPolicy", env),
+        lambda: managed("MlpPolicy", env=env),
+        lambda: managed(policy="MlpPolicy", env=env),
+    ]
+    for call in calls:
+        with pytest.raises(ConfigError, match=message):
+            call()
+    with pytest.raises(ConfigError, match=r"^SAC takes one positional argument, the env.*: pass 9"):
+        managed("Pendulum-v1", 900)
+
+
+def test_environment_object_is_refused_with_its_id() -> None:
+    with pytest.raises(ConfigError, match=r"not an object\. Register it with gymnasium\.register"):
         SAC(Match())  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"not an object\. Pass env_id='Pendulum-v1', or, if"):
+        SAC(gym.make("Pendulum-v1"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{"observations": np.zeros((9_000, 3)), "rewards": [0.0] * 9_000}, np.zeros((9_000, 3))],
+    ids=["dict", "array"],
+)
+def test_arrays_as_dataset_path_are_refused_briefly(value: Any) -> None:
+    calls: list[Callable[[], Any]] = [
+        lambda: IQL("Pendulum-v1", dataset_path=value),
+        lambda: IQL("Pendulum-v1", dataset_kind="npz", dataset_path=value),
+        lambda: train({"algo": "iql", "env_id": "Pendulum-v1", "dataset_path": value}),
+    ]
+    for call in calls:
+        with pytest.raises(
+            ConfigError, match=r"should be the path of a file\..* np\.savez"
+        ) as told:
+            call()
+        assert len(str(told.value)) < 300
+    others: list[Callable[[], Any]] = [
+        lambda: SAC("Pendulum-v1").learn(value),
+        lambda: SAC("Pendulum-v1").learn(9, callbacks=[value]),
+        lambda: SAC("Pendulum-v1", hidden_sizes=value),
+        lambda: SAC("Pendulum-v1", total_timesteps=value),  # type: ignore[call-arg]
+        lambda: finetune("runs", dataset=value),
+    ]
+    for call in others:
+        with pytest.raises(ConfigError) as told:
+            call()
+        assert len(str(told.value)) < 300
+
+
+@pytest.mark.parametrize("device", ["cuda:99", "mps:0"])
+def test_unavailable_device_is_refused_at_construction(
+    trained: SAC, tmp_path: Path, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    with pytest.raises(ConfigError, match=f"^device = '{device}' is not available: PyTorch finds"):
+        SAC("Pendulum-v1", device=device)
+    with pytest.raises(ConfigError, match=r"use auto, cpu, cuda, cuda:N or mps\.$"):
+        SAC("Pendulum-v1", device="gpu")
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 100)
+    assert "not trained yet" in repr(SAC("Pendulum-v1", device=device))
+
+
+def test_run_of_another_device_can_be_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = SAC("Pendulum-v1", device="cpu", output_dir=tmp_path, **SMALL).learn(40)
+
+    def refuse(_name: str) -> None:
+        raise AssertionError("load() needs no device")
+
+    monkeypatch.setattr("rl_training.api.managed.choose_device", refuse)
+    assert SAC.load(str(agent.run_dir)).predict(np.zeros(3)).shape == (1,)
 
 
 def test_folder_may_be_left_and_the_console_missing(
@@ -124,9 +207,12 @@ class Misspelt(Callback):
 @pytest.mark.parametrize(
     ("callbacks", "sentence"),
     [
-        (None, "callbacks = None: should be a list of Callback objects; leave it out for none."),
-        (Silent(), "callbacks is a single Silent: put it into a list, callbacks=[Silent()]."),
-        ([Silent], "callbacks[0] is the class Silent: make one of it, Silent()."),
+        (
+            None,
+            "callbacks = None: should be a list of Callback objects. Leave it out",
+        ),
+        (Silent(), "callbacks is a single Silent: pass a list, callbacks=[Silent()]."),
+        ([Silent], "callbacks[0] is the class Silent: pass an object, Silent()."),
         ([Silent(), print], "callbacks[1] = <built-in function print>: should be a Callback"),
         (
             [Misspelt()],
@@ -348,8 +434,6 @@ def _without(options: dict[str, Any]) -> dict[str, Any]:
 
 def test_time_limits_bootstrap_in_the_whole_path(tmp_path: Path) -> None:
     """Episodes of 5 steps: without the bootstrap, values could not exceed 5."""
-    import torch
-
     options = _without(SMALL) | {"learning_rate": 1e-2, "batch_size": 32, "gamma": 0.9}
     env_id = known("Wait", Wait, 5)
     agent = SAC(

@@ -155,10 +155,10 @@ def test_traits_of_sizes(entry: Any) -> None:
         ({"num_envs": 0}, "num_envs = 0"),
         (
             {"algo_kwargs": {"batchsize": 1}},
-            "'batchsize' in algo_kwargs; did you mean 'batch_size'",
+            "'batchsize' for sac; did you mean 'batch_size'",
         ),
-        ({"algo_kwargs": {"env": "A-v0"}}, "'env' in algo_kwargs; did you mean 'env_id'"),
-        ({"algo_kwargs": {"ent_coef": 1}}, "'ent_coef' in algo_kwargs; did you mean 'alpha'"),
+        ({"algo_kwargs": {"env": "A-v0"}}, "'env' for sac; did you mean 'env_id'"),
+        ({"algo_kwargs": {"ent_coef": 1}}, "'ent_coef' for sac; did you mean 'alpha'"),
         ({"algo_kwargs": {"verbose": 1}}, "valid names: tensorboard,"),
         ({"algo_kwargs": {"num_envs": 2}}, "'num_envs' is a top-level key: move it out"),
         ({"algo_kwargs": {"gamma": 2}}, "gamma = 2: should be less than or equal to 1"),

@@ -170,13 +170,17 @@ def test_schedules() -> None:
 @pytest.mark.parametrize(
     ("algo", "kwargs", "sentence"),
     [
-        ("sac", {"learning_rate_schedule": "linear"}, "the learning rate is 0 from step 40 on"),
-        ("iql", {"learning_rate_schedule": "cosine"}, "the actor's learning rate is 0 from step"),
+        (
+            "sac",
+            {"learning_rate_schedule": "linear"},
+            "the learning rate is 0 after step 40, where",
+        ),
+        ("iql", {"learning_rate_schedule": "cosine"}, "the actor's learning rate is 0 after step"),
         ("sac", {"learning_rate_schedule": "linear", "learning_rate_final": 0.1}, None),
         ("sac", {"learning_rate_warmup": 10}, None),
     ],
 )
-def test_a_run_that_goes_on_after_its_schedule_is_told(
+def test_resume_beyond_the_schedule_warns(
     small_config: Callable[..., dict[str, Any]],
     algo: str,
     kwargs: dict[str, Any],
@@ -190,7 +194,8 @@ def test_a_run_that_goes_on_after_its_schedule_is_told(
         return
     (warning,) = told
     assert sentence in warning
-    assert "to learn until step 60, set schedule_horizon=60 " in warning
+    assert "but the run continues to step 60" in warning
+    assert "extend the schedule with schedule_horizon=60 " in warning
     resume(run_dir, ["total_timesteps=80", "schedule_horizon=80"], on_warning=told.append)
     assert len(told) == 1
 

@@ -320,6 +320,7 @@ def test_auto_prepares_only_what_pays() -> None:
     assert choose_engine("auto", "cpu", WORTH_COMPILING) == "compiled"
     assert choose_engine("auto", "cuda", WORTH_A_GRAPH - 1) == "eager"
     assert choose_engine("auto", "cuda", WORTH_A_GRAPH) == "cuda_graph"
+    assert choose_engine("auto", "mps", WORTH_COMPILING) == "eager"
     assert choose_engine("compiled", "cpu", 1) == "compiled"
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from rl_training.models.kernels import use_kernels
 from rl_training.models.network import Network
+from rl_training.precision import widest_float
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -144,11 +145,12 @@ class FlatAdam(nn.Module):
         beta1, beta2 = self.betas
         gradient = self._with_weights(parameter, gradient)
         if self.decoupled_weight_decay:
-            kept = 1.0 - self.learning_rate.double() * self.decoupled_weight_decay
+            rate = self.learning_rate.to(widest_float(parameter.device))
+            kept = 1.0 - rate * self.decoupled_weight_decay
             parameter.mul_(kept.to(parameter.dtype))
         self.moment1.lerp_(gradient, 1.0 - beta1)
         self.moment2.mul_(beta2).addcmul_(gradient, gradient, value=1.0 - beta2)
-        steps = self.steps.double()
+        steps = self.steps.to(widest_float(parameter.device))
         # Stacked, so that the compiled loop over the elements reads the two powers, and does not
         # compute them for every element again.
         factors = self.learning_rate / (1.0 - beta1**steps), (1.0 - beta2**steps).sqrt()

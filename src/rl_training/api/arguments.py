@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rl_training.errors import ConfigError
+from rl_training.experiment.plain_values import env_id_of
 from rl_training.runtime.callbacks import Callback, check_hooks
 from rl_training.text import shown
 
@@ -55,26 +57,43 @@ def as_output(name: str, value: Any, endings: Sequence[str] = ()) -> Path:
     return path
 
 
+def check_positional(
+    name: str, env_id: Any, extra: Sequence[Any], options: Mapping[str, Any]
+) -> None:
+    """Refuse positional arguments after the first, such as those of Stable-Baselines3."""
+    policy = options.get("policy", env_id)
+    if isinstance(policy, str) and re.fullmatch(r"\w*Policy", policy):
+        given = next(iter(extra), options.get("env", options.get("env_id")))
+        known = given if isinstance(given, str) else env_id_of(given)
+        raise ConfigError(
+            f"{name} takes an environment id and no policy: write {name}({known or 'ENV_ID'!r}). "
+            "Options such as hidden_sizes=[256, 256] set the networks."
+        )
+    if extra:
+        raise ConfigError(
+            f"{name} takes one positional argument, the environment id: pass {shown(extra[0])} by "
+            f"its name, as in {name}('Pendulum-v1', seed=1)."
+        )
+
+
 def check_callbacks(callbacks: Sequence[Callback]) -> list[Callback]:
     """The callbacks as a list, or an error that says what to write in place of what was given."""
     if isinstance(callbacks, Callback):
         name = type(callbacks).__name__
-        raise ConfigError(
-            f"callbacks is a single {name}: put it into a list, callbacks=[{name}()]."
-        )
+        raise ConfigError(f"callbacks is a single {name}: pass a list, callbacks=[{name}()].")
     if not isinstance(callbacks, Sequence):
         raise ConfigError(
-            f"callbacks = {callbacks!r}: should be a list of Callback objects; leave it out for "
-            "none."
+            f"callbacks = {shown(callbacks)}: should be a list of Callback objects. Leave it out "
+            "if you have none."
         )
     for index, callback in enumerate(callbacks):
         if isinstance(callback, type) and issubclass(callback, Callback):
             name = callback.__name__
-            raise ConfigError(f"callbacks[{index}] is the class {name}: make one of it, {name}().")
+            raise ConfigError(f"callbacks[{index}] is the class {name}: pass an object, {name}().")
         if not isinstance(callback, Callback):
             raise ConfigError(
-                f"callbacks[{index}] = {callback!r}: should be a Callback; derive a class from "
-                "rl_training.Callback and put the code into its on_step (docs/callbacks.md)."
+                f"callbacks[{index}] = {shown(callback)}: should be a Callback. Derive a class "
+                "from rl_training.Callback and override on_step (docs/callbacks.md)."
             )
         check_hooks(callback)
     return list(callbacks)

@@ -60,6 +60,8 @@ def finetune(
     of 0 drops it. Without ``env_id`` it is the source's environment.
     """
     callbacks = check_callbacks(callbacks)
+    if dataset is not None:
+        as_path("dataset", dataset, "a dataset file, or a Minari id")
     checkpoint = SavedRun.load(as_path("path", path), best=best)
     task = check_config(finetuning_run(checkpoint, env_id, overrides, dataset).resolved())
     _check_fits(checkpoint, task, other_data=dataset is not None)

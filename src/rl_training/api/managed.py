@@ -8,7 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rl_training.api.arguments import as_path, check_callbacks, whole_number
+from rl_training.api.arguments import (
+    as_path,
+    check_callbacks,
+    check_positional,
+    whole_number,
+)
 from rl_training.api.checkpoints import check_obs, evaluate_checkpoint
 from rl_training.api.progress import ProgressCallback
 from rl_training.api.training import resume, train, warn
@@ -19,6 +24,7 @@ from rl_training.experiment.config import (
     check_overrides,
     make_config,
 )
+from rl_training.experiment.machine import choose_device
 from rl_training.experiment.saved_run import SavedRun
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpointing import (
@@ -30,6 +36,7 @@ from rl_training.runtime.checkpointing import (
 from rl_training.runtime.evaluation import Policy
 from rl_training.runtime.session import Session
 from rl_training.runtime.training_loop import TrainResult
+from rl_training.text import shown
 from rl_training.types import ActionArray, FloatArray
 
 if TYPE_CHECKING:
@@ -43,26 +50,37 @@ class ManagedAlgorithm:
 
     algo: ClassVar[str]
 
-    def __init__(self, env_id: str | None = None, **options: Any) -> None:
-        """``options`` are config keys (docs/configuration.md), all on one level.
+    def __init__(self, env_id: str | None = None, *extra: Any, **options: Any) -> None:
+        """Check the options; nothing is written before `learn`.
 
-        `total_timesteps` is the exception: it is an argument of `learn`.
+        Args:
+            env_id: The id of a registered environment.
+            extra: Refused, with a message that shows how to write the call.
+            options: Config keys (docs/configuration.md), all on one level. `total_timesteps` is
+                the exception: it is an argument of `learn`.
         """
+        name = type(self).__name__
+        check_positional(name, env_id, extra, options)
         if "total_timesteps" in options:
-            steps, name = options["total_timesteps"], type(self).__name__
+            steps = shown(options["total_timesteps"])
             raise ConfigError(
-                f"total_timesteps = {steps!r}: {name} takes the number of steps when it learns, "
-                f"{name}(…).learn({steps!r})."
+                f"total_timesteps = {steps}: pass the number of steps to learn(), as in "
+                f"{name}(…).learn({steps})."
             )
+        choose_device(self._configure(env_id, options).device)
+
+    def _configure(self, env_id: str | None, options: dict[str, Any]) -> TrainConfig:
         top = {key: options.pop(key) for key in tuple(options) if key in RUN_KEYS}
-        # `learn` gets the budget; with 1 in its place, everything else is checked here.
         self._data = {"algo": self.algo, "env_id": env_id, **top, "algo_kwargs": options}
-        self._seed = make_config(self._data | {"total_timesteps": 1}).seed
+        # The budget is an argument of `learn`; a placeholder lets everything else be checked here.
+        config = make_config(self._data | {"total_timesteps": 1})
+        self._seed = config.seed
         self.result: TrainResult | None = None
         """The result of the latest `learn`."""
         self._checkpoint: Path | None = None
         self._step = 0
         self._policy: Policy | None = None
+        return config
 
     def learn(
         self,
@@ -196,7 +214,8 @@ class ManagedAlgorithm:
         kwargs = config.pop("algo_kwargs")
         learner = cls.__new__(cls)
         del config["algo"], config["total_timesteps"]
-        ManagedAlgorithm.__init__(learner, config.pop("env_id"), **config, **kwargs)
+        # The device of the run may be missing here: evaluation and prediction use the CPU.
+        learner._configure(config.pop("env_id"), config | kwargs)
         learner._checkpoint, learner._step = checkpoint.path.absolute(), checkpoint.step
         return learner
 

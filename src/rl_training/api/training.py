@@ -295,8 +295,9 @@ def _set_state(
         change = f"schedule_horizon={last - first}"
         whose = "".join(f"{name}'s " for name in session.algorithm.scheduled)
         on_warning(
-            f"the {whose}learning rate is 0 from step {first + end} on, where its schedule ends: "
-            f"to learn until step {last}, set {change} (in Python overrides=[{change!r}])."
+            f"the {whose}learning rate is 0 after step {first + end}, where its schedule ends, but "
+            f"the run continues to step {last}. To keep learning, extend the schedule with "
+            f"{change} (in Python, overrides=[{change!r}])."
         )
 
 

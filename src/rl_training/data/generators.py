@@ -18,7 +18,7 @@ def generator_state(generator: torch.Generator) -> np.ndarray[Any, Any]:
 
 
 STATE_BYTES = {"cpu": 5056, "cuda": 16}
-"""The size of a generator's state on each kind of device."""
+"""The size of a generator's state on the CPU and on CUDA devices."""
 
 
 def restore_generator(generator: torch.Generator, state: Any) -> None:
@@ -28,11 +28,13 @@ def restore_generator(generator: torch.Generator, state: Any) -> None:
         StateError: It is no generator's state; a guess would continue with other numbers.
     """
     found, (cpu, cuda) = describe_array(state), (f"uint8[{n}]" for n in STATE_BYTES.values())
-    if found not in (cpu, cuda):
+    own = generator.get_state().numel()
+    known = (cpu, cuda, f"uint8[{own}]")
+    if found not in known:
         raise StateError(
             f"a generator's state is {found}, but {cpu} (CPU) or {cuda} (CUDA) is needed"
         )
-    if state.size != STATE_BYTES[generator.device.type]:
+    if state.size != own:
         generator.manual_seed(zlib.crc32(state.tobytes()))
         return
     try:

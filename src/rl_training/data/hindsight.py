@@ -13,6 +13,7 @@ from torch import Tensor
 from rl_training.data.replay_buffer import ReplayBuffer, ReplayPlan
 from rl_training.data.rows import RowLayout
 from rl_training.errors import ConfigError
+from rl_training.precision import widest_float
 from rl_training.types import Batch, BoolArray, EnvSpec, FloatArray
 
 if TYPE_CHECKING:
@@ -166,8 +167,9 @@ class HindsightReplay(ReplayBuffer):
         super().prepare(batch_size, generator, updates)
         self._index_episodes()
         shape = (updates, 3, batch_size)
-        drawn = torch.rand(shape, dtype=torch.float64, generator=generator, device=generator.device)
-        which, whether, goal = drawn.transpose(0, 1).flatten(1).cpu().numpy()
+        device = generator.device
+        drawn = torch.rand(shape, dtype=widest_float(device), generator=generator, device=device)
+        which, whether, goal = drawn.transpose(0, 1).flatten(1).cpu().double().numpy()
         rows = self.oldest + (which * len(self)).astype(np.int64)
         packed = self._rows[rows % self.capacity]
         ended = packed[:, -2:].any(axis=1)

@@ -17,6 +17,7 @@ from rl_training.data.column_names import Fields, find_fields
 from rl_training.data.fields import RowFields
 from rl_training.data.rows import SCALAR_FIELDS, RowLayout
 from rl_training.errors import ConfigError
+from rl_training.precision import widest_float
 from rl_training.rewards import RewardTransformConfig
 from rl_training.types import FIELD_NAMES, Batch, EnvSpec, Sampler, refuse_fields
 
@@ -156,8 +157,9 @@ class TransitionDataset(Sampler):
 
     def gather(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> Batch:
         """Rows drawn uniformly with replacement."""
+        device = self.rows.device
         uniform = torch.rand(
-            batch_size * updates, dtype=torch.float64, device=self.rows.device, generator=generator
+            batch_size * updates, dtype=widest_float(device), device=device, generator=generator
         )
         return self.batch((uniform * len(self)).long())
 

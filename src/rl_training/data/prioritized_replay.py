@@ -18,6 +18,7 @@ from torch import Tensor
 from rl_training.boundary.values import StateError, fitting_array, real_number
 from rl_training.data.replay_buffer import ReplayBuffer, ReplayPlan
 from rl_training.errors import ConfigError
+from rl_training.precision import widest_float
 from rl_training.types import TD_ERROR, Batch, BoolArray, EnvSpec, Metrics
 
 if TYPE_CHECKING:
@@ -51,13 +52,14 @@ class PriorityTable:
         """Rows in proportion to their priorities, independently: ``[count]``."""
         sums = self._leaves.sum(-1).view(-1, self.group)
         device = self._leaves.device
+        dtype = widest_float(device)
         # A number for each level, so that no digits are lost on the way down.
-        uniform = torch.rand(3, count, dtype=torch.float64, device=device, generator=generator)
-        ends = sums.sum(-1).cumsum(0, dtype=torch.float64)
+        uniform = torch.rand(3, count, dtype=dtype, device=device, generator=generator)
+        ends = sums.sum(-1).cumsum(0, dtype=dtype)
         # A number below 1 gives a point below the last end, so an entry of 0 is never found.
         row = torch.searchsorted(ends, uniform[0] * ends[-1], right=True)
         for level, numbers in ((sums, uniform[1]), (self._leaves, uniform[2])):
-            ends = level.index_select(0, row).cumsum(-1, dtype=torch.float64)  # [count, group]
+            ends = level.index_select(0, row).cumsum(-1, dtype=dtype)  # [count, group]
             points = (numbers * ends[:, -1]).unsqueeze(-1)
             found = torch.searchsorted(ends, points, right=True).squeeze(-1)
             row = found.add(row, alpha=self.group)

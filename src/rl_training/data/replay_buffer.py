@@ -13,6 +13,7 @@ from rl_training.boundary.values import StateError, describe_array, whole_number
 from rl_training.data.fields import RowFields
 from rl_training.data.rows import RowLayout
 from rl_training.errors import CheckpointError
+from rl_training.precision import widest_float
 from rl_training.types import (
     FIELD_NAMES,
     Batch,
@@ -85,7 +86,7 @@ class ReplayBuffer(Sampler):
         self._host = self.rows.numpy() if self.rows.device.type == "cpu" else None
         self.total = 0
         """Transitions ever added; the ring's position follows from it."""
-        self.filled = torch.zeros((), dtype=torch.float64, device=device)
+        self.filled = torch.zeros((), dtype=widest_float(self.rows.device), device=device)
         """`len` of the ring as a tensor on its device: a graph would freeze an integer."""
         self._fields: RowFields | None = None
         self._position = torch.zeros((), dtype=torch.long, device=device)
@@ -146,8 +147,10 @@ class ReplayBuffer(Sampler):
         packed[:, -2] = terminations
         packed[:, -1] = truncations
         if fresh is not None:
-            self.rows[position : position + head].copy_(fresh[:head], non_blocking=True)
-            self.rows[: count - head].copy_(fresh[head:], non_blocking=True)  # past the ring's end
+            overlaps = self.rows.is_cuda
+            self.rows[position : position + head].copy_(fresh[:head], non_blocking=overlaps)
+            # Rows past the end of the ring go to its start.
+            self.rows[: count - head].copy_(fresh[head:], non_blocking=overlaps)
         self._mark(position, head)
         self._mark(0, count - head)
         if self.total < self.capacity:
@@ -210,8 +213,9 @@ class ReplayBuffer(Sampler):
     def gather(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> Batch:
         """Rows drawn uniformly with replacement from what is stored."""
         # float64: float32 has too few digits to reach every row of a large buffer evenly.
+        device = self.rows.device
         uniform = torch.rand(
-            batch_size * updates, dtype=torch.float64, device=self.rows.device, generator=generator
+            batch_size * updates, dtype=widest_float(device), device=device, generator=generator
         )
         return self.batch((uniform * self.filled).long())
 

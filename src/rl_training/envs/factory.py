@@ -236,7 +236,8 @@ def _make_worker(
         # Ctrl-C and a scheduler's SIGTERM reach the whole process group, but the trainer alone
         # decides when to stop. If it never does, its workers end after the grace period.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, lambda *_: signal.alarm(GRACE_SECONDS))
+        if hasattr(signal, "alarm"):  # which Windows lacks
+            signal.signal(signal.SIGTERM, lambda *_: signal.alarm(GRACE_SECONDS))
     isolation = Isolation()
     try:
         env = flatten_goals(_construct(resolved, isolation), achieved=True)

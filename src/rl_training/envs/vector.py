@@ -154,7 +154,7 @@ class WorkerEnvs(AsyncVectorEnv[Any, Any]):
         if code is not None and code < 0:
             known = -code in set(signal.Signals)
             reason = f"was killed by {signal.Signals(-code).name if known else f'signal {-code}'}"
-            if -code == signal.SIGKILL:
+            if -code == getattr(signal, "SIGKILL", None):
                 reason += ", as the system does when memory runs out"
         elif code is not None:
             reason = f"ended with exit code {code}"
@@ -187,8 +187,9 @@ class WorkerEnvs(AsyncVectorEnv[Any, Any]):
             pipe.ask_to_close()
         for pipe, process in zip(self._pipes, self.processes, strict=True):
             if not pipe.has_ended(deadline) and process.pid is not None:
-                with suppress(ProcessLookupError):
-                    os.kill(process.pid, signal.SIGKILL)  # they outlive a SIGTERM on purpose
+                # Workers ignore SIGTERM for a while; Windows has no SIGKILL and always terminates.
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(process.pid, getattr(signal, "SIGKILL", signal.SIGTERM))
             pipe.close()
         for process in self.processes:
             process.join(1.0)

@@ -20,6 +20,7 @@ from rl_training.algorithms.config import CollectionConfig, MixingConfig
 from rl_training.data import ReplayBuffer, TransitionDataset
 from rl_training.data.replay_buffer import ReplayPlan
 from rl_training.envs import make_training_envs, read_goal_task
+from rl_training.errors import ConfigError
 from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.dataset_source import (
     RunData,
@@ -32,6 +33,7 @@ from rl_training.experiment.dataset_source import (
 from rl_training.experiment.machine import choose_device, choose_threads, keep_freed_memory
 from rl_training.experiment.memory import explaining_memory
 from rl_training.experiment.task import Task
+from rl_training.precision import widest_float
 from rl_training.runtime.acting import Explorer, GraphedExplorer
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpoint_writer import CheckpointWriter
@@ -201,7 +203,7 @@ def engine_mode(config: TrainConfig, device: torch.device, saved: str | None) ->
     wanted = parts.controls.engine
     if device.type == "cuda":
         torch.set_float32_matmul_precision(parts.controls.matmul_precision)
-    if wanted == "auto" and saved in get_args(EngineMode):
+    if wanted == "auto" and device.type != "mps" and saved in get_args(EngineMode):
         fits = saved != "cuda_graph" or device.type == "cuda"
         wanted = cast("EngineMode", saved) if fits else "compiled"
     planned = config.budget
@@ -237,7 +239,14 @@ def build_algorithm(config: TrainConfig, spec: EnvSpec, device: torch.device) ->
     seed = derive_seed(config.seed, Stream.NETWORKS)
     sizes = f"hidden_sizes = {shown([*settings.hidden_sizes])}"
     with explaining_memory(f"{sizes}: the learner", device):
-        return learner.build(spec, settings, seed=seed).to(device)
+        algorithm = learner.build(spec, settings, seed=seed)
+        wide = any(tensor.dtype == torch.float64 for tensor in algorithm.buffers())
+        if wide and widest_float(device) != torch.float64:
+            raise ConfigError(
+                f"device = {str(device)!r} has no float64, which normalize_observations and "
+                "normalize_rewards need: use device='cpu', or leave them out."
+            )
+        return algorithm.to(device)
 
 
 def describe_run(task: Task, device: torch.device) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from rl_training.data.config import DataConfig
 from rl_training.envs.factory import EnvConfig, WrappersConfig
 from rl_training.envs.resolving import name_env, name_kwargs
 from rl_training.errors import ConfigError, nearest
-from rl_training.experiment.plain_values import listed, plain
+from rl_training.experiment.plain_values import env_id_of, listed, plain
 from rl_training.rewards import RewardTransformConfig
 from rl_training.runtime.control_config import ControlsConfig
 from rl_training.text import shorten, shown
@@ -51,7 +51,7 @@ class TrainConfig(ConfigModel):
     output_dir: Annotated[str, Trait.MAY_CHANGE, Trait.LABEL] = Field(default="runs", min_length=1)
     """Where run folders are made."""
     device: Annotated[str, Trait.MAY_CHANGE] = "auto"
-    """auto, cpu, cuda or cuda:N."""
+    """auto, cpu, cuda, cuda:N or mps."""
     num_envs: int = Field(default=1, gt=0, le=65_536)
     """Training environments stepped together."""
     eval_episodes: Annotated[int, Trait.MAY_CHANGE] = Field(default=10, ge=0)
@@ -81,6 +81,9 @@ class TrainConfig(ConfigModel):
         """What a file can hold: NumPy's numbers and paths are taken too."""
         if not isinstance(data, Mapping):
             return data
+        for level in (data, data.get("algo_kwargs")):
+            if isinstance(level, Mapping):
+                _check_dataset_path(level.get("dataset_path"))
         held: dict[str, Any] = {}
         for key, value in data.items():
             passed_on = key == "env_kwargs" and isinstance(value, Mapping)
@@ -234,8 +237,7 @@ class ConfigParts:
             if key in TrainConfig.model_fields:
                 raise ConfigError(f"{shown(key)} is a top-level key: move it out of algo_kwargs.")
             if key not in known:
-                names = [*TrainConfig.model_fields, *known]
-                raise ConfigError(f"Unknown key {shown(key)} in algo_kwargs{nearest(key, names)}")
+                raise ConfigError(unknown_key(key, config.algo, known))
 
         def part(model: type[Model]) -> Model:
             return validated(model, {k: v for k, v in kwargs.items() if k in model.model_fields})
@@ -271,6 +273,18 @@ def kwargs_models(
 def kwargs_keys(algo: str, kwargs: Mapping[str, Any] | None = None) -> list[str]:
     """The keys of `algo_kwargs`, those of the algorithm first."""
     return [name for model in kwargs_models(algo, kwargs) for name in model.model_fields]
+
+
+def unknown_key(key: str, algo: str, known: Sequence[str]) -> str:
+    """Return the error for an unknown key: which algorithms have it, or the nearest valid key."""
+    others = [
+        entry.short_name for entry in REGISTRY.values() if key in entry.config_class().model_fields
+    ]
+    if others:
+        owners = ", ".join(others[:4]) + (", …" if len(others) > 4 else "")
+        name = get_algorithm(algo).short_name
+        return f"{key!r} is not an option of {name}; it is an option of {owners}."
+    return f"Unknown key {shown(key)} for {algo}{nearest(key, [*TrainConfig.model_fields, *known])}"
 
 
 def make_config(data: Mapping[str, Any]) -> TrainConfig:
@@ -311,11 +325,28 @@ def _check_level(data: Mapping[str, Any]) -> None:
 
 
 def _check_env_id(env_id: Any) -> None:
-    if env_id is not None and not isinstance(env_id, str):
-        raise ConfigError(
-            f"env_id = {shown(env_id)}: should be the id of a registered environment; register "
-            "yours with gymnasium.register(id='Mine-v0', entry_point=MyEnv) and pass 'Mine-v0'."
-        )
+    if env_id is None or isinstance(env_id, str):
+        return
+    register = (
+        "register it with gymnasium.register(id='Mine-v0', entry_point=MyEnv) and pass 'Mine-v0'"
+    )
+    known = env_id_of(env_id)
+    if known is not None:
+        register = f"pass env_id={known!r}, or, if the environment is wrapped, {register}"
+    raise ConfigError(
+        f"env_id = {shown(env_id)}: should be the id of a registered environment, not an object. "
+        f"{register[0].upper()}{register[1:]}."
+    )
+
+
+def _check_dataset_path(path: Any) -> None:
+    if path is None or isinstance(path, str | os.PathLike):
+        return
+    raise ConfigError(
+        f"dataset_path is of type {type(path).__name__}, but should be the path of a file. Save "
+        "the arrays first, with np.savez('data.npz', observations=…, actions=…, rewards=…, "
+        "terminals=…), then pass dataset_kind='npz' and dataset_path='data.npz' (docs/datasets.md)."
+    )
 
 
 def plain_env_kwargs(kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -405,10 +436,10 @@ def apply_override(data: dict[str, Any], override: str) -> None:
         raise ConfigError(f"{shown(override)} is not an override: write key=value.")
     path = key.split(".")
     if path[0] not in TrainConfig.model_fields:
-        names = kwargs_keys(str(data.get("algo", "")), data.get("algo_kwargs"))
+        algo = str(data.get("algo", ""))
+        names = kwargs_keys(algo, data.get("algo_kwargs"))
         if path[0] not in names:
-            known = [*TrainConfig.model_fields, *names]
-            raise ConfigError(f"Unknown key {shown(path[0])}{nearest(path[0], known)}")
+            raise ConfigError(unknown_key(path[0], algo, names))
         path = ["algo_kwargs", *path]
     target: Any = data
     for part in path[:-1]:

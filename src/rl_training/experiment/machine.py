@@ -23,24 +23,34 @@ MAX_THREADS = 4
 
 
 def choose_device(name: str) -> torch.device:
-    """The device by its name; `auto` is the GPU where there is one."""
+    """Return the device with a name; `auto` is the CUDA GPU if there is one, otherwise the CPU.
+
+    Raises:
+        ConfigError: The name is unknown, or this machine does not have the device.
+    """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if not re.fullmatch(r"cpu(:0)?|cuda(:(0|[1-9][0-9]?))?", name):
-        raise ConfigError(f"device = {shown(name)}: use auto, cpu, cuda or cuda:N.")
+    if not re.fullmatch(r"cpu(:0)?|mps(:0)?|cuda(:(0|[1-9][0-9]?))?", name):
+        raise ConfigError(f"device = {shown(name)}: use auto, cpu, cuda, cuda:N or mps.")
     device = torch.device(name)
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+    count = 1
+    if device.type == "mps":
+        count = int(torch.backends.mps.is_available())
+    elif device.type == "cuda":
+        count = torch.cuda.device_count()
+    if (device.index or 0) >= count:
         raise ConfigError(
-            f"device = {name!r} is not there: this machine has {torch.cuda.device_count()} CUDA "
-            "devices; use device=auto or device=cpu."
+            f"device = {name!r} is not available: PyTorch finds {count or 'no'} "
+            f"{device.type.upper()} device{'' if count == 1 else 's'} on this machine. "
+            "Use device=auto or device=cpu."
         )
     return device
 
 
 def available_memory(device: torch.device) -> int:
-    """Bytes of a device's memory: all of the machine's, or what a GPU has left for this process."""
-    if device.type == "cpu":
-        if not hasattr(os, "sysconf"):  # Windows, whose allocations fail at once
+    """Return the bytes of a device's memory: of the whole machine, or those free on a CUDA GPU."""
+    if device.type != "cuda":  # MPS shares the memory of the machine
+        if not hasattr(os, "sysconf"):  # Windows, where a large allocation fails immediately
             return sys.maxsize
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     free, _ = torch.cuda.mem_get_info(device)

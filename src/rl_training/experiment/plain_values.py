@@ -53,6 +53,12 @@ def plain(value: Any, where: str, *, storable: bool = False, inside: tuple[int, 
     return copied
 
 
+def env_id_of(env: Any) -> str | None:
+    """Return the id under which an environment object was made; None if it has none."""
+    env_id = getattr(getattr(env, "spec", None), "id", None)
+    return env_id if isinstance(env_id, str) else None
+
+
 def _check_storable(value: Any, where: str) -> None:
     """Refuse what a config file cannot hold, or what would not be equal to itself in a resume."""
     if value is not None and type(value) not in (bool, int, float, str):

@@ -57,7 +57,7 @@ class DDPG(ManagedAlgorithm):
     Run options:
         seed (default 0): All random streams derive from it.
         output_dir (default 'runs'): Where run folders are made.
-        device (default 'auto'): auto, cpu, cuda or cuda:N.
+        device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
         num_envs (default 1): Training environments stepped together.
         eval_episodes (default 10): Episodes of each evaluation.
         checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
@@ -228,7 +228,7 @@ class DQN(ManagedAlgorithm):
     Run options:
         seed (default 0): All random streams derive from it.
         output_dir (default 'runs'): Where run folders are made.
-        device (default 'auto'): auto, cpu, cuda or cuda:N.
+        device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
         num_envs (default 1): Training environments stepped together.
         eval_episodes (default 10): Episodes of each evaluation.
         checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
@@ -433,7 +433,7 @@ class HER(ManagedAlgorithm):
     Run options:
         seed (default 0): All random streams derive from it.
         output_dir (default 'runs'): Where run folders are made.
-        device (default 'auto'): auto, cpu, cuda or cuda:N.
+        device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
         num_envs (default 1): Training environments stepped together.
         eval_episodes (default 10): Episodes of each evaluation.
         checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
@@ -616,7 +616,7 @@ class REDQ(ManagedAlgorithm):
     Run options:
         seed (default 0): All random streams derive from it.
         output_dir (default 'runs'): Where run folders are made.
-        device (default 'auto'): auto, cpu, cuda or cuda:N.
+        device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
         num_envs (default 1): Training environments stepped together.
         eval_episodes (default 10): Episodes of each evaluation.
         checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
@@ -786,7 +786,7 @@ class SAC(ManagedAlgorithm):
     Run options:
         seed (default 0): All random streams derive from it.
         output_dir (default 'runs'): Where run folders are made.
-        device (default 'auto'): auto, cpu, cuda or cuda:N.
+        device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
         num_envs (default 1): Training environments stepped together.
         eval_episodes (default 10): Episodes of each evaluation.
         checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
@@ -957,7 +957,7 @@ class TD3(ManagedAlgorithm):
     Run options:
         seed (default 0): All random streams derive from it.
         output_dir (default 'runs'): Where run folders are made.
-        device (default 'auto'): auto, cpu, cuda or cuda:N.
+        device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
         num_envs (default 1): Training environments stepped together.
         eval_episodes (default 10): Episodes of each evaluation.
         checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
@@ -1131,7 +1131,7 @@ class TQC(ManagedAlgorithm):
     Run options:
         seed (default 0): All random streams derive from it.
         output_dir (default 'runs'): Where run folders are made.
-        device (default 'auto'): auto, cpu, cuda or cuda:N.
+        device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
         num_envs (default 1): Training environments stepped together.
         eval_episodes (default 10): Episodes of each evaluation.
         checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
@@ -1291,7 +1291,7 @@ class AWAC(ManagedAlgorithm):
     Run options:
         seed (default 0): All random streams derive from it.
         output_dir (default 'runs'): Where run folders are made.
-        device (default 'auto'): auto, cpu, cuda or cuda:N.
+        device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
         num_envs (default 1): Training environments stepped together.
         eval_episodes (default 10): Episodes of each evaluation.
         checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
@@ -1429,7 +1429,7 @@ class BC(ManagedAlgorithm):
     Run options:
         seed (default 0): All random streams derive from it.
         output_dir (default 'runs'): Where run folders are made.
-        device (default 'auto'): auto, cpu, cuda or cuda:N.
+        device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
         num_envs (default 1): Training environments stepped together.
         eval_episodes (default 10): Episodes of each evaluation.
         checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
@@ -1574,7 +1574,7 @@ class CQL(ManagedAlgorithm):
     Run options:
         seed (default 0): All random streams derive from it.
         output_dir (default 'runs'): Where run folders are made.
-        device (default 'auto'): auto, cpu, cuda or cuda:N.
+        device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
         num_envs (default 1): Training environments stepped together.
         eval_episodes (default 10): Episodes of each evaluation.
         checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
@@ -1722,7 +1722,7 @@ class EDAC(ManagedAlgorithm):
     Run options:
         seed (default 0): All random streams derive from it.
         output_dir (default 'runs'): Where run folders are made.
-        device (default 'auto'): auto, cpu, cuda or cuda:N.
+        device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
         num_envs (default 1): Training environments stepped together.
         eval_episodes (default 10): Episodes of each evaluation.
         checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
@@ -1865,7 +1865,7 @@ class IQL(ManagedAlgorithm):
     Run options:
         seed (default 0): All random streams derive from it.
         output_dir (default 'runs'): Where run folders are made.
-        device (default 'auto'): auto, cpu, cuda or cuda:N.
+        device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
         num_envs (default 1): Training environments stepped together.
         eval_episodes (default 10): Episodes of each evaluation.
         checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
@@ -2013,7 +2013,7 @@ class ReBRAC(ManagedAlgorithm):
     Run options:
         seed (default 0): All random streams derive from it.
         output_dir (default 'runs'): Where run folders are made.
-        device (default 'auto'): auto, cpu, cuda or cuda:N.
+        device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
         num_envs (default 1): Training environments stepped together.
         eval_episodes (default 10): Episodes of each evaluation.
         checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
@@ -2160,7 +2160,7 @@ class TD3BC(ManagedAlgorithm):
     Run options:
         seed (default 0): All random streams derive from it.
         output_dir (default 'runs'): Where run folders are made.
-        device (default 'auto'): auto, cpu, cuda or cuda:N.
+        device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
         num_envs (default 1): Training environments stepped together.
         eval_episodes (default 10): Episodes of each evaluation.
         checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
@@ -2331,7 +2331,7 @@ class RLPD(ManagedAlgorithm):
     Run options:
         seed (default 0): All random streams derive from it.
         output_dir (default 'runs'): Where run folders are made.
-        device (default 'auto'): auto, cpu, cuda or cuda:N.
+        device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
         num_envs (default 1): Training environments stepped together.
         eval_episodes (default 10): Episodes of each evaluation.
         checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best

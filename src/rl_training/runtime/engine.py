@@ -72,7 +72,6 @@ class Engine:
         self._batch_size = algorithm.config.batch_size
         self._noise_spec = algorithm.noise(self._batch_size)
         self._dtype = algorithm.obs_shift.dtype
-        self._on_host = self.generator.device.type == "cpu"
         self._sums: dict[str, Tensor | float] = {}
         self._counts: dict[str, int] = {}
         # Of the compiled modes: a step for each set of due stages, the metrics' sums as one vector.
@@ -121,8 +120,8 @@ class Engine:
             metrics, values = divided(self.algorithm.run_update(batch, noise, stages))
             self.sampler.feedback(batch, values)
             for key, value in metrics.items():
-                # On the host a number is at hand; on a GPU asking for it would stall the device.
-                amount = value.item() if self._on_host else value.double()
+                # Reading a value from a CUDA device would wait for the device.
+                amount = value.double() if value.is_cuda else value.item()
                 self._sums[key] = self._sums.get(key, 0.0) + amount
             self._count(metrics)
 

@@ -18,4 +18,4 @@ def choose_engine(wanted: EngineChoice, device: str, updates: int) -> EngineMode
         return wanted
     if device == "cuda":
         return "cuda_graph" if updates >= WORTH_A_GRAPH else "eager"
-    return "compiled" if updates >= WORTH_COMPILING else "eager"
+    return "compiled" if device == "cpu" and updates >= WORTH_COMPILING else "eager"

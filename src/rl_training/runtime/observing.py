@@ -25,8 +25,9 @@ class Observer:
         device = self._algorithm.obs_shift.device
         returns = self._gamma * self._returns + rewards
         arrays = (torch.from_numpy(array) for array in (obs, returns))
-        # From pageable memory: a copy to a GPU does not wait for what the GPU has to do.
-        self._algorithm.observe(*(array.to(device, non_blocking=True) for array in arrays))
+        # A copy from pageable memory to a CUDA device does not wait for queued kernels.
+        overlaps = device.type == "cuda"
+        self._algorithm.observe(*(array.to(device, non_blocking=overlaps) for array in arrays))
         self._returns = np.where(ended, 0.0, returns)
 
     def reset(self) -> None:

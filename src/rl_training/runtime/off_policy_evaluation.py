@@ -64,7 +64,7 @@ def fitted_q_evaluation(
         raise ConfigError(f"n_step = {config.n_step}: fitted Q evaluation takes single steps.")
     device = policy.obs_shift.device
     data = discounted_returns(dataset, config.gamma)
-    shift, scale = (x.double().cpu().numpy() for x in (policy.obs_shift, policy.obs_scale))
+    shift, scale = (x.cpu().double().numpy() for x in (policy.obs_shift, policy.obs_scale))
     dataset.normalize_observations(shift, 1.0 / scale, policy.normalization.clip)
     dataset.rows = dataset.rows.to(device)
     starts = torch.from_numpy(dataset.episode_bounds()[:-1]).to(device)
@@ -83,7 +83,7 @@ def fitted_q_evaluation(
             progress(engine.updates, updates)
     engine.check_finite()
 
-    values = fitted.policy_values(first_obs).double().cpu()  # [N, episodes]
+    values = fitted.policy_values(first_obs).cpu().double()  # [N, episodes]
     each = values.mean(-2)
     loss = Validation(held_out, seed=sampling).evaluate(fitted)["eval_loss"]
     of_critics = values.mean(-1)
