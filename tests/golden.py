@@ -13,6 +13,7 @@ from rl_training.models import Network, TanhMeanGaussianActor
 from rl_training.models.mlp import MLPTrunk
 from rl_training.runtime.compilation import UpdateTracer, state_tensors, with_an_axis
 from rl_training.types import Batch, EnvSpec
+from tests.reference.nn import norm_keys
 
 OBS, ACT, ROWS = 5, 3, 32
 SPEC = EnvSpec(OBS, ACT, (-1.0,) * ACT, (1.0,) * ACT)
@@ -77,7 +78,8 @@ def layers(network: Network, flat: torch.Tensor | None = None) -> Any:
     split = 2 * trunk.num_layers
     kinds = {"weights": arrays[:split:2], "biases": arrays[1:split:2]}
     if trunk.layer_norm:
-        kinds |= {"scales": arrays[split::2], "shifts": arrays[split + 1 :: 2]}
+        scales, shifts = norm_keys(trunk.layer_norm == "after")
+        kinds |= {scales: arrays[split::2], shifts: arrays[split + 1 :: 2]}
     if arrays[0].ndim == 2:
         return kinds
     return [

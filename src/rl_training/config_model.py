@@ -240,7 +240,7 @@ def _wanted(first: Any, problems: Sequence[Any]) -> str:
 
 def _is_branch(part: Any) -> bool:
     """Whether a location's part names a branch of a union rather than a field."""
-    return isinstance(part, str) and ("[" in part or part in ("float", "constrained-float"))
+    return isinstance(part, str) and ("[" in part or part in ("bool", "float", "constrained-float"))
 
 
 def _fields(model: type[BaseModel], path: list[str]) -> list[str]:

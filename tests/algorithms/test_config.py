@@ -87,6 +87,11 @@ def test_flat_keys_and_networks_mean_the_same() -> None:
             {"networks": {"actor": {"trunk": "mpl"}}},
             "networks.actor.trunk = 'mpl' is unknown",
         ),
+        (
+            "sac",
+            {"networks": {"critic": {"layer_norm": "before"}}},
+            "layer_norm = 'before': should be true or false or 'after'.",
+        ),
         ("sac", {"networks": {"actor": 3}}, "networks.actor = 3: should be a mapping."),
         (
             "sac",

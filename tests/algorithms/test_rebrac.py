@@ -67,7 +67,7 @@ def test_updates_equal_the_reference(delay: int) -> None:
         layers(model.actor, model.actor_target),
         layers(model.critic, model.target),
     )
-    assert set(state["critics"][0]) == {"weights", "biases", "scales", "shifts"}
+    assert set(state["critics"][0]) == {"weights", "biases", "scales_after", "shifts_after"}
     assert set(state["actor"]) == {"weights", "biases"}
     smoothing = {"target_noise": 0.4, "noise_clip": 0.5, "policy_delay": delay}
     hyper: Any = {**RATES, **smoothing, "actor_penalty": 0.7, "critic_penalty": 0.3}
@@ -176,7 +176,7 @@ def test_defaults_are_the_authors() -> None:
     assert (config.batch_size, config.learning_rate) == (1024, 1e-3)
     assert (config.policy_delay, config.target_noise, config.target_noise_clip) == (2, 0.2, 0.5)
     layer_norm = {name: trunk.option("layer_norm") for name, trunk in config.trunks().items()}
-    assert layer_norm == {"actor": False, "critic": True}
+    assert layer_norm == {"actor": False, "critic": "after"}
     bare = ReBRACConfig(networks={"critic": {"layer_norm": False}})
     assert not bare.trunks()["critic"].option("layer_norm")
 

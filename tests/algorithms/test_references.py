@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -39,15 +39,18 @@ SOFT: Any = {
 SMOOTHED: Any = {**DETERMINISTIC, "target_noise": 0.4, "noise_clip": 0.5, "policy_delay": 2}
 
 
-def make_network(rng: np.random.Generator, *layers: int, norm: bool = False) -> nn.Network:
+def make_network(
+    rng: np.random.Generator, *layers: int, norm: bool | Literal["after"] = False
+) -> nn.Network:
     pairs = list(pairwise(layers))
     net = {
         "weights": [rng.normal(size=pair) / np.sqrt(pair[0]) for pair in pairs],
         "biases": [0.3 * rng.normal(size=out) for _, out in pairs],
     }
     if norm:
-        net["scales"] = [1.0 + 0.3 * rng.normal(size=out) for _, out in pairs[:-1]]
-        net["shifts"] = [0.3 * rng.normal(size=out) for _, out in pairs[:-1]]
+        scales, shifts = nn.norm_keys(norm == "after")
+        net[scales] = [1.0 + 0.3 * rng.normal(size=out) for _, out in pairs[:-1]]
+        net[shifts] = [0.3 * rng.normal(size=out) for _, out in pairs[:-1]]
     return net
 
 
@@ -116,11 +119,13 @@ def changed(first: nn.Network, second: nn.Network) -> bool:
     return any(not np.array_equal(one, two) for one, two in pairs)
 
 
-@pytest.mark.parametrize("norm", [False, True])
+@pytest.mark.parametrize("norm", [False, True, "after"])
 @pytest.mark.parametrize("layers", [(3, 2), (3, 5, 1), (3, 5, 4, 6, 2)])
-def test_backward_equals_differences(layers: tuple[int, ...], norm: bool) -> None:
+def test_backward_equals_differences(
+    layers: tuple[int, ...], norm: bool | Literal["after"]
+) -> None:
     rng = np.random.default_rng(0)
-    net = make_network(rng, *layers, norm=norm and len(layers) > 2)
+    net = make_network(rng, *layers, norm=norm if len(layers) > 2 else False)
     x, mix = rng.normal(size=(ROWS, layers[0])), rng.normal(size=(ROWS, layers[-1]))
     grads = nn.mlp_backward(nn.forward(net, x)[1], mix)
     assert_gradient(lambda net: float((nn.forward(net, x)[0] * mix).sum()), net, grads.network)
@@ -440,7 +445,7 @@ def test_td3_bc_runs_with_the_delay() -> None:
 
 def test_rebrac_gradient_follows_the_least_critic_with_lambda_constant() -> None:
     rng = np.random.default_rng(17)
-    actor, critics, batch = make_actor(rng), make_critics(rng, 2, norm=True), make_batch(rng)
+    actor, critics, batch = make_actor(rng), make_critics(rng, 2, norm="after"), make_batch(rng)
     critics[0]["biases"][-1] -= 0.7  # each critic gives the minimum of some rows
     at = batch["observation"], batch["action"]
     result = rebrac.actor_loss(actor, critics, *at, 0.3)
@@ -465,8 +470,8 @@ def test_rebrac_gradient_follows_the_least_critic_with_lambda_constant() -> None
 def test_rebrac_target_row_by_row() -> None:
     """Rows that end an episode, rows without a next action, and rows with one."""
     rng = np.random.default_rng(18)
-    actors, critics = [make_actor(rng) for _ in range(2)], make_critics(rng, 2, norm=True)
-    targets = make_critics(rng, 2, norm=True)
+    actors, critics = [make_actor(rng) for _ in range(2)], make_critics(rng, 2, norm="after")
+    targets = make_critics(rng, 2, norm="after")
     mask = np.array([0.0, 0.0, 1.0, 0.0, 1.0])
     batch: Any = make_batch(rng)
     batch |= {"next_action": rng.uniform(-1, 1, size=(ROWS, ACT)), "next_action_mask": mask}

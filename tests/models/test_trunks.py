@@ -23,6 +23,7 @@ BATCH_NORM: dict[str, Any] = {"momentum": 0.2, "eps": 1e-3, "renormalize": True}
 BATCH_NORM |= {"renorm_warmup": 3, "renorm_r_max": 1.3, "renorm_d_max": 0.4}
 TRUNKS: dict[str, dict[str, Any]] = {
     "mlp": {"hidden_sizes": [8, 6], "activation": "gelu", "layer_norm": True},
+    "mlp, LayerNorm after": {"hidden_sizes": [8, 6], "layer_norm": "after"},
     "dropout": {"hidden_sizes": [8, 6], "dropout": 0.3, "layer_norm": True},
     "residual": {"trunk": "residual", "width": 6, "blocks": 2},
     "batch_norm": {"trunk": "batch_norm", "hidden_sizes": [8, 6], **BATCH_NORM},
@@ -56,11 +57,12 @@ def members_of(network: Network) -> list[list[Any]]:
 
 
 @pytest.mark.parametrize("activation", reference.ACTIVATIONS)
-@pytest.mark.parametrize("layer_norm", [False, True])
-def test_mlp_equals_the_reference(activation: str, layer_norm: bool) -> None:
+@pytest.mark.parametrize("layer_norm", [False, True, "after"])
+def test_mlp_equals_the_reference(activation: str, layer_norm: bool | str) -> None:
     config = options("mlp", activation=activation, layer_norm=layer_norm)
     network = make_network(config)
-    settings: Any = {"layers": 3, "activation": activation}
+    norm_after = layer_norm == "after"
+    settings: Any = {"layers": 3, "activation": activation, "norm_after": norm_after}
     expected = [reference.mlp(inputs().numpy(), p, **settings) for p in members_of(network)]
     np.testing.assert_allclose(network(inputs()).detach().numpy(), expected, **TOLERANCE)
 

@@ -29,11 +29,13 @@ class Norm(NamedTuple):
 
 
 class MlpCache(NamedTuple):
-    """What the backward pass needs: each layer's weight matrix and each layer's input."""
+    """What the backward pass needs: weights, inputs, LayerNorms and ReLU masks of the layers."""
 
     weights: list[Array]
     inputs: list[Array]
     norms: list[Norm]
+    active: list[Array]
+    norm_after: bool
 
 
 class MlpGrads(NamedTuple):
@@ -44,12 +46,19 @@ class MlpGrads(NamedTuple):
     inputs: Array
     scales: list[Array]
     shifts: list[Array]
+    norm_after: bool
 
     @property
     def network(self) -> Network:
         """The parameters' gradients in the layout of the network."""
         grads = {"weights": self.weights, "biases": self.biases}
-        return grads | ({"scales": self.scales, "shifts": self.shifts} if self.scales else {})
+        scales, shifts = norm_keys(self.norm_after)
+        return grads | ({scales: self.scales, shifts: self.shifts} if self.scales else {})
+
+
+def norm_keys(norm_after: bool) -> tuple[str, str]:
+    """The keys of LayerNorm's parameters: they tell where the normalization is applied."""
+    return ("scales_after", "shifts_after") if norm_after else ("scales", "shifts")
 
 
 class MlpAdam(TypedDict):
@@ -113,14 +122,16 @@ def mlp_forward(
     x: Array,
     scales: Sequence[Array] = (),
     shifts: Sequence[Array] = (),
+    norm_after: bool = False,
 ) -> tuple[Array, MlpCache]:
     """Evaluate h_{i+1} = max(0, h_i W_i + b_i) with h_0 = x and no ReLU on the last layer.
 
     ``weights[i]`` is [in, out], ``biases[i]`` is [out] and ``x`` is [batch, in]. With scales
-    and shifts, every hidden layer is h_{i+1} = max(0, LayerNorm_i(h_i W_i + b_i)).
+    and shifts, every hidden layer is h_{i+1} = max(0, LayerNorm_i(h_i W_i + b_i)) or, with
+    ``norm_after``, h_{i+1} = LayerNorm_i(max(0, h_i W_i + b_i)).
     """
     h = np.asarray(x, dtype=np.float64)
-    cache = MlpCache([], [], [])
+    cache = MlpCache([], [], [], [], norm_after)
     last = len(weights) - 1
     for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
         matrix = np.asarray(weight, dtype=np.float64)
@@ -128,38 +139,49 @@ def mlp_forward(
         cache.inputs.append(h)
         h = h @ matrix + np.asarray(bias, dtype=np.float64)
         if i < last:
-            if scales:
+            if scales and not norm_after:
                 h, norm = layer_norm(h, scales[i], shifts[i])
                 cache.norms.append(norm)
             h = np.maximum(h, 0.0)
+            cache.active.append((h > 0.0).astype(np.float64))
+            if scales and norm_after:
+                h, norm = layer_norm(h, scales[i], shifts[i])
+                cache.norms.append(norm)
     return h, cache
 
 
 def mlp_backward(cache: MlpCache, grad_out: Array) -> MlpGrads:
     """Chain rule: dW_i = h_i^T g_i, db_i = sum_b g_i, g_{i-1} = (g_i W_i^T) 1[h_i > 0].
 
-    ``grad_out`` is the loss gradient at the output, [batch, out]; the ReLU slope at 0 is 0.
+    With LayerNorm after the ReLU, g_i W_i^T passes through the normalization first. ``grad_out``
+    is the loss gradient at the output, [batch, out]; the ReLU slope at 0 is 0.
     """
     grad = np.asarray(grad_out, dtype=np.float64)
-    grads = MlpGrads([], [], np.zeros(()), [], [])
+    grads = MlpGrads([], [], np.zeros(()), [], [], cache.norm_after)
+
+    def through_norm(i: int, grad: Array) -> Array:
+        grads.scales.insert(0, (grad * cache.norms[i].normalized).sum(axis=0))
+        grads.shifts.insert(0, grad.sum(axis=0))
+        return layer_norm_backward(cache.norms[i], grad)
+
     for i in reversed(range(len(cache.weights))):
         grads.weights.insert(0, cache.inputs[i].T @ grad)
         grads.biases.insert(0, grad.sum(axis=0))
         grad = grad @ cache.weights[i].T
         if i > 0:
-            grad = grad * (cache.inputs[i] > 0.0)
-            if cache.norms:
-                norm = cache.norms[i - 1]
-                grads.scales.insert(0, (grad * norm.normalized).sum(axis=0))
-                grads.shifts.insert(0, grad.sum(axis=0))
-                grad = layer_norm_backward(norm, grad)
+            if cache.norms and cache.norm_after:
+                grad = through_norm(i - 1, grad)
+            grad = grad * cache.active[i - 1]
+            if cache.norms and not cache.norm_after:
+                grad = through_norm(i - 1, grad)
     return grads._replace(inputs=grad)
 
 
 def forward(net: Network, x: Array) -> tuple[Array, MlpCache]:
     """``mlp_forward`` of a network's layers."""
-    scales, shifts = net.get("scales", []), net.get("shifts", [])
-    return mlp_forward(net["weights"], net["biases"], x, scales, shifts)
+    norm_after = "scales_after" in net
+    scales, shifts = (net.get(key, []) for key in norm_keys(norm_after))
+    return mlp_forward(net["weights"], net["biases"], x, scales, shifts, norm_after)
 
 
 def tanh_forward(net: Network, x: Array) -> tuple[Array, MlpCache]:

@@ -1,7 +1,8 @@
 """Float64 ReBRAC (arXiv 2305.09836) with hand-derived gradients.
 
 TD3 with the squared distance from the data's actions as a penalty, of one weight in the actor's
-loss and another in the critics' target. Critics hold "scales" and "shifts" of their hidden layers.
+loss and another in the critics' target. In the critics, LayerNorm follows the ReLU of every hidden
+layer ("scales_after", "shifts_after").
 """
 
 from typing import NamedTuple

@@ -29,15 +29,24 @@ def layer_norm(x: Array, scale: Array, shift: Array) -> Array:
     return np.stack(rows)
 
 
-def mlp(x: Array, params: list[Array], *, layers: int, activation: str = "relu") -> Array:
-    """Product, LayerNorm where there are scales, activation; the last product as it is."""
+def mlp(
+    x: Array,
+    params: list[Array],
+    *,
+    layers: int,
+    activation: str = "relu",
+    norm_after: bool = False,
+) -> Array:
+    """A perceptron with LayerNorm, if there are scales, before or after the activation."""
     norms = params[2 * layers :]
     for i in range(layers):
         x = x @ params[2 * i] + params[2 * i + 1]
         if i < layers - 1:
-            if norms:
+            if norms and not norm_after:
                 x = layer_norm(x, norms[2 * i], norms[2 * i + 1])
             x = ACTIVATIONS[activation](x)
+            if norms and norm_after:
+                x = layer_norm(x, norms[2 * i], norms[2 * i + 1])
     return x
 
 

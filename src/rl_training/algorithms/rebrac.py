@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -20,7 +19,7 @@ from rl_training.types import Batch, Metrics, Mode, Noise
 class ReBRACConfig(SmoothedConfig):
     """ReBRAC's hyper-parameters (docs/algorithms/rebrac.md)."""
 
-    network_defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {"critic": {"layer_norm": True}}
+    network_defaults: ClassVar[dict[str, Any]] = {"critic": {"layer_norm": "after"}}
 
     batch_size: BatchSize = 1_024
     """Transitions in one gradient update."""

@@ -61,12 +61,18 @@ def norm_shapes(widths: Sequence[int], bias_lead: tuple[int, ...]) -> list[tuple
     return [(*bias_lead, width) for width in widths for _ in range(2)]
 
 
+def normalized(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    """LayerNorm over the last axis, with ε = 1e-5."""
+    return torch.addcmul(shift, F.layer_norm(x, x.shape[-1:]), scale)
+
+
 class MLPTrunk(Trunk):
     """A perceptron, or a stack of ``ensemble`` of them evaluated by one product a layer.
 
-    With ``layer_norm`` every hidden layer is normalized before its activation (arXiv 1607.06450),
-    with a scale and a shift; they follow the layers in the flat vector. ``dropout`` zeroes
-    outputs of the hidden layers, before the normalization as in DroQ (arXiv 2110.02034).
+    With ``layer_norm`` every hidden layer is normalized (arXiv 1607.06450), before its activation
+    or, with ``"after"``, after it. Scales and shifts follow the layers in the flat vector.
+    ``dropout`` zeroes outputs of the hidden layers before the normalization and the activation, as
+    in DroQ (arXiv 2110.02034).
     """
 
     def __init__(self, sizes: Sizes, options: MLPConfig) -> None:
@@ -109,14 +115,17 @@ class MLPTrunk(Trunk):
     ) -> Tensor:
         """What comes after the first layer's product and bias, which are ``x``."""
         norms = params[2 * self.num_layers :]
+        norm_after = self.layer_norm == "after"
         drops = training and self.dropout > 0.0
         for i in range(2, 2 * self.num_layers, 2):
             if drops:
                 x = dropout(x, self.dropout, state["dropout_counter"], i)
-            if norms:
-                x = F.layer_norm(x, x.shape[-1:])  # ε = 1e-5
-                x = torch.addcmul(norms[i - 1], x, norms[i - 2])
-            x = linear(self.activation(x), params[i], params[i + 1])
+            if not norm_after and norms:
+                x = normalized(x, norms[i - 2], norms[i - 1])
+            x = self.activation(x)
+            if norm_after:
+                x = normalized(x, norms[i - 2], norms[i - 1])
+            x = linear(x, params[i], params[i + 1])
         if drops:
             state["dropout_counter"].add_(1)
         return x

@@ -62,8 +62,8 @@ class MLPConfig(TrunkConfig):
     """Widths of the hidden layers."""
     activation: Activation = "relu"
     """Activation of the hidden layers."""
-    layer_norm: bool = False
-    """Normalize the hidden layers before their activation."""
+    layer_norm: bool | Literal["after"] = False
+    """Apply LayerNorm to every hidden layer: `true` before the activation, `after` after it."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Probability with which an output of a hidden layer is zeroed in training."""
 
