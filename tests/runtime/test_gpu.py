@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from runpy import run_path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from rl_training import Callback, evaluate_checkpoint, resume, train
+from rl_training import Callback, evaluate_checkpoint, register_network, resume, train
+from rl_training.algorithms import registry
 from rl_training.algorithms.base import draw_noise
 from rl_training.algorithms.cql import CQLAlgorithm, CQLConfig
 from rl_training.algorithms.fqe import FQEConfig
@@ -20,6 +22,7 @@ from rl_training.data.dataset_writers import write_arrays
 from rl_training.errors import ConfigError
 from rl_training.experiment import memory
 from rl_training.experiment.machine import available_memory
+from rl_training.models import network_config
 from rl_training.runtime import off_policy_evaluation
 from rl_training.runtime.checkpointing import open_checkpoint
 from rl_training.runtime.engine import Engine
@@ -29,6 +32,7 @@ from rl_training.runtime.session import Session
 from rl_training.types import Batch, EnvSpec
 from tests.algorithms.test_fqe import GAMMA, LENGTH, LinearPolicy, exact_value, walk
 from tests.comparing import CrashAt, CrashError, assert_same_run
+from tests.models.test_own_network import Gated, Normed
 from tests.runtime.test_engine import (
     LEARNERS,
     Cast,
@@ -468,3 +472,84 @@ def test_many_rows_of_a_stack_learn_as_few_do(monkeypatch: pytest.MonkeyPatch, m
 
     plain = learned("eager", 1_000_000)
     torch.testing.assert_close(learned(mode, 4_096), plain, rtol=1e-9, atol=1e-9)
+
+
+# --- Extensions: an algorithm and networks from outside the package -----------------
+
+
+@pytest.fixture
+def crossq() -> Iterator[Any]:
+    """The learner of `examples/crossq.py`, registered while the test runs."""
+    yield run_path(str(Path(__file__).parents[2] / "examples" / "crossq.py"))["CrossQ"]
+    del registry.REGISTRY["my_crossq"], registry._OWN["my_crossq"]
+
+
+@pytest.fixture
+def _own_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two modules, the second with buffers that are written in training."""
+    monkeypatch.setattr(network_config, "_FACTORIES", {})
+    register_network("gated", Gated)
+    register_network("normed", Normed)
+
+
+def engines_of(learner: Any, config: Any, mode: EngineMode, device: str = "cuda") -> list[Engine]:
+    """An eager engine and one of the given mode, with equal learners in float64."""
+    return [
+        Engine(
+            learner.build(SPEC, config, seed=3).double().to(device),
+            Cast(replay(device), torch.float64),
+            seed=1,
+            device=device,
+            mode=each,
+        )
+        for each in ("eager", mode)
+    ]
+
+
+@pytest.mark.parametrize("mode", ["compiled", "cuda_graph"])
+def test_crossq_equals_eager(crossq: Any, mode: EngineMode) -> None:
+    """Running statistics change inside the graph; renormalization starts at update 50 of 200."""
+    networks = {"all": {"renorm_warmup": 50}}
+    sizes = {"hidden_sizes": (16,), "critic_hidden_sizes": (16, 8), "batch_size": 32}
+    eager, fast = engines_of(crossq, crossq.config_class(networks=networks, **sizes), mode)
+    assert_close(eager, fast, 1e-8)
+    assert fast.mode == mode
+    learner: Any = fast.algorithm
+    assert learner.model.critic.batches.max() == 200
+
+
+@pytest.mark.parametrize("mode", ["compiled", "cuda_graph"])
+@pytest.mark.usefixtures("_own_networks")
+def test_an_own_network_equals_eager(mode: EngineMode) -> None:
+    networks = {"all": {"trunk": "gated", "width": 12}}
+    config = SACConfig(networks=networks, batch_size=32, learning_rate=1e-3)
+    eager, fast = engines_of(SACAlgorithm, config, mode)
+    assert_close(eager, fast, 1e-9)
+    assert fast.mode == mode
+
+
+def assert_graphs_resume_exactly(folder: Path, algo: str, **kwargs: Any) -> None:
+    configs = [gpu_config(folder / name, "cuda_graph") for name in ("whole", "cut")]
+    for config in configs:
+        config["algo"] = algo
+        config["algo_kwargs"] |= kwargs
+        if "networks" in kwargs:
+            del config["algo_kwargs"]["hidden_sizes"]
+    whole = train(configs[0])
+    with pytest.raises(CrashError):
+        train(configs[1], callbacks=[CrashAt(270)])
+    assert_same_run(whole, resume(next((folder / "cut").iterdir())))
+
+
+@pytest.mark.filterwarnings("error:the cuda_graph engine")
+@pytest.mark.usefixtures("crossq")
+def test_crossq_resumes_exactly_as_graphs(tmp_path: Path) -> None:
+    assert_graphs_resume_exactly(tmp_path, "my_crossq", critic_hidden_sizes=[16, 8])
+
+
+@pytest.mark.filterwarnings("error:the cuda_graph engine")
+@pytest.mark.parametrize("trunk", ["gated", "normed"])
+@pytest.mark.usefixtures("_own_networks")
+def test_own_networks_resume_exactly_as_graphs(tmp_path: Path, trunk: str) -> None:
+    networks = {"all": {"trunk": trunk, "width": 12}}
+    assert_graphs_resume_exactly(tmp_path, "sac", networks=networks)
