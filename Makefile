@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help train generate test test-slow test-gpu lint lint-quick docs fuzz mutants peers clean
+.PHONY: help train generate test test-slow test-gpu lint lint-quick format docs fuzz mutants peers clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -30,6 +30,10 @@ test: $(INSTALLED) lint-quick  ## Lint, types, import contracts and the test sui
 
 lint: $(INSTALLED) lint-quick  ## ruff, mypy --strict, import contracts
 	$(BIN)/mypy
+
+format: $(INSTALLED)  ## Format the code and fix what ruff can fix
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
 
 lint-quick: $(INSTALLED)
 	$(BIN)/ruff check .

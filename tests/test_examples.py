@@ -1,4 +1,4 @@
-"""The programs in `examples/`: CrossQ, as a user would write it."""
+"""The programs in `examples/`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import torch
 from rl_training import resume, train
 from rl_training.algorithms import registry
 from tests.comparing import CrashAt, CrashError, assert_same_run
+from tests.faults.zygote import shared_zygote
 from tests.golden import (
     ACT,
     OBS,
@@ -127,3 +128,28 @@ def test_examples_are_short_and_import_nothing_private(name: str, lines: int) ->
     text = (EXAMPLES / f"{name}.py").read_text()
     assert len(text.splitlines()) < lines
     assert " _" not in "".join(line for line in text.splitlines() if "import" in line)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "written"),
+    [
+        ("offline_to_online", ["--steps", "300", "--updates", "30"], "replay.npz"),
+        ("own_dataset", ["--rows", "600", "--updates", "30"], "my_data.npz"),
+        ("compare_seeds", ["--steps", "150", "--seeds", "2"], "comparison.png"),
+    ],
+)
+def test_examples_run(name: str, arguments: list[str], written: str, tmp_path: Path) -> None:
+    code = (
+        "import runpy, sys\n"
+        f"sys.argv = {[name, *arguments]!r}\n"
+        f"runpy.run_path({str(EXAMPLES / name)!r} + '.py', run_name='__main__')"
+    )
+    done = shared_zygote().run(code=code, cwd=tmp_path)
+    assert done.status == 0, done.err
+    assert (tmp_path / written).is_file()
+
+
+def test_every_example_is_listed() -> None:
+    listed = (EXAMPLES / "README.md").read_text()
+    for file in EXAMPLES.glob("*.py"):
+        assert f"({file.name})" in listed

@@ -207,13 +207,14 @@ def collect_data(
 
 
 def convert_data(
-    source: str,
-    destination: str,
+    source: str | Path,
+    destination: str | Path,
     *,
     env_id: str | None = None,
     env_kwargs: Mapping[str, Any] | None = None,
 ) -> str:
-    """Write a dataset, or a run's replay, in another format: by the ending, or ``minari:ID``."""
+    """Convert a dataset, or a run's replay, to the format of the suffix, or to ``minari:ID``."""
+    source, destination = str(source), str(destination)
     name_env(env_id)
     minari_id = destination.removeprefix("minari:")
     if minari_id == destination:
