@@ -203,7 +203,15 @@ def readme() -> str:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     before, begin, rest = text.partition("<!-- algorithms: written by `make generate` -->\n")
     _, end, after = rest.partition("<!-- end of algorithms -->")
-    return f"{before}{begin}\n{algorithms_table('docs/algorithms/')}\n\n{end}{after}"
+    table = algorithms_table(f"{repository_url()}/blob/main/docs/algorithms/")
+    return f"{before}{begin}\n{table}\n\n{end}{after}"
+
+
+def repository_url() -> str:
+    """The project's URL: a package index shows the README without the repository around it."""
+    match = re.search(r'^Repository = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert match is not None
+    return match[1]
 
 
 def algorithms_table(folder: str) -> str:
