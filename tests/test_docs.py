@@ -101,8 +101,9 @@ def test_configuration_has_no_key_that_does_not_exist() -> None:
     assert keys <= known
 
 
-def test_every_key_that_a_resume_may_change_is_named() -> None:
-    section = read("docs/resume.md").partition("## What a resume may change")[2].split("\n\n")[1]
+def test_resume_page_lists_every_key_that_can_be_changed() -> None:
+    section = read("docs/resume.md").partition("\n## What can be changed on resume\n")[2]
+    section = section.strip().split("\n\n")[0]
     assert set(re.findall(r"`(\w+)`", section)) == RESUMABLE_KEYS
 
 
@@ -291,6 +292,19 @@ def test_migrating_page_runs_and_names_keys_that_exist(tmp_path: Path) -> None:
     keys = re.compile(r"`(\w+)(?:=[^`]*)?`")
     named = {key for row in rows(read(page))[2:] for key in keys.findall(row[1])}
     assert {"alpha", "learning_starts", "num_envs", "hidden_sizes"} <= named <= known
+
+
+def test_migrating_page_covers_four_libraries_with_imports_that_exist() -> None:
+    text = read("docs/migrating.md")
+    for library in ("Stable-Baselines3", "d3rlpy", "CleanRL", "axiomrl"):
+        section = text.partition(f"\n## {library}\n")[2].partition("\n## ")[0]
+        imports = re.findall(r"`rl_training((?:\.\w+)+)", section)
+        assert imports, f"{library} maps no imports"
+        for dotted in imports:
+            found: Any = importlib.import_module("rl_training")
+            for name in dotted.strip(".").split("."):
+                assert hasattr(found, name), f"rl_training{dotted} does not exist"
+                found = getattr(found, name)
 
 
 @pytest.mark.parametrize("text", [code for _, code in blocks("yaml", "docs/datasets.md")])
