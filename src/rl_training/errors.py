@@ -1,4 +1,7 @@
-"""The errors of this package: each message is one sentence that says what to do next."""
+"""Exceptions of this package, and suggestions for misspelled names.
+
+Each message is one or two sentences: what is wrong, what is allowed and what to do next.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from rl_training.text import one_line
 class RLTrainingError(Exception):
     """Base of all errors that this package raises on purpose.
 
-    A message is one printable line of bounded length, whatever a file or a user put into it.
+    A message is one printable line of bounded length, regardless of the input it quotes.
     """
 
     exit_code = 1
@@ -21,13 +24,13 @@ class RLTrainingError(Exception):
 
 
 class ConfigError(RLTrainingError, ValueError):
-    """Bad input: a key, a value, a space, a file that is not there."""
+    """Invalid input: an unknown key, a bad value, an unsupported space, a missing file."""
 
     exit_code = 2
 
 
 class CheckpointError(RLTrainingError):
-    """A checkpoint that is damaged, incomplete, hostile or from another format."""
+    """A checkpoint that is damaged, incomplete, hostile or in an unknown format."""
 
 
 class TrainingError(RLTrainingError):
@@ -42,28 +45,84 @@ _COMMON = (
     *("env_id", "total_timesteps", "seed", "learning_rate", "batch_size", "gamma", "hidden_sizes"),
     *("learning_starts", "num_envs", "eval_interval"),
 )
-"""The keys that are set most often, first in a list that is too long to show."""
+"""The most common keys, listed first where not all can be shown."""
 
-_ELSEWHERE = {
-    **{"env": "env_id", "env_name": "env_id", "n_envs": "num_envs", "ent_coef": "alpha"},
-    **{"lr": "learning_rate", "discount": "gamma", "n_critics": "num_critics"},
-    **{"buffer_size": "buffer_capacity", "net_arch": "hidden_sizes", "n_steps": "n_step"},
-    **{"policy_kwargs": "hidden_sizes", "gradient_steps": "gradient_updates_per_step"},
-    **{"tensorboard_log": "tensorboard", "n_epochs": "num_epochs"},
+_OTHER_NAMES = {
+    "alpha": ("ent_coef", "entropy_coef", "entropy_coefficient", "temperature"),
+    "buffer_capacity": ("buffer_size", "replay_size", "replay_buffer_size", "memory_size"),
+    "checkpoint_interval": ("save_freq", "save_interval"),
+    "dataset_path": ("dataset", "dataset_file"),
+    "env_id": ("env", "env_name", "environment", "task"),
+    "eval_episodes": ("n_eval_episodes", "num_eval_episodes"),
+    "eval_interval": ("eval_freq", "eval_frequency", "evaluation_interval"),
+    "gamma": ("discount", "discount_factor"),
+    "gradient_updates_per_step": ("gradient_steps", "utd", "utd_ratio", "replay_ratio"),
+    "hidden_sizes": ("net_arch", "policy_kwargs", "hidden_dim", "hidden_dims", "layers"),
+    "learning_rate": ("lr",),
+    "learning_starts": ("start_steps", "start_timesteps", "random_steps", "warmup_steps"),
+    "n_step": ("n_steps", "nstep"),
+    "num_critics": ("n_critics", "critics", "num_qs", "ensemble_size"),
+    "num_envs": ("n_envs", "num_environments"),
+    "num_epochs": ("n_epochs", "epochs"),
+    "num_quantiles": ("n_quantiles",),
+    "output_dir": ("log_dir", "logdir", "save_dir", "results_dir"),
+    "policy_delay": ("policy_freq", "policy_frequency", "actor_update_frequency"),
+    "tau": ("polyak", "target_smoothing"),
+    "tensorboard": ("tensorboard_log",),
+    "total_timesteps": ("steps", "num_steps", "max_steps", "total_steps", "max_timesteps"),
+    "train_frequency": ("train_freq", "update_every"),
 }
-"""What other libraries call a key."""
+"""Names that other libraries use for our keys."""
+
+_ALIASES = {other: ours for ours, others in _OTHER_NAMES.items() for other in others}
+
+_NESTED = {
+    **{key: "networks.all.activation" for key in ("activation", "activation_fn")},
+    **{key: f"networks.all.{key}" for key in ("dropout", "layer_norm")},
+    "weight_decay": "optimizers.all.weight_decay",
+    **{key: "optimizers.all.max_norm" for key in ("max_grad_norm", "grad_clip", "grad_norm")},
+    **{key: "optimizers.actor.learning_rate" for key in ("actor_lr", "policy_lr")},
+    **{key: "optimizers.critic.learning_rate" for key in ("critic_lr", "q_lr", "qf_lr")},
+    **{key: f"env_kwargs.{key}" for key in ("max_episode_steps", "render_mode", "vectorization")},
+    "patience": "early_stopping.patience",
+    "min_delta": "early_stopping.min_delta",
+}
+"""Keys that are nested inside another key, by the name that users try at the top."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """A suggestion for a misspelled name, to be appended to a sentence."""
+    """Return a suggestion for an unknown name, to be appended to a sentence."""
     options = sorted(known)
-    close = get_close_matches(word, options, n=1, cutoff=0.6)
-    if _ELSEWHERE.get(word) in options:
-        close = [_ELSEWHERE[word]]
-    if close:
-        return f"; did you mean {close[0]!r}?"
+    hint = familiar(word, options)
+    if hint:
+        return hint
+    close = close_match(word, options)
+    if close is not None:
+        return f"; did you mean {close!r}?"
     near = get_close_matches(word, options, n=4, cutoff=0.4)
     common = [name for name in _COMMON if name in options]
     ordered = list(dict.fromkeys([*near, *common, *options]))
-    shown = ", ".join(ordered[:12]) + (", …" if len(ordered) > 12 else "")
-    return f"; valid names: {shown}" if options else ""
+    listed = ", ".join(ordered[:12]) + (", …" if len(ordered) > 12 else "")
+    return f"; valid names: {listed}" if options else ""
+
+
+def familiar(word: str, known: Iterable[str]) -> str:
+    """Return a suggestion for a nested key or for another library's name of a key, or ''."""
+    options = set(known)
+    if _ALIASES.get(word) in options:
+        return f"; did you mean {_ALIASES[word]!r}?"
+    nested = _NESTED.get(word, "")
+    outer, *inner = nested.split(".")
+    if outer not in options:
+        return ""
+    layout = "".join(f"{{{key}: " for key in inner) + "…" + "}" * len(inner)
+    return f"; write {outer}: {layout}, or {nested}=… on the command line."
+
+
+def close_match(word: str, options: Iterable[str]) -> str | None:
+    """Return the option that a misspelled word probably means, or None.
+
+    In a word of at most four letters, a single swap already changes half of it.
+    """
+    close = get_close_matches(word, options, n=1, cutoff=0.6 if len(word) <= 4 else 0.75)
+    return close[0] if close else None

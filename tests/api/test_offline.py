@@ -446,5 +446,5 @@ def test_the_managed_class(tmp_path: Path, recorded: Path) -> None:
     assert "eval_loss" in BC.load(agent.save(tmp_path / "copy")).evaluate()
     played = agent.evaluate(2, env_id="Pendulum-v1")
     assert (played["env_id"], played["eval_length_mean"]) == ("Pendulum-v1", 200)
-    with pytest.raises(ConfigError, match="was trained with 3 observation values"):
+    with pytest.raises(ConfigError, match="expects 3 observation values"):
         agent.evaluate(2, env_id="MountainCarContinuous-v0")

@@ -668,7 +668,8 @@ def test_what_does_not_fit_the_checkpoint(small_config: Config, tmp_path: Path) 
     file = tmp_path / "car.npz"
     write_arrays(record_random("MountainCarContinuous-v0", {}, 50, 0), file)
     words = (
-        r"2 observation values .*, but .* was trained with 3 observation values and 1 action val"
+        r"expects 3 observation values and 1 action value in \[-2, 2\], but "
+        r"MountainCarContinuous-v0 has 2 observation values and 1 action value in \[-1, 1\]"
     )
     with pytest.raises(ConfigError, match=words):
         finetune(source.run_dir, "MountainCarContinuous-v0", ("offline_batch_ratio=0",))

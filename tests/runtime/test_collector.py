@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -207,14 +208,20 @@ BOUNDED = gym.spaces.Box(-1.0, 1.0, (2,))
     ("obs", "actions", "sentence"),
     [
         (gym.spaces.Dict({"a": FLAT}), BOUNDED, "observation space Dict.*FlattenObservation"),
-        (gym.spaces.Dict({"a": FLAT}), BOUNDED, "or for her a Dict of.*for all but her, wrap it"),
+        (gym.spaces.Dict({"a": FLAT}), BOUNDED, "For her, a goal environment needs a Dict of"),
         (
             gym.spaces.Dict(dict.fromkeys(("observation", "desired_goal"), FLAT)),
             BOUNDED,
-            "a goal environment needs a Dict of observation, achieved_goal and desired_goal, each "
-            "a flat Box, both goals of one size: give it these parts",
+            "a goal environment needs a Dict of observation, achieved_goal and desired_goal, where "
+            "each is a flat Box and both goals have the same size",
         ),
-        (gym.spaces.Box(0, 255, (8, 8, 3), np.uint8), BOUNDED, r"shape \(8, 8, 3\).*images"),
+        (
+            gym.spaces.Box(0, 255, (84, 84, 3), np.uint8),
+            BOUNDED,
+            r"^Some-v0 has the observation space Box\(0, 255, \(84, 84, 3\), uint8\), which looks "
+            "like images. There are no image encoders yet: .* gymnasium.wrappers.FlattenObserv",
+        ),
+        (gym.spaces.Box(0, 1, (2, 3)), BOUNDED, r"\(2, 3\).* one-dimensional .*FlattenObservat"),
         (gym.spaces.Discrete(4), BOUNDED, r"observation space Discrete\(4\)"),
         (FLAT, gym.spaces.Box(-np.inf, np.inf, (2,)), "unbounded.*TransformAction"),
         (gym.spaces.Box(-1.0, 1.0, (0,)), BOUNDED, "observations of length 0"),
@@ -249,14 +256,42 @@ def test_the_advice_for_unbounded_actions_works() -> None:
     ("env_id", "sentence"),
     [
         ("Pendulm-v1", "did you mean 'Pendulum"),
-        ("Mine-v0", r"the module that registers it is not imported \(rl-training --import MODULE"),
-        ("Pendulum-v9", "v9"),
-        ("no/such/Env-v0", "env_id"),
+        ("Mine-v0", r"import the module that registers it \(rl-training --import MODULE"),
+        ("Pendulum", r"^Unknown environment 'Pendulum'; did you mean 'Pendulum-v1'\?$"),
+        ("pendulum-v1", r"; did you mean 'Pendulum-v1'\?$"),
+        ("Pendulum-v9", r"; did you mean 'Pendulum-v1'\?$"),
+        ("HalfCheetah", r"; did you mean 'HalfCheetah-v5'\?$"),
+        ("ALE/Pong-v5", r'pip install "gymnasium\[atari\]"\) and imported'),
+        ("PongNoFrameskip-v4", "Atari environments need ale-py"),
+        ("Pong-v4", "^Unknown environment 'Pong-v4'. If it is your own"),
+        ("no/such/Env-v0", "has the form Name-v0 or namespace/Name-v0"),
         ("nomodule:Env-v0", "--import nomodule"),
-        ("", "Unknown environment|cannot be used"),
+        ("", "has the form Name-v0"),
     ],
 )
 def test_unknown_environments_get_a_suggestion(env_id: str, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        make_env(env_id)
+
+
+@pytest.mark.filterwarnings("ignore:.*out of date")
+@pytest.mark.parametrize(
+    ("env_id", "module", "sentence"),
+    [
+        ("LunarLander-v3", "Box2D", r'needs Box2D.*pip install "gymnasium\[box2d\]"$'),
+        ("CarRacing-v3", "Box2D", r'needs Box2D.*pip install "gymnasium\[box2d\]"$'),
+        ("HalfCheetah-v5", "mujoco", r"needs MuJoCo.*pip install 'rl-training\[mujoco\]'$"),
+        ("Ant-v3", "", "Gymnasium does not include Ant-v3: use Ant-v5 instead"),
+    ],
+)
+def test_a_missing_package_gets_its_own_install_line(
+    env_id: str, module: str, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in list(sys.modules):
+        if name.startswith(("gymnasium.envs.mujoco", "gymnasium.envs.box2d", "mujoco")):
+            monkeypatch.delitem(sys.modules, name)
+    if module:
+        monkeypatch.setitem(sys.modules, module, None)  # its import fails
     with pytest.raises(ConfigError, match=sentence):
         make_env(env_id)
 

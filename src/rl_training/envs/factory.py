@@ -76,10 +76,7 @@ def _construct(resolved: ResolvedEnv, isolation: Isolation) -> AnyEnv:
     try:
         env = isolation.run(resolved.make)
     except (gym.error.DependencyNotInstalled, ImportError) as error:
-        raise ConfigError(
-            f"{env_id} needs a package that is not installed ({one_line(str(error))}): for "
-            "MuJoCo's environments, pip install 'rl-training[mujoco]'"
-        ) from error
+        raise ConfigError(_missing_package(resolved, error)) from error
     except (TypeError, ValueError, gym.error.Error) as error:
         raise ConfigError(
             f"{env_id} with env_kwargs {shown(options)}: {one_line(str(error))}"
@@ -92,6 +89,30 @@ def _construct(resolved: ResolvedEnv, isolation: Isolation) -> AnyEnv:
     _check_render_mode(env, env_id, options.get("render_mode"))
     check_spaces(env, env_id)
     return env
+
+
+_PACKAGES = {
+    "gymnasium.envs.box2d": ("Box2D", 'pip install swig, then pip install "gymnasium[box2d]"'),
+    "gymnasium.envs.mujoco": ("MuJoCo", "pip install 'rl-training[mujoco]'"),
+    "gymnasium.envs.phys2d": ("JAX", 'pip install "gymnasium[jax]"'),
+    "gymnasium.envs.tabular": ("JAX", 'pip install "gymnasium[jax]"'),
+    "ale_py": ("ale-py", 'pip install "gymnasium[atari]"'),
+}
+"""What environments need that Gymnasium does not install, by the start of their entry point."""
+
+_OLD_MUJOCO = "mujoco v2 and v3"
+
+
+def _missing_package(resolved: ResolvedEnv, error: Exception) -> str:
+    """Return the error for an environment whose package is missing, with the line to install it."""
+    env_id, message = resolved.spec.id, one_line(str(error))
+    if _OLD_MUJOCO in message:
+        name = env_id.rpartition("-v")[0]
+        return f"Gymnasium does not include {env_id}: use {name}-v5 instead."
+    for module, (package, install) in _PACKAGES.items():
+        if str(resolved.spec.entry_point).startswith(module):
+            return f"{env_id} needs {package}, which could not be imported: {install}"
+    return f"{env_id} needs a package that could not be imported: {message}"
 
 
 def _check_render_mode(env: AnyEnv, env_id: str, mode: Any) -> None:
@@ -115,10 +136,7 @@ def read_env_spec(env: AnyEnv, env_id: str) -> EnvSpec:
     if not isinstance(obs_space, gym.spaces.Box):
         raise ConfigError(_wrong_observations(obs_space, env_id))
     if len(obs_space.shape) != 1:
-        raise ConfigError(
-            f"{env_id} has observations of shape {obs_space.shape}, but a flat Box is needed: "
-            "images are not supported; wrap it with gymnasium.wrappers.FlattenObservation."
-        )
+        raise ConfigError(_not_flat(obs_space, env_id))
     obs_dim = int(obs_space.shape[0])
     inner = env.env if isinstance(env, GuardedEnv) else env
     goal_dim = inner.goal_dim if isinstance(inner, FlatGoals) else 0
@@ -145,18 +163,40 @@ def read_env_spec(env: AnyEnv, env_id: str) -> EnvSpec:
     )
 
 
+_FLATTEN = (
+    "wrap it with gymnasium.wrappers.FlattenObservation, register the wrapped environment in a "
+    "module and import that module (rl-training --import MODULE …)"
+)
+
+
+def _not_flat(space: gym.spaces.Box, env_id: str) -> str:
+    """Return the error for observations that are arrays of more or fewer than one dimension."""
+    text = f"{env_id} has the observation space {_name(space)}"
+    if len(space.shape) not in (2, 3) or space.dtype != np.uint8:
+        return f"{text}, but one-dimensional observations are needed: {_FLATTEN}."
+    text += (
+        ", which looks like images. There are no image encoders yet: use an environment with "
+        "one-dimensional observations, or compute features in an ObservationWrapper"
+    )
+    if env_id.startswith("ALE/"):
+        return f"{text}; for Atari, env_kwargs.obs_type=ram gives 128 values."
+    return f"{text}. Small images can be flattened: {_FLATTEN}."
+
+
 def _wrong_observations(space: gym.Space[Any], env_id: str) -> str:
     text = f"{env_id} has the observation space {_name(space)}, but "
-    goals = "observation, achieved_goal and desired_goal, each a flat Box, both goals of one size"
-    if isinstance(space, gym.spaces.Dict) and "desired_goal" in space.spaces:
-        return f"{text}a goal environment needs a Dict of {goals}: give it these parts."
-    way = (
-        "wrap it with gymnasium.wrappers.FlattenObservation, register the result in a module of "
-        "yours and have it imported (rl-training --import MODULE …)"
+    goals = (
+        "observation, achieved_goal and desired_goal, where each is a flat Box and both goals have "
+        "the same size"
     )
+    if isinstance(space, gym.spaces.Dict) and "desired_goal" in space.spaces:
+        return f"{text}a goal environment needs a Dict of {goals}."
     if not isinstance(space, gym.spaces.Dict):
-        return f"{text}a flat Box is needed: {way}."
-    return f"{text}a flat Box is needed, or for her a Dict of {goals}: for all but her, {way}."
+        return f"{text}a flat Box is needed: {_FLATTEN}."
+    return (
+        f"{text}a flat Box is needed: {_FLATTEN}. For her, a goal environment needs a Dict of "
+        f"{goals}."
+    )
 
 
 def _check_actions(space: gym.spaces.Box, env_id: str) -> None:

@@ -28,7 +28,7 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec as RegisteredSpec
 
-from rl_training.errors import ConfigError, nearest
+from rl_training.errors import ConfigError, close_match
 from rl_training.text import printable, shorten, shown
 
 RESERVED_KWARGS = frozenset(
@@ -43,6 +43,9 @@ _ROBOTICS_IDS = re.compile(
     r"(PointMaze|AntMaze|Fetch|Hand(Reach|Manipulate)|AdroitHand|FrankaKitchen)"
 )
 """How the names of gymnasium-robotics' environments begin."""
+
+_ATARI_IDS = re.compile(r"ALE/|\w+(NoFrameskip|Deterministic)-v\d+$")
+"""Ids of Atari environments, which ale-py registers when it is imported."""
 
 _COMPATIBILITY_IDS = re.compile(r"(.*/)?GymV\d+Environment(-v\d+)?", re.IGNORECASE)
 """Environments that make an environment of another library by the name in their arguments."""
@@ -157,14 +160,38 @@ def find_spec(env_id: str) -> RegisteredSpec:
         _register_robotics(env_id)
     try:
         return gym.spec(env_id)
-    except gym.error.NameNotFound:
-        names = {spec.name for spec in gym.registry.values()} | set(gym.registry)
-        raise ConfigError(
-            f"Unknown environment {shown(env_id)}, or the module that registers it is not imported "
-            f"(rl-training --import MODULE …, or an import in Python){nearest(env_id, names)}"
-        ) from None
-    except (gym.error.Error, ImportError, ValueError) as error:
-        raise ConfigError(f"env_id {shown(env_id)} cannot be used: {_line(error)}") from None
+    except gym.error.Error as error:
+        raise ConfigError(_unknown_env(env_id, error)) from None
+    except (ImportError, ValueError) as error:
+        raise ConfigError(f"env_id = {shown(env_id)}: {_line(error)}") from None
+
+
+def _unknown_env(env_id: str, error: gym.error.Error) -> str:
+    """Return the error for an id that is not registered, with the id that was probably meant."""
+    newest: dict[str, RegisteredSpec] = {}
+    for spec in gym.registry.values():
+        name = spec.id.rpartition("-v")[0] if spec.version is not None else spec.id
+        if name not in newest or (spec.version or 0) > (newest[name].version or 0):
+            newest[name] = spec
+    by_lower = {name.lower(): name for name in newest}
+    name = re.sub(r"-v\d+$", "", env_id)
+    text = f"Unknown environment {shown(env_id)}"
+    if name.lower() in by_lower:
+        return f"{text}; did you mean {newest[by_lower[name.lower()]].id!r}?"
+    if _ATARI_IDS.match(env_id):
+        return (
+            f"{text}: Atari environments need ale-py, which has to be installed (pip install "
+            '"gymnasium[atari]") and imported (rl-training --import ale_py …, or import ale_py in '
+            "Python)."
+        )
+    if not isinstance(error, gym.error.UnregisteredEnv):  # not even the form of an id
+        return f"{text}: an id has the form Name-v0 or namespace/Name-v0."
+    close = close_match(name, newest)
+    hint = f"; did you mean {newest[close].id!r}?" if close is not None else "."
+    return (
+        f"{text}{hint} If it is your own or from another package, import the module that registers "
+        "it (rl-training --import MODULE …, or an import in Python)."
+    )
 
 
 def _line(text: object) -> str:

@@ -23,7 +23,7 @@ from rl_training.config_model import ConfigModel, Model, Trait, keys_with, sente
 from rl_training.data.config import DataConfig
 from rl_training.envs.factory import EnvConfig, WrappersConfig
 from rl_training.envs.resolving import name_env, name_kwargs
-from rl_training.errors import ConfigError, nearest
+from rl_training.errors import ConfigError, familiar, nearest
 from rl_training.experiment.plain_values import env_id_of, listed, plain
 from rl_training.rewards import RewardTransformConfig
 from rl_training.runtime.control_config import ControlsConfig
@@ -277,14 +277,15 @@ def kwargs_keys(algo: str, kwargs: Mapping[str, Any] | None = None) -> list[str]
 
 def unknown_key(key: str, algo: str, known: Sequence[str]) -> str:
     """Return the error for an unknown key: which algorithms have it, or the nearest valid key."""
+    names = [*TrainConfig.model_fields, *known]
     others = [
         entry.short_name for entry in REGISTRY.values() if key in entry.config_class().model_fields
     ]
-    if others:
+    if others and not familiar(key, names):
         owners = ", ".join(others[:4]) + (", …" if len(others) > 4 else "")
         name = get_algorithm(algo).short_name
         return f"{key!r} is not an option of {name}; it is an option of {owners}."
-    return f"Unknown key {shown(key)} for {algo}{nearest(key, [*TrainConfig.model_fields, *known])}"
+    return f"Unknown key {shown(key)} for {algo}{nearest(key, names)}"
 
 
 def make_config(data: Mapping[str, Any]) -> TrainConfig:
@@ -317,11 +318,15 @@ def _check_level(data: Mapping[str, Any]) -> None:
     algo = data.get("algo")
     if not isinstance(algo, str) or algo not in REGISTRY or not isinstance(kwargs, Mapping):
         return
-    for key in set(kwargs_keys(algo, kwargs)) & data.keys():
-        raise ConfigError(
-            f"{key} = {shown(data[key])} is a key of algo_kwargs: write it there, "
-            f"algo_kwargs={{{key!r}: {shown(data[key])}}}."
-        )
+    known = kwargs_keys(algo, kwargs)
+    for key in data:
+        if key in known:
+            raise ConfigError(
+                f"{key} = {shown(data[key])} is a key of algo_kwargs: write it there, "
+                f"algo_kwargs={{{key!r}: {shown(data[key])}}}."
+            )
+        if key not in TrainConfig.model_fields and familiar(key, known):
+            raise ConfigError(unknown_key(key, algo, known))
 
 
 def _check_env_id(env_id: Any) -> None:

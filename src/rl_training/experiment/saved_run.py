@@ -83,12 +83,12 @@ class SavedRun(Checkpoint):
             return
         if named is not None:
             raise ConfigError(
-                f"{named} has {spec}, but {self.path} was trained with {self.spec}: name an "
+                f"The policy in {self.path} expects {self.spec}, but {named} has {spec}: choose an "
                 "environment with the same spaces."
             )
         raise CheckpointError(
-            f"{self.path} was trained on another environment than this one: {self.spec} then, "
-            f"{spec} now."
+            f"The policy in {self.path} expects {self.spec}, but its environment has {spec}: "
+            "the environment has changed since training."
         )
 
     def check_learner(self, config: TrainConfig, spec: EnvSpec) -> None:
