@@ -165,7 +165,7 @@ def test_traits_of_sizes(entry: Any) -> None:
             "'activation' for sac; write networks: {all: {activation: …}}, or "
             "networks.all.activation=… on the command line.",
         ),
-        ({"activation": "tanh"}, "Unknown key 'activation' for sac; write networks: {all: {activation"),
+        ({"activation": "tanh"}, "'activation' for sac; write networks: {all: {activation"),
         ({"algo_kwargs": {"buffer_size": 1}}, "did you mean 'buffer_capacity'"),
         ({"algo_kwargs": {"lr": 1}}, "did you mean 'learning_rate'"),
         ({"algo_kwargs": {"n_envs": 1}}, "did you mean 'num_envs'"),
