@@ -18,9 +18,8 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from pprint import pformat
-from typing import Any, Literal, get_args, get_origin
+from typing import Any
 
-import yaml
 from pydantic.fields import FieldInfo
 
 import rl_training.algorithms
@@ -31,7 +30,9 @@ import rl_training.models
 import rl_training.runtime
 from rl_training.algorithms.registry import REGISTRY, AlgorithmEntry
 from rl_training.api.managed_classes import describe, signature
+from rl_training.boundary.yaml_codec import yaml_text
 from rl_training.experiment.config import TrainConfig, kwargs_models
+from rl_training.experiment.config_keys import allowed_text, default_text
 from rl_training.lazy import EXPORTS
 
 ROOT = Path(__file__).parents[1]
@@ -175,7 +176,7 @@ def managed_stub() -> str:
             "    algo: ClassVar[str]",
             f"    def __init__(self, {keywords}: ...",
             f"def train_{entry.name}(config: TrainConfig | dict[str, Any] | str | Path, *, "
-            "callbacks: Sequence[Callback] = ()) -> TrainResult:",
+            "callbacks: Sequence[Callback] = (), progress: bool | None = None) -> TrainResult:",
             f'    """Train {entry.short_name} from a config, which must be for it."""',
         ]
     return formatted(CODE / "managed.pyi", "\n".join(parts) + "\n")
@@ -236,7 +237,8 @@ def option_tables(entry: AlgorithmEntry) -> Iterator[str]:
     lines = ["| key | default | allowed | meaning |", "|---|---|---|---|"]
     for name, field in fields.items():
         meaning = " ".join((field.description or "").split()).replace("|", r"\|")
-        lines.append(f"| `{name}` | {default_text(field)} | {allowed_text(field)} | {meaning} |")
+        cells = [f"`{name}`", default_text(field, "`"), allowed_text(field, "`"), meaning]
+        lines.append(f"| {' | '.join(cells)} |")
     yield "\n".join(lines)
 
 
@@ -255,72 +257,13 @@ def with_settings(page: str, entry: AlgorithmEntry) -> str:
     lines = [head, line]
     for name in re.findall(r"^\| `(\w+)`", "\n".join(rows), re.MULTILINE):
         values = [(config.to_dict() | config.algo_kwargs)[name] for config in configs]
-        cells = [f"`{name}`", default_text(fields[name]), *(f"`{yaml_text(v)}`" for v in values)]
+        cells = [
+            f"`{name}`",
+            default_text(fields[name], "`"),
+            *(f"`{yaml_text(v)}`" for v in values),
+        ]
         lines.append(f"| {' | '.join(cells)} |")
     return before + section + "\n".join(lines) + "\n\n" + after
-
-
-def default_text(field: FieldInfo) -> str:
-    """A default as YAML on one line, in code marks."""
-    if field.is_required():
-        return "required"
-    return f"`{yaml_text(field.get_default(call_default_factory=True))}`"
-
-
-def yaml_text(value: Any) -> str:
-    """A value as YAML writes it on one line."""
-    plain = list(value) if isinstance(value, tuple) else value
-    text = yaml.safe_dump(plain, default_flow_style=True, allow_unicode=True)
-    return text.removesuffix("...\n").strip()
-
-
-def allowed_text(field: FieldInfo) -> str:
-    """The values that a field accepts, in words."""
-    return allowed(field.annotation, field.metadata)
-
-
-def allowed(annotation: Any, metadata: Any = ()) -> str:
-    """The values of a type with constraints, in words."""
-    if hasattr(annotation, "__metadata__"):
-        base, *inner = get_args(annotation)
-        extra = [item for part in inner for item in getattr(part, "metadata", [part])]
-        return allowed(base, [*extra, *metadata])
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin is Literal:
-        return ", ".join(f"`{yaml_text(value)}`" for value in arguments)
-    if origin is dict:
-        return "a mapping"
-    if origin is tuple:
-        each = allowed(arguments[0])
-        return (
-            f"list, each {each}" if ... in arguments else f"list of {len(arguments)}, each {each}"
-        )
-    if arguments:
-        return " or ".join(allowed(argument, metadata) for argument in arguments)
-    if annotation is type(None):
-        return "`null`"
-    if annotation is bool:
-        return "`true`, `false`"
-    if annotation is str:
-        return "text"
-    return bounds(metadata) or ("an integer" if annotation is int else "a number")
-
-
-def bounds(metadata: Any) -> str:
-    """The bounds of a number, the tighter one where two are declared."""
-    lower: list[tuple[float, str]] = []
-    upper: list[tuple[float, str]] = []
-    for item in metadata:
-        for key, sign, side in (
-            ("gt", ">", lower),
-            ("ge", "≥", lower),
-            ("lt", "<", upper),
-            ("le", "≤", upper),
-        ):
-            value = getattr(item, key, None)
-            if value is not None:
-                side.append((value, f"{sign} {value:,}"))
-    return ", ".join(text for _, text in [*sorted(lower)[-1:], *sorted(upper)[:1]])
 
 
 if __name__ == "__main__":

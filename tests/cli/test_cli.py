@@ -78,7 +78,7 @@ def test_train_tells_the_result_and_what_to_do_next(tmp_path: Path) -> None:
     assert done.returncode == 0
     for text in ("Evaluation return", "runs/sac_Pendulum-v1_seed0", "rl-training resume"):
         assert text in done.stdout
-    for text in ("batch_size: 16", "1 threads", "steps/s"):
+    for text in ("  batch_size  ", "1 thread", "steps/s"):
         assert text in done.stderr
     again = ok("train", "-c", "sac/pendulum", *SMALL, "total_timesteps=60", cwd=tmp_path)
     assert "runs/sac_Pendulum-v1_seed0_2" in again

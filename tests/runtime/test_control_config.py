@@ -312,7 +312,7 @@ def test_a_program_keeps_its_threads(small_config: Callable[..., dict[str, Any]]
 
 
 @pytest.mark.parametrize(
-    ("num_threads", "line"), [(None, "2 threads (OMP_NUM_THREADS),"), (1, "1 threads,")]
+    ("num_threads", "line"), [(None, "2 threads (OMP_NUM_THREADS),"), (1, "1 thread,")]
 )
 def test_a_run_says_that_the_environment_chose_its_threads(
     num_threads: int | None,
@@ -345,7 +345,7 @@ def test_a_run_notices_once_that_it_shares_its_cores(
     said = io.StringIO()
     config = small_config(total_timesteps=20, algo_kwargs={"num_threads": num_threads})
     train(config, callbacks=[ProgressCallback(said)])
-    assert said.getvalue().count("with num_threads=1 runs that share") == times
+    assert said.getvalue().count("With num_threads=1, runs that share") == times
 
 
 def test_a_system_without_load_averages_is_not_crowded(

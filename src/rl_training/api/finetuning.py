@@ -12,6 +12,7 @@ import torch
 from rl_training.algorithms.finetuning_config import FinetuningConfig
 from rl_training.algorithms.registry import get_algorithm
 from rl_training.api.arguments import as_path, check_callbacks
+from rl_training.api.progress import displaying
 from rl_training.api.training import begin, warn
 from rl_training.config_model import Trait, keys_with
 from rl_training.data import DataConfig
@@ -50,6 +51,7 @@ def finetune(
     dataset: str | PathLike[str] | None = None,
     best: bool = False,
     callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
     on_warning: Callable[[str], None] = warn,
 ) -> TrainResult:
     """Continue a run's or checkpoint's learner in an environment, in a new run folder.
@@ -58,6 +60,7 @@ def finetune(
     begin with those of the source. The data that it was trained on stays in the batches, with a
     share of `offline_batch_ratio`; ``dataset``, a file or a Minari id, takes its place, and a share
     of 0 drops it. Without ``env_id`` it is the source's environment.
+    ``progress`` is as in `train`.
     """
     callbacks = check_callbacks(callbacks)
     if dataset is not None:
@@ -65,7 +68,8 @@ def finetune(
     checkpoint = SavedRun.load(as_path("path", path), best=best)
     task = check_config(finetuning_run(checkpoint, env_id, overrides, dataset).resolved())
     _check_fits(checkpoint, task, other_data=dataset is not None)
-    return begin(task, callbacks, source=checkpoint, on_warning=on_warning)
+    with displaying(progress) as display:
+        return begin(task, [*display, *callbacks], source=checkpoint, on_warning=on_warning)
 
 
 def finetuning_run(

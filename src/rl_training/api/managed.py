@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,7 +14,6 @@ from rl_training.api.arguments import (
     whole_number,
 )
 from rl_training.api.checkpoints import check_obs, evaluate_checkpoint
-from rl_training.api.progress import ProgressCallback
 from rl_training.api.training import resume, train, warn
 from rl_training.errors import CheckpointError, ConfigError, RLTrainingError
 from rl_training.experiment.config import (
@@ -95,7 +93,7 @@ class ManagedAlgorithm:
         Offline, a step is a gradient update; a new run with the option `num_epochs` needs no
         number. ``overrides`` are ``key=value`` strings as on the command line; a continued run
         accepts those that do not contradict its checkpoint. ``progress`` shows a live display, by
-        default if standard error is a terminal.
+        default in a terminal or a notebook only.
 
         After an error, `run_dir` and `predict` refer to the run's newest checkpoint, from which
         the next `learn` continues.
@@ -103,14 +101,13 @@ class ManagedAlgorithm:
         callbacks = check_callbacks(callbacks)
         if total_timesteps is not None:
             total_timesteps = whole_number("total_timesteps", total_timesteps)
-        display = [ProgressCallback()] if _shows(progress) else []
         where = _RunDirectoryRecorder()
-        watching = [where, *display, *callbacks]
+        watching = [where, *callbacks]
         try:
             if self._checkpoint is None:
                 data = copy.deepcopy(self._data) | {"total_timesteps": total_timesteps}
                 apply_overrides(data, overrides)
-                self.result = train(data, callbacks=watching)
+                self.result = train(data, callbacks=watching, progress=progress)
             elif total_timesteps is None or total_timesteps < 1:
                 raise ConfigError(
                     f"learn({total_timesteps}): should be the number of further steps, at least 1."
@@ -120,11 +117,12 @@ class ManagedAlgorithm:
                 done = max(0, current.step - current.config.online_from)
                 goal = f"total_timesteps={done + total_timesteps}"
                 self.result = resume(
-                    current.path, [goal, *check_overrides(overrides)], callbacks=watching
+                    current.path,
+                    [goal, *check_overrides(overrides)],
+                    callbacks=watching,
+                    progress=progress,
                 )
         finally:
-            for callback in display:
-                callback.close()
             steps = list_steps(where.run_dir) if where.run_dir is not None else []
             if steps:
                 self._use_checkpoint(steps[-1])
@@ -227,9 +225,3 @@ class _RunDirectoryRecorder(Callback):
 
     def on_start(self, session: Session) -> None:
         self.run_dir = session.checkpoints.run_dir.absolute()  # the process may change directory
-
-
-def _shows(progress: bool | None) -> bool:
-    # A program without a console has no standard error.
-    terminal = sys.stderr is not None and sys.stderr.isatty()
-    return terminal if progress is None else progress

@@ -52,12 +52,15 @@ def train_function(entry: AlgorithmEntry) -> Callable[..., TrainResult]:
     """Build an algorithm's `train_<name>`."""
 
     def train_algorithm(
-        config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+        config: TrainConfig | dict[str, Any] | str | Path,
+        *,
+        callbacks: Sequence[Callback] = (),
+        progress: bool | None = None,
     ) -> TrainResult:
         checked = as_config(config)
         if checked.algo != entry.name:
             raise ConfigError(f"{name} was given a config of {checked.algo!r}: use train().")
-        return train(checked, callbacks=callbacks)
+        return train(checked, callbacks=callbacks, progress=progress)
 
     name = train_algorithm.__name__ = train_algorithm.__qualname__ = f"train_{entry.name}"
     train_algorithm.__module__ = "rl_training"

@@ -11,6 +11,7 @@ import torch
 
 from rl_training.algorithms.config import CollectionConfig
 from rl_training.api.arguments import as_path, check_callbacks
+from rl_training.api.progress import displaying
 from rl_training.api.resuming import changed_config, check_resume, why_over
 from rl_training.boundary.terminal import tell
 from rl_training.boundary.writing import reporting_failed_writes
@@ -18,6 +19,7 @@ from rl_training.envs import name_env
 from rl_training.errors import CheckpointError, ConfigError, TrainingError
 from rl_training.experiment.build import build_session, versions
 from rl_training.experiment.config import TrainConfig, make_config
+from rl_training.experiment.git_state import read_git_state
 from rl_training.experiment.machine import restoring_threads
 from rl_training.experiment.memory import explaining_memory
 from rl_training.experiment.run_directory import (
@@ -53,9 +55,22 @@ def warn(message: str) -> None:
     tell(f"Warning: {message}")
 
 
-def train(config: ConfigLike, *, callbacks: Sequence[Callback] = ()) -> TrainResult:
-    """Train from a config, a mapping, a file or a packaged config's name."""
+def train(
+    config: ConfigLike, *, callbacks: Sequence[Callback] = (), progress: bool | None = None
+) -> TrainResult:
+    """Train from a config, a mapping, a file or a packaged config's name.
+
+    ``progress`` shows a live display, by default in a terminal or a notebook only.
+    """
     callbacks = check_callbacks(callbacks)
+    with displaying(progress) as display:
+        return start_run(config, [*display, *callbacks])
+
+
+def start_run(
+    config: ConfigLike, callbacks: Sequence[Callback], *, command: Sequence[str] | None = None
+) -> TrainResult:
+    """Train in a new run folder, whose ``run.json`` records ``command`` and the git commit."""
     checked = as_config(config)
     name_env(checked.env_id, checked.env_kwargs)
     if checked.finetunes:
@@ -66,7 +81,8 @@ def train(config: ConfigLike, *, callbacks: Sequence[Callback] = ()) -> TrainRes
     recorded = save_starter(task.config)
     if recorded is not None:
         tell(recorded)
-    return begin(task, callbacks)
+    origin: dict[str, Any] = {} if command is None else {"command": list(command)}
+    return begin(task, callbacks, origin=origin | {"git": read_git_state()})
 
 
 def begin(
@@ -74,6 +90,7 @@ def begin(
     callbacks: Sequence[Callback],
     *,
     source: Checkpoint | None = None,
+    origin: Mapping[str, Any] | None = None,
     on_warning: Callable[[str], None] = warn,
 ) -> TrainResult:
     """Make a run folder and train in it, with new weights or with those of ``source``."""
@@ -83,7 +100,7 @@ def begin(
             f"learning_starts = {settings.learning_starts}: {steps} steps end before the first "
             "update on what they collect."
         )
-    return _run_new(task, callbacks, on_warning, adopted=source)
+    return _run_new(task, callbacks, on_warning, adopted=source, origin=origin)
 
 
 def as_config(config: ConfigLike) -> TrainConfig:
@@ -98,14 +115,25 @@ def resume(
     overrides: Sequence[str] = (),
     *,
     callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
     on_warning: Callable[[str], None] = warn,
 ) -> TrainResult:
     """Continue a run from its newest whole checkpoint, in place.
 
     An older checkpoint of a run, or a self-contained copy, is continued in a new run folder: what
-    came after it stays as it is.
+    came after it stays as it is. ``progress`` is as in `train`.
     """
     source, callbacks = as_path("path", path), check_callbacks(callbacks)
+    with displaying(progress) as display:
+        return _resume(source, overrides, [*display, *callbacks], on_warning)
+
+
+def _resume(
+    source: Path,
+    overrides: Sequence[str],
+    callbacks: Sequence[Callback],
+    on_warning: Callable[[str], None],
+) -> TrainResult:
     run_dir = _run_to_continue(source)
     if run_dir is None:
         checkpoint = SavedRun.load(source, replay=True)
@@ -183,6 +211,7 @@ def _run_new(
     *,
     adopted: Checkpoint | None = None,
     resumed: SavedRun | None = None,
+    origin: Mapping[str, Any] | None = None,
 ) -> TrainResult:
     """Train in a new folder, which appears under its name with its first checkpoint in it.
 
@@ -192,9 +221,11 @@ def _run_new(
     config, source = task.config, adopted or resumed
     with create_run(config) as folder:
         with reporting_output_dir(config):
+            if origin:
+                write_run_info(folder, dict(origin))
             if adopted is not None:
-                origin = {"checkpoint": str(adopted.path), "step": adopted.step}
-                write_run_info(folder, {"finetuned_from": origin})
+                start = {"checkpoint": str(adopted.path), "step": adopted.step}
+                write_run_info(folder, {"finetuned_from": start})
                 if adopted.run_dir is not None:
                     cut_metrics(adopted.run_dir, adopted.step, folder)
             if resumed is not None:

@@ -86,3 +86,10 @@ def parse_yaml(text: str, source: str) -> Any:
 def dump_yaml(data: Any) -> str:
     """Plain data as YAML, in its own order."""
     return yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+
+
+def yaml_text(value: Any) -> str:
+    """A value as YAML on one line."""
+    plain = list(value) if isinstance(value, tuple) else value
+    text = yaml.safe_dump(plain, default_flow_style=True, allow_unicode=True, width=10**6)
+    return text.removesuffix("...\n").strip()

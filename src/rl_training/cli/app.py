@@ -11,10 +11,16 @@ import typer
 from typer.core import TyperGroup
 
 from rl_training.boundary.terminal import open_standard_streams, output_failure, say, tell
+from rl_training.cli.completion import complete_config, complete_train
 from rl_training.cli.data import Best, EnvKwargs, RunPath, data_app
 from rl_training.cli.output import Json, counting, print_json, print_result, print_table
 from rl_training.cli.plot import plot
-from rl_training.cli.summaries import evaluation_text, score_text, training_lines
+from rl_training.cli.summaries import (
+    evaluation_text,
+    score_text,
+    settings_text,
+    training_lines,
+)
 from rl_training.cli.user_imports import import_for_user
 from rl_training.errors import RLTrainingError
 
@@ -88,24 +94,54 @@ def _options(
         import_for_user(module)
 
 
-@app.command(epilog="Example: rl-training train --config sac/pendulum seed=1 batch_size=512")
+@app.command(
+    epilog="Examples: rl-training train sac/pendulum seed=1 batch_size=512\n\n"
+    "rl-training train algo=sac env_id=Pendulum-v1 total_timesteps=20000"
+)
 def train(
     context: typer.Context,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="CONFIG|KEY=VALUE",
+            help="A config, as with --config, and config keys to set, such as seed=1.",
+            autocompletion=complete_train,
+        ),
+    ] = None,
     config: Annotated[
-        str, typer.Option("--config", "-c", help="A packaged name (sac/pendulum) or a YAML file.")
-    ],
-    overrides: Overrides = None,
+        str | None,
+        typer.Option(
+            "--config",
+            "-c",
+            help="A packaged name (sac/pendulum) or a YAML file. Without one, give algo=NAME and "
+            "env_id=ID.",
+            autocompletion=complete_config,
+        ),
+    ] = None,
+    show_config: Annotated[
+        bool,
+        typer.Option(
+            "--show-config", help="Print the whole config, defaults included, and do not train."
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Train from a config; writes a new run folder."""
-    from rl_training.api.arguments import as_path
-    from rl_training.api.training import train as run
-    from rl_training.experiment.config import TrainConfig
+    """Train from a config, or from keys alone, in a new run folder."""
+    from rl_training.api.training import start_run
+    from rl_training.boundary.yaml_codec import dump_yaml
+    from rl_training.cli.train_words import config_of
+    from rl_training.experiment.task import check_config
 
-    as_path("config", config)
-    resolved = TrainConfig.load(config, overrides or ()).resolved()
-    with _display(None if as_json else resolved.to_dict()) as display:
-        result = run(resolved, callbacks=[display])
+    settings, note = config_of(config, words or ())
+    if show_config:
+        resolved = check_config(settings.resolved()).config.to_dict()
+        if as_json:
+            print_json(resolved)
+        else:
+            say(dump_yaml(resolved).rstrip("\n"), keep="\n")
+        return
+    with _display("" if as_json else settings_text(settings, note)) as display:
+        result = start_run(settings, [display], command=["rl-training", *sys.argv[1:]])
     _finish(context, result, as_json)
 
 
@@ -117,7 +153,7 @@ def resume(
     from rl_training.api.training import resume as continue_run
 
     with _display() as display:
-        result = continue_run(run, overrides or (), callbacks=[display])
+        result = continue_run(run, overrides or (), callbacks=[display], progress=False)
     _finish(context, result, as_json)
 
 
@@ -148,7 +184,13 @@ def finetune(
 
     with _display() as display:
         result = continue_online(
-            run, env_id, overrides or (), dataset=dataset, best=best, callbacks=[display]
+            run,
+            env_id,
+            overrides or (),
+            dataset=dataset,
+            best=best,
+            callbacks=[display],
+            progress=False,
         )
     _finish(context, result, as_json)
 
@@ -317,13 +359,13 @@ def runs(
 app.command(epilog="Example: rl-training plot runs/sac_* runs/td3_* --out compared.png")(plot)
 
 
-def _display(config: dict[str, Any] | None = None) -> Any:
-    """The live display; it prints the resolved config once all checks have passed."""
+def _display(settings: str = "") -> Any:
+    """The live display; it prints the settings once all checks have passed."""
     from contextlib import closing
 
     from rl_training.api.progress import ProgressCallback
 
-    return closing(ProgressCallback(config=config))
+    return closing(ProgressCallback(settings=settings))
 
 
 def _finish(context: typer.Context, result: TrainResult, as_json: bool) -> None:

@@ -38,6 +38,18 @@ def evaluation_text(result: dict[str, Any]) -> str:
     )
 
 
+def settings_text(config: TrainConfig, note: str = "") -> str:
+    """The settings of a config that differ from the defaults, one on a line, and a note."""
+    from rl_training.boundary.yaml_codec import yaml_text
+    from rl_training.experiment.config_keys import changed_settings
+
+    changed = changed_settings(config)
+    width = max(map(len, changed), default=0)
+    lines = [f"  {key:<{width}}  {yaml_text(value)}" for key, value in changed.items()]
+    head = "Settings that differ from the defaults (--show-config prints all):"
+    return "\n".join([head, *lines, *filter(None, [note])])
+
+
 def training_lines(result: TrainResult, imports: Sequence[str]) -> Iterator[str]:
     """How a training ended, and what to do next."""
     from rl_training.experiment.run_directory import folder_of, read_config_file

@@ -107,9 +107,14 @@ class TrainConfig(ConfigModel):
     def _parts_are_valid(self) -> Self:
         parts = self.parts
         if self.env_id is None and self.mode != "offline":
-            raise ConfigError("The key 'env_id' is missing.")
+            raise ConfigError(
+                "The key 'env_id' is missing: add an environment, such as env_id=Pendulum-v1."
+            )
         if self.total_timesteps is None and parts.data.num_epochs is None:
-            raise ConfigError("The key 'total_timesteps' is missing.")
+            raise ConfigError(
+                "The key 'total_timesteps' is missing: add the length of the run, such as "
+                "total_timesteps=20000."
+            )
         stopping = parts.controls.early_stopping
         plays = stopping is not None and stopping.metric != "eval_loss" and self.env_id is not None
         if plays and self.eval_episodes == 0:

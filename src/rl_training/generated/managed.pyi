@@ -172,7 +172,10 @@ class DDPG(ManagedAlgorithm):
     ) -> None: ...
 
 def train_ddpg(
-    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+    config: TrainConfig | dict[str, Any] | str | Path,
+    *,
+    callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
 ) -> TrainResult:
     """Train DDPG from a config, which must be for it."""
 
@@ -348,7 +351,10 @@ class DQN(ManagedAlgorithm):
     ) -> None: ...
 
 def train_dqn(
-    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+    config: TrainConfig | dict[str, Any] | str | Path,
+    *,
+    callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
 ) -> TrainResult:
     """Train DQN from a config, which must be for it."""
 
@@ -561,7 +567,10 @@ class HER(ManagedAlgorithm):
     ) -> None: ...
 
 def train_her(
-    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+    config: TrainConfig | dict[str, Any] | str | Path,
+    *,
+    callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
 ) -> TrainResult:
     """Train HER from a config, which must be for it."""
 
@@ -734,7 +743,10 @@ class REDQ(ManagedAlgorithm):
     ) -> None: ...
 
 def train_redq(
-    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+    config: TrainConfig | dict[str, Any] | str | Path,
+    *,
+    callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
 ) -> TrainResult:
     """Train REDQ from a config, which must be for it."""
 
@@ -903,7 +915,10 @@ class SAC(ManagedAlgorithm):
     ) -> None: ...
 
 def train_sac(
-    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+    config: TrainConfig | dict[str, Any] | str | Path,
+    *,
+    callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
 ) -> TrainResult:
     """Train SAC from a config, which must be for it."""
 
@@ -1075,7 +1090,10 @@ class TD3(ManagedAlgorithm):
     ) -> None: ...
 
 def train_td3(
-    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+    config: TrainConfig | dict[str, Any] | str | Path,
+    *,
+    callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
 ) -> TrainResult:
     """Train TD3 from a config, which must be for it."""
 
@@ -1251,7 +1269,10 @@ class TQC(ManagedAlgorithm):
     ) -> None: ...
 
 def train_tqc(
-    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+    config: TrainConfig | dict[str, Any] | str | Path,
+    *,
+    callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
 ) -> TrainResult:
     """Train TQC from a config, which must be for it."""
 
@@ -1402,7 +1423,10 @@ class AWAC(ManagedAlgorithm):
     ) -> None: ...
 
 def train_awac(
-    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+    config: TrainConfig | dict[str, Any] | str | Path,
+    *,
+    callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
 ) -> TrainResult:
     """Train AWAC from a config, which must be for it."""
 
@@ -1530,7 +1554,10 @@ class BC(ManagedAlgorithm):
     ) -> None: ...
 
 def train_bc(
-    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+    config: TrainConfig | dict[str, Any] | str | Path,
+    *,
+    callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
 ) -> TrainResult:
     """Train BC from a config, which must be for it."""
 
@@ -1687,7 +1714,10 @@ class CQL(ManagedAlgorithm):
     ) -> None: ...
 
 def train_cql(
-    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+    config: TrainConfig | dict[str, Any] | str | Path,
+    *,
+    callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
 ) -> TrainResult:
     """Train CQL from a config, which must be for it."""
 
@@ -1830,7 +1860,10 @@ class EDAC(ManagedAlgorithm):
     ) -> None: ...
 
 def train_edac(
-    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+    config: TrainConfig | dict[str, Any] | str | Path,
+    *,
+    callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
 ) -> TrainResult:
     """Train EDAC from a config, which must be for it."""
 
@@ -1973,7 +2006,10 @@ class IQL(ManagedAlgorithm):
     ) -> None: ...
 
 def train_iql(
-    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+    config: TrainConfig | dict[str, Any] | str | Path,
+    *,
+    callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
 ) -> TrainResult:
     """Train IQL from a config, which must be for it."""
 
@@ -2123,7 +2159,10 @@ class ReBRAC(ManagedAlgorithm):
     ) -> None: ...
 
 def train_rebrac(
-    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+    config: TrainConfig | dict[str, Any] | str | Path,
+    *,
+    callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
 ) -> TrainResult:
     """Train ReBRAC from a config, which must be for it."""
 
@@ -2269,7 +2308,10 @@ class TD3BC(ManagedAlgorithm):
     ) -> None: ...
 
 def train_td3_bc(
-    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+    config: TrainConfig | dict[str, Any] | str | Path,
+    *,
+    callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
 ) -> TrainResult:
     """Train TD3BC from a config, which must be for it."""
 
@@ -2454,6 +2496,9 @@ class RLPD(ManagedAlgorithm):
     ) -> None: ...
 
 def train_rlpd(
-    config: TrainConfig | dict[str, Any] | str | Path, *, callbacks: Sequence[Callback] = ()
+    config: TrainConfig | dict[str, Any] | str | Path,
+    *,
+    callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
 ) -> TrainResult:
     """Train RLPD from a config, which must be for it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,9 @@ from rl_training.runtime.acting import Explorer
 from rl_training.runtime.observing import Observer
 from rl_training.runtime.seeding import Stream, derive_seed
 from rl_training.types import EnvSpec, FloatArray
+
+RECENT_EPISODES = 20
+"""Episodes in `Collector.recent_return`."""
 
 
 class Episode(NamedTuple):
@@ -53,6 +57,7 @@ class Collector:
         self._lengths = np.zeros(self.num_envs, dtype=np.int64)
         self._finished: list[Episode] = []
         self.last_return: float | None = None
+        self._recent: deque[float] = deque(maxlen=RECENT_EPISODES)
         self._restored = False
 
     def reset(self, step: int = 0) -> None:
@@ -131,10 +136,16 @@ class Collector:
         returns = infos["final_info"].get(OWN_RETURN, self._returns)
         for index in finished:
             self.last_return = float(returns[index])
+            self._recent.append(self.last_return)
             self._finished.append(Episode(self.last_return, int(self._lengths[index])))
             self.episodes += 1
             self._returns[index] = 0.0
             self._lengths[index] = 0
+
+    @property
+    def recent_return(self) -> float | None:
+        """Mean return of the last episodes, for displays; right after a resume, of the last one."""
+        return sum(self._recent) / len(self._recent) if self._recent else self.last_return
 
     def pop_metrics(self) -> dict[str, float]:
         """Means over the episodes that ended since the last call."""

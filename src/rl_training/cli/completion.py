@@ -1,0 +1,76 @@
+"""Shell completion of config names, algorithms, keys and run folders.
+
+The functions run whenever Tab is pressed, so they import nothing heavy.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import resources
+from pathlib import Path
+
+CONFIG_ENDINGS = (".yaml", ".yml")
+RUN_FILE = "run.json"
+COMMON_KEYS = (
+    *("algo=", "env_id=", "seed=", "total_timesteps=", "output_dir=", "device=", "num_envs="),
+    *("tags=", "eval_episodes=", "checkpoint_interval=", "log_interval="),
+)
+
+
+def complete_config(incomplete: str) -> list[str]:
+    """Packaged configs and YAML files."""
+    root = resources.files("rl_training") / "assets" / "configs"
+    names = sorted(
+        f"{folder.name}/{file.name.removesuffix('.yaml')}"
+        for folder in root.iterdir()
+        if folder.is_dir()
+        for file in folder.iterdir()
+        if file.name.endswith(".yaml")
+    )
+    files = [path for path in _paths(incomplete) if path.endswith((*CONFIG_ENDINGS, "/"))]
+    return [*_starting(names, incomplete), *files]
+
+
+def complete_train(incomplete: str) -> list[str]:
+    """Configs, keys, and algorithms after ``algo=``."""
+    if incomplete.startswith("algo="):
+        return [f"algo={name}" for name in complete_algorithm(incomplete.removeprefix("algo="))]
+    return [*_starting(COMMON_KEYS, incomplete), *complete_config(incomplete)]
+
+
+def complete_algorithm(incomplete: str) -> list[str]:
+    """Names of the packaged algorithms."""
+    from rl_training.generated.catalog import ALGORITHMS
+
+    return _starting([str(row["name"]) for row in ALGORITHMS], incomplete)
+
+
+def complete_config_name(incomplete: str) -> list[str]:
+    """Packaged configs alone."""
+    return [name for name in complete_config(incomplete) if not os.path.exists(name)]
+
+
+def complete_run(incomplete: str) -> list[str]:
+    """Run folders, and folders on the way to one; all runs in ``runs`` where nothing is typed."""
+    found = [path for path in _paths(incomplete) if path.endswith("/")]
+    if not incomplete:
+        found += _paths("runs/")
+    return [path.rstrip("/") if (Path(path) / RUN_FILE).is_file() else path for path in found]
+
+
+def _starting(words: list[str] | tuple[str, ...], incomplete: str) -> list[str]:
+    return [word for word in words if word.startswith(incomplete)]
+
+
+def _paths(incomplete: str) -> list[str]:
+    """Files and folders that start like this; folders end in a slash."""
+    folder, name = os.path.split(incomplete)
+    try:
+        entries = sorted(os.scandir(folder or "."), key=lambda entry: entry.name)
+    except OSError:  # there is nothing to suggest in a folder that cannot be read
+        return []
+    return [
+        os.path.join(folder, entry.name) + ("/" if entry.is_dir() else "")
+        for entry in entries
+        if entry.name.startswith(name) and not entry.name.startswith(".")
+    ]
