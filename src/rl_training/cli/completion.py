@@ -6,8 +6,9 @@ The functions run whenever Tab is pressed, so they import nothing heavy.
 from __future__ import annotations
 
 import os
-from importlib import resources
 from pathlib import Path
+
+from rl_training.boundary.packaged_configs import config_names
 
 CONFIG_ENDINGS = (".yaml", ".yml")
 RUN_FILE = "run.json"
@@ -19,16 +20,8 @@ COMMON_KEYS = (
 
 def complete_config(incomplete: str) -> list[str]:
     """Packaged configs and YAML files."""
-    root = resources.files("rl_training") / "assets" / "configs"
-    names = sorted(
-        f"{folder.name}/{file.name.removesuffix('.yaml')}"
-        for folder in root.iterdir()
-        if folder.is_dir()
-        for file in folder.iterdir()
-        if file.name.endswith(".yaml")
-    )
     files = [path for path in _paths(incomplete) if path.endswith((*CONFIG_ENDINGS, "/"))]
-    return [*_starting(names, incomplete), *files]
+    return [*_starting(config_names(), incomplete), *files]
 
 
 def complete_train(incomplete: str) -> list[str]:

@@ -7,7 +7,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +16,7 @@ from rl_training.algorithms.config import AlgorithmConfig, CollectionConfig, Mix
 from rl_training.algorithms.finetuning_config import FinetuningConfig
 from rl_training.algorithms.registry import REGISTRY, get_algorithm
 from rl_training.boundary import json_codec
+from rl_training.boundary.packaged_configs import config_names, packaged_config
 from rl_training.boundary.reading import read_text
 from rl_training.boundary.yaml_codec import parse_yaml
 from rl_training.config_model import ConfigModel, Model, Trait, keys_with, sentence, validated
@@ -369,24 +369,11 @@ def plain_env_kwargs(kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
 # --- Files and overrides ------------------------------------------------------
 
 
-def config_names() -> list[str]:
-    """The packaged configs, such as ``sac/pendulum``."""
-    root = resources.files("rl_training") / "assets" / "configs"
-    return sorted(
-        f"{folder.name}/{file.name.removesuffix('.yaml')}"
-        for folder in root.iterdir()
-        if folder.is_dir()
-        for file in folder.iterdir()
-        if file.name.endswith(".yaml")
-    )
-
-
 def config_text(name: str) -> str:
     """A packaged config's text."""
     if name not in config_names():
         raise ConfigError(f"No packaged config {shown(name)}{nearest(name, config_names())}")
-    file = resources.files("rl_training") / "assets" / "configs" / f"{name}.yaml"
-    return file.read_text(encoding="utf-8")
+    return packaged_config(name)
 
 
 def read_config(source: str | Path) -> dict[str, Any]:
