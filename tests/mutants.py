@@ -1670,11 +1670,12 @@ MUTANTS = [
     Mutant(
         "a managed class forgets the run that failed",
         "api/managed.py",
-        """                callback.close()
+        """        finally:
             steps = list_steps(where.run_dir) if where.run_dir is not None else []
             if steps:
                 self._use_checkpoint(steps[-1])""",
-        """                callback.close()
+        """        finally:
+            pass
         steps = list_steps(where.run_dir) if where.run_dir is not None else []
         if steps:
             self._use_checkpoint(steps[-1])""",

@@ -22,9 +22,9 @@ from rl_training import (
 )
 from rl_training.algorithms.base import Algorithm, draw_noise
 from rl_training.algorithms.registry import REGISTRY, AlgorithmEntry
+from rl_training.boundary.packaged_configs import config_names
 from rl_training.envs import EnvConfig, describe_env
 from rl_training.experiment.build import build_session
-from rl_training.experiment.config import config_names
 from rl_training.experiment.saved_run import SavedRun
 from rl_training.experiment.task import check_config
 from rl_training.runtime.checkpointing import MODEL, open_checkpoint

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from rl_training import ConfigError, resume, train
+from rl_training.boundary.packaged_configs import config_names
 from rl_training.data import DataConfig, load_transition_dataset
 from rl_training.data.config import STARTER_FILE
-from rl_training.experiment.config import TrainConfig, config_names
+from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.starter_data import record_starter
 from rl_training.types import EnvSpec
 

@@ -15,11 +15,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from rl_training import evaluate_checkpoint, finetune, register_algorithm, resume, train
 from rl_training.algorithms.registry import REGISTRY
 from rl_training.algorithms.sac import SACAlgorithm
+from rl_training.boundary.packaged_configs import config_names
 from rl_training.data import ReplayBuffer
 from rl_training.errors import CheckpointError, ConfigError, TrainingError
 from rl_training.experiment import machine, memory
 from rl_training.experiment.build import build_algorithm, build_replay
-from rl_training.experiment.config import TrainConfig, config_names, make_config
+from rl_training.experiment.config import TrainConfig, make_config
 from rl_training.experiment.memory import check_memory, explaining_memory, learner_bytes
 from rl_training.experiment.task import check_config
 from rl_training.runtime.checkpointing import list_steps

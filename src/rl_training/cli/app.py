@@ -293,7 +293,8 @@ def configs(context: typer.Context, as_json: Json = False) -> None:
     """List the packaged configs."""
     if context.invoked_subcommand is not None:
         return
-    from rl_training.experiment.config import config_names, read_config
+    from rl_training.boundary.packaged_configs import config_names
+    from rl_training.experiment.config import read_config
 
     names = config_names()
     if as_json:

@@ -7,11 +7,11 @@ from typing import Any
 
 from rl_training.algorithms.registry import REGISTRY
 from rl_training.api.arguments import as_path
+from rl_training.boundary.packaged_configs import config_names
 from rl_training.errors import ConfigError
 from rl_training.experiment.config import (
     TrainConfig,
     apply_overrides,
-    config_names,
     make_config,
 )
 from rl_training.text import shown
