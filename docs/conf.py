@@ -12,6 +12,7 @@ from typing import Any
 import tomllib
 from pydantic import BaseModel
 from sphinx.application import Sphinx
+from sphinx.ext.napoleon import Config, GoogleDocstring
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -22,6 +23,7 @@ from rl_training.version import __version__  # noqa: E402
 
 REPOSITORY = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
 BRANCH = "main"
+GOOGLE = Config(napoleon_use_rtype=False)
 
 project = "rl_training"
 author = "the rl_training authors"
@@ -29,7 +31,7 @@ project_copyright = "the rl_training authors, Apache-2.0"
 release = version = __version__
 language = "en"
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
 exclude_patterns = ["_build"]
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence", "attrs_inline"]
@@ -103,12 +105,12 @@ def read_source(app: Sphinx, page: str, source: list[str]) -> None:
 
 # --- API reference ---------------------------------------------------------------
 
-autodoc_default_options = {"members": True, "show-inheritance": False, "member-order": "bysource"}
+autodoc_default_options = {"members": True, "member-order": "bysource"}
 autodoc_typehints = "none"
 autodoc_class_signature = "mixed"
 maximum_signature_line_length = 88
 python_use_unqualified_type_names = True
-napoleon_google_docstring = True
+nitpick_ignore_regex = [("py:(class|exc)", ".*")]  # errors and types that docstrings mention
 
 
 def shorten_signature(
@@ -122,16 +124,18 @@ def shorten_signature(
     return signature, returns
 
 
-def escape_docstring(
+def convert_docstring(
     app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]
 ) -> None:
-    """Docstrings are plain text with code in backticks, not reStructuredText."""
+    """Docstrings are plain text with code in backticks and Google's sections."""
     text = "\n".join(lines)
     if inspect.isclass(thing) and issubclass(thing, ManagedAlgorithm):
         text = text.partition("\ndocs/")[0].rstrip() + "\n"
     parts = re.split(r"(`+[^`]*`+)", text)
     parts[::2] = [re.sub(r"([*|]|(?<=\w)_(?!\w))", r"\\\1", part) for part in parts[::2]]
-    lines[:] = "".join(parts).split("\n")
+    # Its treatment of attributes would take the words before a colon for a type.
+    kind = "method" if what in ("attribute", "property") else what
+    lines[:] = str(GoogleDocstring("".join(parts), GOOGLE, app, kind, name, thing)).split("\n")
 
 
 def skip_member(
@@ -145,5 +149,5 @@ def setup(app: Sphinx) -> None:
     """Connect the functions above."""
     app.connect("source-read", read_source)
     app.connect("autodoc-process-signature", shorten_signature)
-    app.connect("autodoc-process-docstring", escape_docstring)
+    app.connect("autodoc-process-docstring", convert_docstring)
     app.connect("autodoc-skip-member", skip_member)

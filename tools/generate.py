@@ -3,6 +3,7 @@
 - `src/rl_training/generated/catalog.py`: the declarations, which can be read without torch;
 - `src/rl_training/generated/*.pyi`: exports and managed classes, for type checkers and editors;
 - `docs/generated/algorithms.md`: every algorithm with its options;
+- `docs/generated/api_algorithms.md`: every algorithm's section of the API reference;
 - the table of algorithms in README.md, and the values in the settings of `docs/algorithms/*.md`.
 
 `tests/test_generated.py` fails when one of them is out of date.
@@ -34,6 +35,7 @@ from rl_training.boundary.yaml_codec import yaml_text
 from rl_training.experiment.config import TrainConfig, kwargs_models
 from rl_training.experiment.config_keys import allowed_text, default_text
 from rl_training.lazy import EXPORTS
+from tools.api_page import api_page
 
 ROOT = Path(__file__).parents[1]
 CODE = ROOT / "src" / "rl_training" / "generated"
@@ -67,6 +69,8 @@ def derived() -> dict[Path, str]:
     files = {CODE / f"{package.rpartition('.')[2]}.pyi": exports(package) for package in EXPORTS}
     files[CODE / "managed.pyi"] = managed_stub()
     files[ROOT / "docs" / "generated" / "algorithms.md"] = algorithms_page()
+    api = ROOT / "docs" / "generated" / "api_algorithms.md"
+    files[api] = formatted(api, api_page(NOTE))
     files[ROOT / "README.md"] = readme()
     for entry in REGISTRY.values():
         page = ROOT / "docs" / "algorithms" / f"{entry.name}.md"
@@ -76,9 +80,10 @@ def derived() -> dict[Path, str]:
 
 
 def formatted(path: Path, text: str) -> str:
-    """Python code as ruff writes it, imports sorted."""
+    """Python code as ruff writes it, imports sorted; of a Markdown page, the code in it."""
     ruff = [sys.executable, "-m", "ruff"]
-    for command in (["check", "--quiet", "--fix", "--select", "I"], ["format"]):
+    sort = [] if path.suffix == ".md" else [["check", "--quiet", "--fix", "--select", "I"]]
+    for command in (*sort, ["format"]):
         line = [*ruff, *command, "--stdin-filename", str(path), "-"]
         text = subprocess.run(line, input=text, capture_output=True, text=True, check=True).stdout
     return text
