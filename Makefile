@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help train generate test test-slow test-gpu lint lint-quick format docs fuzz mutants peers clean
+.PHONY: help train generate results test test-slow test-gpu lint lint-quick format docs fuzz mutants peers clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -20,6 +20,9 @@ train: $(INSTALLED)  ## Install everything, then train SAC on Pendulum
 
 generate: $(INSTALLED)  ## Write what is derived from the learner classes (catalog, stubs, tables)
 	$(BIN)/python -m tools.generate
+
+results: $(INSTALLED)  ## Write docs/results.md and its plots from the records in benchmarks/results
+	$(BIN)/python -m benchmarks.report
 
 # Types are checked beside the tests: without a cache that takes half a minute. A third process uses the
 # time in which the others wait for disks and child processes.

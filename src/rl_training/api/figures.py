@@ -107,7 +107,7 @@ def format_values(axes: Axes) -> None:
     from matplotlib.ticker import ScalarFormatter, StrMethodFormatter
 
     low, high = axes.get_ylim()
-    if 4_000 <= high - low < 1e7:
+    if high - low >= 100 and 1_000 <= max(-low, high) < 1e7:
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     elif isinstance(formatter := axes.yaxis.get_major_formatter(), ScalarFormatter):
         formatter.set_useOffset(False)
