@@ -1,4 +1,4 @@
-"""The documentation is true: keys, defaults, metrics, links, names, and what the README shows."""
+"""The docs match the code: keys, defaults, metrics, links, names, and code blocks."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ CONFIGURATION = read("docs/configuration.md") + read("docs/generated/algorithms.
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
-def test_every_key_stands_with_its_default_in_configuration(model: type[BaseModel]) -> None:
+def test_every_key_is_listed_with_its_default(model: type[BaseModel]) -> None:
     table = {(row[0], row[1]) for row in rows(CONFIGURATION)}
     for name, field in model.model_fields.items():
         default = field.get_default(call_default_factory=True)
@@ -165,7 +165,7 @@ def defined_names(file: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_ids)
-def test_functions_that_are_named_exist(page: Path) -> None:
+def test_mentioned_functions_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for path, name in re.findall(r"`([\w/]+\.py):([\w.]+)`", text):
         assert name in defined_names(SOURCE / path), f"{path}:{name} does not exist"
@@ -175,7 +175,7 @@ def test_functions_that_are_named_exist(page: Path) -> None:
 
 
 def run_python(code: str, folder: Path) -> None:
-    """Run code in a process of its own; it must end well."""
+    """Run code in a separate process and require success."""
     done = shared_zygote().run(code=code, cwd=folder)
     assert done.status == 0, done.err
 
@@ -213,7 +213,7 @@ def test_make_targets_exist() -> None:
 
 
 def test_dataset_page_runs_from_top_to_bottom(tmp_path: Path) -> None:
-    """Its Python blocks and its commands, in their order, in one folder."""
+    """Its Python blocks and commands run in order, in one folder."""
     pytest.importorskip("h5py")
     pytest.importorskip("matplotlib")
     script = ["from tests.faults.zygote import run_command"]
@@ -234,7 +234,7 @@ def test_callbacks_page_runs_and_names_every_hook(tmp_path: Path) -> None:
     assert hooks <= named
 
 
-def test_algorithms_of_ones_own_run(tmp_path: Path) -> None:
+def test_own_algorithm_page_runs(tmp_path: Path) -> None:
     """The page's learners train, resume and are evaluated like the package's."""
     run_python("\n".join(code for _, code in blocks("python", "docs/own_algorithm.md")), tmp_path)
     runs = {path.name for path in (tmp_path / "runs").iterdir()}
@@ -266,7 +266,7 @@ assert torch.equal(mine, theirs)
 """
 
 
-def test_extending_page_runs_and_its_rebrac_is_the_packages(tmp_path: Path) -> None:
+def test_extending_page_runs_and_its_rebrac_equals_ours(tmp_path: Path) -> None:
     page = "docs/extending.md"
     code = [code for run, code in blocks("python", page) if run]
     run_python("\n".join([*code, SAME_AS_THE_PACKAGES]), tmp_path)
@@ -274,7 +274,7 @@ def test_extending_page_runs_and_its_rebrac_is_the_packages(tmp_path: Path) -> N
         compile(part, page, "exec")
 
 
-def test_extending_page_names_what_can_be_imported() -> None:
+def test_stable_imports_exist() -> None:
     table = read("docs/extending.md").partition("## Stable imports")[2]
     for module, names in rows(table)[2:]:
         exported = importlib.import_module(module.strip("`"))

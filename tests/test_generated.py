@@ -1,4 +1,4 @@
-"""What `make generate` writes is up to date, and says what the classes do."""
+"""Files written by `make generate` are up to date and match the classes."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def test_generated_files_are_up_to_date() -> None:
 
 
 @entries
-def test_an_algorithm_is_named_in_its_own_file_and_in_the_catalog(entry: AlgorithmEntry) -> None:
-    """Besides these, only learners derived from it may name it."""
+def test_algorithm_name_appears_only_in_its_file_and_the_catalog(entry: AlgorithmEntry) -> None:
+    """Other files in algorithms/ may derive from it."""
     allowed = {SOURCE / "algorithms" / f"{entry.name}.py", generate.CATALOG}
     for file in {*SOURCE.rglob("*.py")} - allowed:
         if file.parent.name != "algorithms":
@@ -61,5 +61,5 @@ def test_every_option_has_a_description(entry: AlgorithmEntry) -> None:
 
 
 @entries
-def test_learners_of_the_package_pass_the_checks_of_registration(entry: AlgorithmEntry) -> None:
+def test_packaged_learners_pass_registration_checks(entry: AlgorithmEntry) -> None:
     check_learner(entry.learner_class(), entry.mode, entry.actions)

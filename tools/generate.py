@@ -1,4 +1,4 @@
-"""Write what is derived from the learner classes: `make generate`.
+"""Generate the files that are derived from the learner classes (`make generate`).
 
 - `src/rl_training/generated/catalog.py`: the declarations, which can be read without torch;
 - `src/rl_training/generated/*.pyi`: exports and managed classes, for type checkers and editors;
@@ -47,7 +47,7 @@ MODES = ["online", "offline", "offline_to_online"]
 def main() -> None:
     """Write every file that is out of date."""
     if write(CATALOG, catalog()):
-        # The rest is derived from the package as it is with the new catalog.
+        # The other files depend on the catalog, so a new process imports the new one.
         subprocess.run([sys.executable, "-m", "tools.generate"], cwd=ROOT, check=True)
         return
     for path, text in derived().items():
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def write(path: Path, text: str) -> bool:
-    """Whether the file had to be written."""
+    """Write a file if its text has changed; return whether it had."""
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -65,7 +65,7 @@ def write(path: Path, text: str) -> bool:
 
 
 def derived() -> dict[Path, str]:
-    """All files but the catalog, with the text that they should have."""
+    """Return the path and expected text of every generated file except the catalog."""
     files = {CODE / f"{package.rpartition('.')[2]}.pyi": exports(package) for package in EXPORTS}
     files[CODE / "managed.pyi"] = managed_stub()
     files[ROOT / "docs" / "generated" / "algorithms.md"] = algorithms_page()
@@ -74,13 +74,13 @@ def derived() -> dict[Path, str]:
     files[ROOT / "README.md"] = readme()
     for entry in REGISTRY.values():
         page = ROOT / "docs" / "algorithms" / f"{entry.name}.md"
-        if page.exists():  # a test demands the page of a new algorithm
+        if page.exists():  # a test requires a page for every algorithm
             files[page] = with_settings(page.read_text(encoding="utf-8"), entry)
     return files
 
 
 def formatted(path: Path, text: str) -> str:
-    """Python code as ruff writes it, imports sorted; of a Markdown page, the code in it."""
+    """Return text as ruff formats it: Python code with sorted imports, or Markdown."""
     ruff = [sys.executable, "-m", "ruff"]
     sort = [] if path.suffix == ".md" else [["check", "--quiet", "--fix", "--select", "I"]]
     for command in (*sort, ["format"]):
@@ -93,7 +93,7 @@ def formatted(path: Path, text: str) -> str:
 
 
 def declarations() -> list[type[Any]]:
-    """The classes that declare an algorithm: those with a title of their own in its file."""
+    """Return the classes that declare an algorithm, which are those that define a title."""
     found = []
     for module in pkgutil.iter_modules(rl_training.algorithms.__path__):
         for declared in vars(import_module(f"rl_training.algorithms.{module.name}")).values():
@@ -105,7 +105,7 @@ def declarations() -> list[type[Any]]:
 
 
 def check(declared: type[Any], module: str) -> None:
-    """A derived learner must not inherit half of its declaration."""
+    """Check that a learner declares everything itself instead of inheriting part of it."""
     for key in ("name", "title", "paper", "mode", "summary", "config_class"):
         if not vars(declared).get(key):
             raise SystemExit(f"{declared.__name__} in algorithms/{module}.py has no {key}.")
@@ -114,7 +114,7 @@ def check(declared: type[Any], module: str) -> None:
 
 
 def catalog() -> str:
-    """The text of catalog.py."""
+    """Return the text of catalog.py."""
     rows, exported, short = [], {}, {}
     for declared in declarations():
         row = {key: getattr(declared, key) for key in ("name", "title", "paper", "mode", "actions")}
@@ -149,7 +149,7 @@ MANAGED = {managed!r}
 
 
 def exports(package: str) -> str:
-    """The stub with a package's exports."""
+    """Return the stub of a package's exports."""
     lines = [f'"""The exports of `{package}`. {NOTE}"""', ""]
     for name, (module, original) in EXPORTS[package].items():
         if module == "rl_training.api.managed_classes":
@@ -160,7 +160,7 @@ def exports(package: str) -> str:
 
 
 def managed_stub() -> str:
-    """The managed classes and `train_<name>` functions, written out."""
+    """Return the stub of the managed classes and `train_<name>` functions."""
     parts = [
         f'"""The managed classes. {NOTE}"""',
         "from collections.abc import Sequence",
@@ -182,7 +182,7 @@ def managed_stub() -> str:
             f"    def __init__(self, {keywords}: ...",
             f"def train_{entry.name}(config: TrainConfig | dict[str, Any] | str | Path, *, "
             "callbacks: Sequence[Callback] = (), progress: bool | None = None) -> TrainResult:",
-            f'    """Train {entry.short_name} from a config, which must be for it."""',
+            f'    """Train {entry.short_name} from a config of that algorithm."""',
         ]
     return formatted(CODE / "managed.pyi", "\n".join(parts) + "\n")
 
@@ -191,7 +191,7 @@ def managed_stub() -> str:
 
 
 def algorithms_page() -> str:
-    """The page that lists the algorithms and their options."""
+    """Return the page that lists the algorithms and their options."""
     parts = [
         "# Algorithms and their options",
         f"<!-- {NOTE} -->",
@@ -205,7 +205,7 @@ def algorithms_page() -> str:
 
 
 def readme() -> str:
-    """The README with the present table of algorithms."""
+    """Return the README with an updated table of algorithms."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     before, begin, rest = text.partition("<!-- algorithms: written by `make generate` -->\n")
     _, end, after = rest.partition("<!-- end of algorithms -->")
@@ -214,15 +214,15 @@ def readme() -> str:
 
 
 def repository_url() -> str:
-    """The project's URL: a package index shows the README without the repository around it."""
+    """Return the project's URL; links must be absolute to work on a package index."""
     match = re.search(r'^Repository = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     assert match is not None
     return match[1]
 
 
 def algorithms_table(folder: str) -> str:
-    """Every algorithm with a link to its page."""
-    lines = ["| `algo` | name | mode | actions | what it is |", "|---|---|---|---|---|"]
+    """Return a table of all algorithms with links to their pages."""
+    lines = ["| `algo` | name | mode | actions | summary |", "|---|---|---|---|---|"]
     for entry in REGISTRY.values():
         link = f"[`{entry.name}`]({folder}{entry.name}.md)"
         mode = entry.mode.replace("_", "-")
@@ -231,7 +231,7 @@ def algorithms_table(folder: str) -> str:
 
 
 def option_tables(entry: AlgorithmEntry) -> Iterator[str]:
-    """An algorithm's options; those of HER depend on `base_algo`."""
+    """Yield an algorithm's option tables; HER's options depend on `base_algo`."""
     fields = entry.config_class().model_fields
     page = f"[algorithms/{entry.name}.md](../algorithms/{entry.name}.md)"
     if entry.goals:
@@ -248,7 +248,7 @@ def option_tables(entry: AlgorithmEntry) -> Iterator[str]:
 
 
 def with_settings(page: str, entry: AlgorithmEntry) -> str:
-    """An algorithm's page with the present values in its table of settings.
+    """Return an algorithm's page with updated values in its table of settings.
 
     The page says which keys are rows and which packaged configs are columns.
     """

@@ -177,7 +177,7 @@ def train_ddpg(
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
-    """Train DDPG from a config, which must be for it."""
+    """Train DDPG from a config of that algorithm."""
 
 class DQN(ManagedAlgorithm):
     """Deep Q-Network (arXiv 1312.5602).
@@ -356,7 +356,7 @@ def train_dqn(
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
-    """Train DQN from a config, which must be for it."""
+    """Train DQN from a config of that algorithm."""
 
 class HER(ManagedAlgorithm):
     """Hindsight Experience Replay (arXiv 1707.01495).
@@ -572,7 +572,7 @@ def train_her(
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
-    """Train HER from a config, which must be for it."""
+    """Train HER from a config of that algorithm."""
 
 class REDQ(ManagedAlgorithm):
     """Randomized Ensembled Double Q-learning (arXiv 2101.05982).
@@ -748,7 +748,7 @@ def train_redq(
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
-    """Train REDQ from a config, which must be for it."""
+    """Train REDQ from a config of that algorithm."""
 
 class SAC(ManagedAlgorithm):
     """Soft Actor-Critic (arXiv 1812.05905).
@@ -920,7 +920,7 @@ def train_sac(
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
-    """Train SAC from a config, which must be for it."""
+    """Train SAC from a config of that algorithm."""
 
 class TD3(ManagedAlgorithm):
     """Twin Delayed DDPG (arXiv 1802.09477).
@@ -1095,7 +1095,7 @@ def train_td3(
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
-    """Train TD3 from a config, which must be for it."""
+    """Train TD3 from a config of that algorithm."""
 
 class TQC(ManagedAlgorithm):
     """Truncated Quantile Critics (arXiv 2005.04269).
@@ -1274,7 +1274,7 @@ def train_tqc(
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
-    """Train TQC from a config, which must be for it."""
+    """Train TQC from a config of that algorithm."""
 
 class AWAC(ManagedAlgorithm):
     """Advantage-Weighted Actor-Critic (arXiv 2006.09359).
@@ -1428,7 +1428,7 @@ def train_awac(
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
-    """Train AWAC from a config, which must be for it."""
+    """Train AWAC from a config of that algorithm."""
 
 class BC(ManagedAlgorithm):
     """Behavior Cloning (Pomerleau, 1988).
@@ -1559,7 +1559,7 @@ def train_bc(
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
-    """Train BC from a config, which must be for it."""
+    """Train BC from a config of that algorithm."""
 
 class CQL(ManagedAlgorithm):
     """Conservative Q-Learning (arXiv 2006.04779).
@@ -1719,7 +1719,7 @@ def train_cql(
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
-    """Train CQL from a config, which must be for it."""
+    """Train CQL from a config of that algorithm."""
 
 class EDAC(ManagedAlgorithm):
     """Ensemble-Diversified Actor-Critic (arXiv 2110.01548).
@@ -1865,7 +1865,7 @@ def train_edac(
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
-    """Train EDAC from a config, which must be for it."""
+    """Train EDAC from a config of that algorithm."""
 
 class IQL(ManagedAlgorithm):
     """Implicit Q-Learning (arXiv 2110.06169).
@@ -2011,7 +2011,7 @@ def train_iql(
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
-    """Train IQL from a config, which must be for it."""
+    """Train IQL from a config of that algorithm."""
 
 class ReBRAC(ManagedAlgorithm):
     """Revisited Behavior-Regularized Actor-Critic (arXiv 2305.09836).
@@ -2164,7 +2164,7 @@ def train_rebrac(
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
-    """Train ReBRAC from a config, which must be for it."""
+    """Train ReBRAC from a config of that algorithm."""
 
 class TD3BC(ManagedAlgorithm):
     """TD3 with Behavior Cloning (arXiv 2106.06860).
@@ -2313,7 +2313,7 @@ def train_td3_bc(
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
-    """Train TD3BC from a config, which must be for it."""
+    """Train TD3BC from a config of that algorithm."""
 
 class RLPD(ManagedAlgorithm):
     """RL with Prior Data (arXiv 2302.02948).
@@ -2501,4 +2501,4 @@ def train_rlpd(
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
-    """Train RLPD from a config, which must be for it."""
+    """Train RLPD from a config of that algorithm."""
