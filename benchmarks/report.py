@@ -90,14 +90,15 @@ def introduction() -> str:
         "Speed on the CPU": f"{min(ratios):.1f} to {max(ratios):.1f} times as fast as Stable-Baselines3 and d3rlpy, "
         f"{sac['sbx']['ours_ratio']['median']:.1f} times as fast as SBX",
         "Speed on a GPU": "SAC trains at "
-        f"{number(load('train_gpu')['steps_per_second']['median'])} steps per second with one environment",
+        f"{number(load('train_gpu')['steps_per_second']['median'])} steps per second on HalfCheetah-v5 with an H200",
         "Learning online": f"SAC reaches {number(ours)} on HalfCheetah-v5 after 100,000 steps, "
         f"Stable-Baselines3 {number(theirs)} (not a significant difference)",
         "Learning offline": "On Pendulum-v1 level with d3rlpy, except for ReBRAC, which is "
         f"{number(behind, 1)} behind",
         "Offline to online": f"RLPD reaches {rlpd / without:.1f} times the return of SAC after 50,000 steps",
-        "Files and memory": f"A checkpoint with {saves[-1]['transitions']:,} transitions or fewer is saved in "
-        f"{max(save['save_seconds'] for save in saves):.2f} s or less",
+        "Files and memory": "Saving a checkpoint takes "
+        f"{max(save['save_seconds'] for save in saves):.2f} s or less in a run of "
+        f"{saves[-1]['transitions']:,} transitions",
     }
     rows = [
         [f"[{name}](#{name.lower().replace(' ', '-')})", text] for name, text in headlines.items()
