@@ -21,6 +21,7 @@ from rl_training.algorithms.finetuning_config import FinetuningConfig
 from rl_training.algorithms.registry import REGISTRY
 from rl_training.api import train
 from rl_training.api.resuming import RESUMABLE_KEYS
+from rl_training.cli.train_words import config_of
 from rl_training.data.config import DataConfig
 from rl_training.envs.factory import EnvConfig, WrappersConfig
 from rl_training.experiment.config import TrainConfig, apply_override, make_config, read_config
@@ -191,17 +192,29 @@ def commands(page: str) -> list[str]:
     return [line for line in lines if line.startswith("rl-training ")]
 
 
-@pytest.mark.parametrize("line", commands("docs/evaluation.md"))
+PAGES_WITH_COMMANDS = (
+    *("configuration", "evaluation", "extending", "finetuning"),
+    *("performance", "resume", "roadmap", "security"),
+)
+
+
+@pytest.mark.parametrize(
+    "line", [line for page in PAGES_WITH_COMMANDS for line in commands(f"docs/{page}.md")]
+)
 def test_commands_are_accepted(line: str) -> None:
     """Each is parsed as the command line would; configs and overrides are checked too."""
     group: Any = typer.main.get_command(cli.app)
-    name, *arguments = shlex.split(line)[1:]
+    words = shlex.split(line, comments=True)[1:]
+    name, *arguments = words[2:] if words[0] == "--import" else words
     command = group.commands[name]
     while arguments and arguments[0] in getattr(command, "commands", {}):
         command = command.commands[arguments.pop(0)]
     values = command.make_context(name, arguments).params
-    data = read_config(values.get("config") or values.get("name") or "sac/pendulum")
-    for override in values.get("overrides") or ():
+    if name == "train" and values["config"] != "my.yaml":
+        config_of(values["config"], values["words"] or ())
+        return
+    data = read_config(values.get("name") or "sac/pendulum")
+    for override in values.get("overrides") or values.get("words") or ():
         apply_override(data, override)
     make_config(data)
 
