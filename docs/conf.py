@@ -110,6 +110,7 @@ autodoc_typehints = "none"
 autodoc_class_signature = "mixed"
 maximum_signature_line_length = 88
 python_use_unqualified_type_names = True
+toc_object_entries_show_parents = "hide"
 nitpick_ignore_regex = [("py:(class|exc)", ".*")]  # errors and types that docstrings mention
 
 
