@@ -99,8 +99,6 @@ def read_source(app: Sphinx, page: str, source: list[str]) -> None:
     source[0] = LINK.sub(rewritten, source[0])
     if page == "decisions/README":
         source[0] += "\n```{toctree}\n:hidden:\n:glob:\n\n0*\n```\n"
-    if not (DOCS / "results.md").exists():
-        source[0] = source[0].replace("\nresults\n", "\n")
 
 
 # --- API reference ---------------------------------------------------------------
