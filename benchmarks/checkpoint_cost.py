@@ -1,4 +1,4 @@
-"""What a checkpoint costs as the replay grows: bytes written and seconds, HalfCheetah sizes.
+"""Measure what a checkpoint costs as the replay buffer grows: bytes and seconds, HalfCheetah sizes.
 
 python -m benchmarks.checkpoint_cost --out result.json
 """
@@ -24,7 +24,7 @@ SAVES = (100_000, 200_000, 300_000, 310_000, 310_001)
 
 
 def grow(buffer: ReplayBuffer, total: int, rng: np.random.Generator) -> None:
-    """Add random transitions until ``total`` have been added, one at a time as a run does."""
+    """Add random transitions until ``total`` have been added, one at a time, as in a run."""
     while buffer.total < total:
         count = min(1000, total - buffer.total)
         obs = rng.normal(size=(count, 17)).astype(np.float32)
@@ -33,7 +33,7 @@ def grow(buffer: ReplayBuffer, total: int, rng: np.random.Generator) -> None:
 
 
 def measure(folder: Path) -> list[dict[str, float]]:
-    """Save at each size; then read the last one back, verified."""
+    """Save at each size, then load and verify the last checkpoint."""
     rng = np.random.default_rng(0)
     learner = SACAlgorithm.build(SPEC)
     buffer = ReplayBuffer(1_000_000, SPEC.obs_dim, SPEC.action_dim)
@@ -65,16 +65,18 @@ def measure(folder: Path) -> list[dict[str, float]]:
 
 
 def main() -> None:
-    """Measure, print a table, write JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=None)
+    """Measure, print a table and write the record."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--out", type=Path, default=None, help="file to write the record to")
     args = parser.parse_args()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     buffer = ReplayBuffer(1_000_000, SPEC.obs_dim, SPEC.action_dim)
     buffer.rows.zero_()
     resident = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
     ratio = resident / (1_000_000 * 4 * 42)
-    print(f"replay of 1,000,000 transitions: {ratio:.3f} times the bytes of its float32 contents")
+    print(
+        f"Replay buffer, 1,000,000 transitions: {ratio:.3f} times the bytes of its float32 values"
+    )
     del buffer
     with tempfile.TemporaryDirectory() as folder:
         rows = measure(Path(folder))

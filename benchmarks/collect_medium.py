@@ -1,13 +1,13 @@
-"""The recipe of the medium and medium-replay datasets: train SAC to a third of an expert's return.
+"""Record the medium and medium-replay datasets: train SAC to a third of an expert's return.
 
 Training stops at the first evaluation that reaches the target (10 episodes, deterministic). Then
 
-- ``ENV-medium.npz`` holds transitions of that policy, its actions sampled as in training;
-- ``ENV-medium-replay.npz`` holds the replay up to there, in the order of collection: every
-  transition of training, from random play on.
+- ``ENV-medium.npz`` contains transitions of that policy, with actions sampled as in training;
+- ``ENV-medium-replay.npz`` contains the replay buffer at that point, in the order of collection:
+  every transition of training, including random play at the start.
 
-Terminations and time limits are apart in both, and the next observation is the episode's own. A
-JSON file beside them says how they were made.
+Both distinguish terminations from time limits and contain the true next observation at the end of
+an episode. A JSON file next to them describes how they were made.
 
     python -m benchmarks.collect_medium --env HalfCheetah-v5 --out data --seed 0
     python -m benchmarks.collect_medium --env Hopper-v5 --out data --device cuda
@@ -44,11 +44,11 @@ CONFIGS = {
     "Hopper-v5": ("sac/hopper", 3_234.0 / 3),
     "Pendulum-v1": ("sac/pendulum", -600.0),
 }
-"""The packaged config and the target: a third of D4RL's expert, for Pendulum some swinging."""
+"""The packaged config and the target: a third of D4RL's expert, less on Pendulum."""
 
 
 def train_to(args: argparse.Namespace, config_name: str, target: float) -> Path:
-    """Train until an evaluation reaches the target; the run's folder."""
+    """Train until an evaluation reaches the target; return the run's folder."""
     overrides = [f"seed={args.seed}", f"device={args.device}", f"output_dir={args.out / 'runs'}"]
     overrides += [f"early_stopping={{target_value: {target}}}", f"eval_interval={args.eval}"]
     result = train(TrainConfig.load(config_name, [*overrides, *args.set]))
@@ -58,7 +58,7 @@ def train_to(args: argparse.Namespace, config_name: str, target: float) -> Path:
 
 
 def sampled_policy(policy: Policy, seed: int) -> Callable[[FloatArray], Any]:
-    """The policy as it explores in training, from a seed."""
+    """Return the policy as it explores in training, with a seed."""
     generator = torch.Generator().manual_seed(seed)
     scaler = ActionScaler(policy.spec)
     algorithm = policy.algorithm
@@ -73,7 +73,7 @@ def sampled_policy(policy: Policy, seed: int) -> Callable[[FloatArray], Any]:
 
 
 def medium(checkpoint: SavedRun, steps: int, seed: int) -> Arrays:
-    """Transitions of the checkpoint's policy."""
+    """Return transitions of the checkpoint's policy."""
     config = checkpoint.config
     assert config.env_id is not None, "a run of this recipe has an environment"
     env = make_env(config.env_id, config.parts.env.make_kwargs)
@@ -84,7 +84,7 @@ def medium(checkpoint: SavedRun, steps: int, seed: int) -> Arrays:
 
 
 def facts(arrays: Arrays) -> Result:
-    """Rows, episodes and returns of a dataset; the last episode may be cut short."""
+    """Return rows, episodes and returns of a dataset; the last episode may be incomplete."""
     ends = np.flatnonzero(arrays["terminals"] | arrays["timeouts"]) + 1
     returns = [float(part.sum()) for part in np.split(arrays["rewards"], ends)[: len(ends)]]
     return {
@@ -97,16 +97,22 @@ def facts(arrays: Arrays) -> Result:
 
 
 def main() -> None:
-    """Train, record, write."""
+    """Train, record and write the datasets."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--env", choices=list(CONFIGS), required=True)
-    parser.add_argument("--out", type=Path, required=True, help="a folder")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--target", type=float, help="return to reach, in place of the recipe's")
-    parser.add_argument("--steps", type=int, default=100_000, help="transitions of medium")
+    parser.add_argument(
+        "--env", choices=list(CONFIGS), required=True, help="environment to train in"
+    )
+    parser.add_argument("--out", type=Path, required=True, help="folder for the datasets")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the run")
+    parser.add_argument("--target", type=float, help="return to reach instead of the default")
+    parser.add_argument(
+        "--steps", type=int, default=100_000, help="transitions of the medium dataset"
+    )
     parser.add_argument("--eval", type=int, default=5_000, help="steps between evaluations")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--run", type=Path, help="a run that has reached it, in place of training")
+    parser.add_argument("--device", default="auto", help="cpu or cuda")
+    parser.add_argument(
+        "--run", type=Path, help="a run that has reached the target, instead of training"
+    )
     parser.add_argument("--set", nargs="*", default=[], help="config keys to change: key=value")
     args = parser.parse_args()
     config_name, target = CONFIGS[args.env]

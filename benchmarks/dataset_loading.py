@@ -1,4 +1,6 @@
-"""Loading two million HalfCheetah transitions: seconds, and peak memory beside their float32 bytes.
+"""Measure the time and peak memory of loading two million HalfCheetah transitions.
+
+Memory is relative to the float32 bytes of the data.
 
 python -m benchmarks.dataset_loading --out result.json
 """
@@ -25,7 +27,7 @@ SPEC = EnvSpec(OBS, ACT, (-1.0,) * ACT, (1.0,) * ACT)
 
 
 def make(path: Path, *, next_observations: bool) -> None:
-    """Random transitions in episodes of a thousand."""
+    """Return random transitions in episodes of a thousand steps."""
     rng = np.random.default_rng(0)
     obs = rng.standard_normal((ROWS, OBS), dtype=np.float32)
     timeouts = np.zeros(ROWS, dtype=bool)
@@ -43,9 +45,11 @@ def make(path: Path, *, next_observations: bool) -> None:
 
 
 def load(path: str) -> dict[str, float]:
-    """Load in this process; how long it took and how far memory rose."""
+    """Load in this process; return the time and the rise of memory."""
     kind = {".npz": "npz", ".pt": "pt", ".hdf5": "hdf5"}[Path(path).suffix]
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far, a parent's included
+    Path("/proc/self/clear_refs").write_text(
+        "5"
+    )  # reset the peak, which may include a parent process
     before = memory("VmRSS")
     began = time.perf_counter()
     dataset = load_transition_dataset({"dataset_kind": kind, "dataset_path": path}, spec=SPEC)
@@ -55,15 +59,15 @@ def load(path: str) -> dict[str, float]:
 
 
 def memory(key: str) -> int:
-    """Resident bytes of this process now (VmRSS) or at most (VmHWM); Linux."""
+    """Return the resident bytes of this process, current (VmRSS) or peak (VmHWM), on Linux."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith(key)).split()[1]) * 1024
 
 
 def main() -> None:
-    """Write the files, load each in a process of its own, print a table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=None)
+    """Write the files, load each one in a new process and print a table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--out", type=Path, default=None, help="file to write the record to")
     parser.add_argument("--load", default=None, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.load:

@@ -1,4 +1,4 @@
-"""What every record of a benchmark says of itself: command, commit, machine, date, versions."""
+"""Facts that every record contains: command, commit, machine, date and versions."""
 
 import os
 import platform
@@ -16,12 +16,12 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def spread(values: list[float]) -> dict[str, float]:
-    """Median, least and greatest."""
+    """Return the median, minimum and maximum."""
     return {"median": statistics.median(values), "min": min(values), "max": max(values)}
 
 
 def cpu_name() -> str:
-    """The processor and its cores, as the system names them."""
+    """Return the processor's name and number of cores."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
@@ -29,7 +29,7 @@ def cpu_name() -> str:
 
 
 def commit() -> str:
-    """The commit that was measured, marked where the tree had changes."""
+    """Return the measured commit; ``-dirty`` marks uncommitted changes."""
     if "RL_TRAINING_COMMIT" in os.environ:
         return os.environ["RL_TRAINING_COMMIT"]
     command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
@@ -38,7 +38,7 @@ def commit() -> str:
 
 
 def describe() -> dict[str, Any]:
-    """The facts that make a number a number."""
+    """Return the command, commit, machine, date and versions of a measurement."""
     return {
         "command": shlex.join(
             ["python", "-m", f"benchmarks.{Path(sys.argv[0]).stem}", *sys.argv[1:]]

@@ -1,7 +1,7 @@
-"""Updates per second of the engine's modes on one GPU, beside JAX's `lax.scan`, in one run.
+"""Measure updates per second of each engine mode on one GPU, next to JAX's `lax.scan`.
 
-SAC, batch 256, 2×256, HalfCheetah's sizes, sampling inside, TF32 products. The measurements take
-turns; JAX runs in a process of its own, on its turn.
+SAC, batch 256, networks 2×256, HalfCheetah sizes, sampling included, TF32 products. The modes take
+turns; JAX runs in a separate process when it is its turn.
 
     python -m benchmarks.engine_gpu --rounds 3 --out result.json
 """
@@ -34,7 +34,7 @@ Result = dict[str, Any]
 
 
 def filled_buffer(rows: int = 100_000, device: str = "cuda", spec: EnvSpec = SPEC) -> ReplayBuffer:
-    """A replay of noise, with HalfCheetah's sizes unless told."""
+    """Return a replay buffer of noise, with HalfCheetah sizes by default."""
     rng = np.random.default_rng(0)
     buffer = ReplayBuffer(rows, spec.obs_dim, spec.action_width, device=device)
     obs = rng.standard_normal((rows, spec.obs_dim), dtype=np.float32)
@@ -50,7 +50,7 @@ def filled_buffer(rows: int = 100_000, device: str = "cuda", spec: EnvSpec = SPE
 def make_engine(
     algo: str, mode: Any, buffer: ReplayBuffer, spec: EnvSpec = SPEC, **settings: Any
 ) -> Engine:
-    """An engine on the GPU, prepared."""
+    """Return a prepared engine on the GPU."""
     learner = REGISTRY[algo].learner_class()
     algorithm = learner.build(spec, learner.config_class(**settings)).to("cuda")
     engine = Engine(algorithm, buffer, seed=0, device="cuda", mode=mode)
@@ -60,7 +60,7 @@ def make_engine(
 
 
 def speed(engine: Engine, updates: int) -> float:
-    """Updates per second over one measurement."""
+    """Return updates per second of one measurement."""
     torch.cuda.synchronize()
     began = time.perf_counter()
     engine.run(updates)
@@ -71,7 +71,7 @@ def speed(engine: Engine, updates: int) -> float:
 
 
 def jax_speed() -> Result:
-    """JAX's turn."""
+    """Measure JAX in a separate process."""
     command = [sys.executable, str(HERE / "peers" / "sac_jax.py")]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
@@ -81,7 +81,7 @@ def jax_speed() -> Result:
 
 
 def gpu_state() -> list[str]:
-    """Clocks, reasons for lower ones, and the processes on the GPU: what else decides a speed."""
+    """Return clocks, throttling reasons and the processes on the GPU, which also affect speed."""
     fields = "clocks.sm,clocks.mem,clocks_event_reasons.active,temperature.gpu,power.draw"
     found = []
     for query in (f"--query-gpu={fields}", "--query-compute-apps=pid,used_memory"):
@@ -92,7 +92,7 @@ def gpu_state() -> list[str]:
 
 
 def kernels(engine: Engine) -> list[tuple[str, int, float]]:
-    """The kernels of one update: name, launches and microseconds, the costliest first."""
+    """Return name, launches and microseconds of an update's kernels, most expensive first."""
     from torch.profiler import ProfilerActivity, profile
 
     engine.run(1)
@@ -111,13 +111,13 @@ def kernels(engine: Engine) -> list[tuple[str, int, float]]:
 
 
 def main() -> None:
-    """Measure, print, write."""
+    """Measure, print and write the record."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--algo", default="sac")
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds")
+    parser.add_argument("--algo", default="sac", help="algorithm to train")
     parser.add_argument("--critics", type=int, nargs="*", default=[2, 10], help="for redq")
-    parser.add_argument("--no-jax", action="store_true")
-    parser.add_argument("--out", type=Path, metavar="FILE.json")
+    parser.add_argument("--no-jax", action="store_true", help="skip JAX")
+    parser.add_argument("--out", type=Path, metavar="FILE.json", help="file to write the record to")
     args = parser.parse_args()
     console = Console()
     torch.set_float32_matmul_precision("high")
@@ -139,7 +139,7 @@ def main() -> None:
             console.print(f"round {number + 1}  jax {peer[-1]}")
         states.append(gpu_state())
     launched = kernels(engines["cuda_graph"])
-    table = Table(title=f"{args.algo}, one GPU: updates/s, median (least - greatest)")
+    table = Table(title=f"{args.algo}, one GPU: updates/s, median (minimum - maximum)")
     table.add_column("")
     table.add_column("updates/s", justify="right")
     table.add_column("preparation, s", justify="right")
@@ -155,7 +155,7 @@ def main() -> None:
         table.add_row("JAX lax.scan", cell, f"{peer[0]['preparation_seconds']:.1f}")
     console.print(table)
     total = sum(row[2] for row in launched)
-    console.print(f"{sum(row[1] for row in launched)} kernels, {total:.0f} us busy an update")
+    console.print(f"{sum(row[1] for row in launched)} kernels, {total:.0f} us busy per update")
     for name, count, micros in launched[:40]:
         console.print(f"{micros:8.1f} us  {count:3d} x  {name[:110]}", highlight=False)
     if args.out:

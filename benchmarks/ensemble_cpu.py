@@ -1,13 +1,15 @@
-"""What an ensemble of critics costs on the CPU, against its arithmetic.
+"""Measure what an ensemble of critics costs on the CPU, relative to its arithmetic.
 
-Updates alone (sampling inside) of SAC with 2 critics and of REDQ with 2, 5 and 10, HalfCheetah's
-sizes, every update moving critics and actor; and of RLPD as it is: an environment step's 20 updates
-of 10 critics and one of the actor, on batches of two sources. In one process at one thread, in
-rounds of rotated order; beside them the matrix products that each needs. The figure is
+Updates alone, including sampling, of SAC with 2 critics and REDQ with 2, 5 and 10, with HalfCheetah
+sizes; every update trains critics and actor. RLPD has its packaged settings: per environment step,
+20 updates of 10 critics and one of the actor, on batches from two sources. All run in one process
+with one thread, in rounds of rotated order, together with the matrix products that each one needs.
+The result is
 
     (time / SAC's time) / (FLOP / SAC's FLOP)
 
-with FLOP counted in those products: 1 grows as the arithmetic does; the aim is 1.3 or less.
+with the FLOP of these products. It is 1 if the cost grows with the arithmetic; the target is
+1.3 or less.
 
     python -m benchmarks.ensemble_cpu --rounds 3 --out benchmarks/results/ensemble_cpu.json
     python -m benchmarks.ensemble_cpu --cases "sac 2" "rlpd 10" --out rlpd_cpu.json
@@ -35,14 +37,14 @@ from rl_training.types import Sampler
 
 
 class Case(NamedTuple):
-    """A learner; its figure is of an environment step's ``updates``, the last with the actor."""
+    """A learner that makes ``updates`` per environment step, the last one with the actor."""
 
     algo: str
     critics: int
     updates: int = 1
 
     def products(self) -> list[Product]:
-        """The matrix products of a step."""
+        """Return the matrix products of a step."""
         return update_products(self.critics, self.updates)
 
 
@@ -59,7 +61,7 @@ BLOCK = 20
 
 
 def make_sampler(algo: str) -> Sampler:
-    """A replay of noise; for RLPD as many recorded rows beside it."""
+    """Return a replay buffer of noise, for RLPD with as many recorded rows."""
     replay = filled_buffer(device="cpu")
     if algo != "rlpd":
         return replay
@@ -67,7 +69,7 @@ def make_sampler(algo: str) -> Sampler:
 
 
 def make_engine(case: str, mode: EngineMode) -> Engine:
-    """An engine that has made its first updates, prepared if it is to be."""
+    """Return an engine after its first updates, compiled if ``mode`` says so."""
     algo, critics, updates = CASES[case]
     learner = REGISTRY[algo].learner_class()
     ensemble = {"num_critics": critics, "gradient_updates_per_step": updates}
@@ -81,8 +83,8 @@ def make_engine(case: str, mode: EngineMode) -> Engine:
 
 
 def speed(engine: Engine, seconds: float, updates_each: int) -> Result:
-    """Steps a second, in whole blocks."""
-    engine.run(BLOCK)  # its weights and buffers into the caches
+    """Return steps per second, measured in whole blocks."""
+    engine.run(BLOCK)  # load weights and buffers into the caches
     began, updates = time.perf_counter(), 0
     while time.perf_counter() - began < seconds:
         engine.run(BLOCK)
@@ -92,7 +94,7 @@ def speed(engine: Engine, seconds: float, updates_each: int) -> Result:
 
 
 def products_speed(case: str, seconds: float) -> Result:
-    """The products of one step alone, a second."""
+    """Return how often per second the products of one step can be computed."""
     products = CASES[case].products()
     ways = {product: prepare(product) for product in set(products)}
     calls = [ways[product] for product in products]
@@ -101,7 +103,7 @@ def products_speed(case: str, seconds: float) -> Result:
 
 
 def summarize(rounds: list[dict[str, Result]]) -> Result:
-    """Speeds, and how cost grows beside the arithmetic, round by round."""
+    """Return speeds, and the cost relative to the arithmetic, round by round."""
     summary: Result = {}
     base = flops(CASES[BASE].products())
     for name in rounds[0]:
@@ -119,8 +121,8 @@ def summarize(rounds: list[dict[str, Result]]) -> Result:
 
 def show(report: Result, console: Console) -> None:
     """Print the table."""
-    table = Table(title="Updates on the CPU, one thread: median (least - greatest)")
-    heads = ("", "steps / s", "FLOP / SAC's", "time / SAC's", "the one over the other")
+    table = Table(title="Updates on the CPU, one thread: median (minimum - maximum)")
+    heads = ("", "steps / s", "FLOP / SAC's", "time / SAC's", "time ratio / FLOP ratio")
     for heading in heads:
         table.add_column(heading, justify="right" if heading else "left")
     for name, entry in report["summary"].items():
@@ -135,13 +137,15 @@ def show(report: Result, console: Console) -> None:
 
 
 def main() -> None:
-    """Prepare all, measure in rounds, print and write."""
+    """Prepare all cases, measure in rounds, print and write the record."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--cases", nargs="*", choices=CASES, default=list(CASES))
-    parser.add_argument("--out", type=Path, metavar="FILE.json", help="where to write the result")
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds")
+    parser.add_argument("--seconds", type=float, default=4.0, help="duration of each measurement")
+    parser.add_argument("--threads", type=int, default=1, help="number of threads")
+    parser.add_argument(
+        "--cases", nargs="*", choices=CASES, default=list(CASES), help="cases to run"
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE.json", help="file to write the record to")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     keep_freed_memory()

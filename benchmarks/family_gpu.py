@@ -1,8 +1,9 @@
-"""Updates per second of every algorithm as CUDA graphs, and what an ensemble costs.
+"""Measure updates per second of every algorithm with CUDA graphs, and the cost of ensembles.
 
-Batch 256, networks 2×256 unless said, HalfCheetah's sizes (DQN: CartPole's), sampling inside, TF32.
-All are prepared at the same time, then measured one after another. HER's batches are drawn and
-relabeled on the host, by the rewards of PointGoal; it is measured compiled too.
+Batch 256, networks 2×256 unless stated otherwise, HalfCheetah sizes (DQN: CartPole), sampling
+included, TF32. All algorithms are prepared in parallel, then measured one after another. HER's
+batches are drawn and relabeled on the host with the rewards of PointGoal; it is also measured with
+the compiled engine.
 
     python -m benchmarks.family_gpu --out result.json
 """
@@ -48,7 +49,7 @@ ENVS, EPISODE = 100, 50
 
 
 def goal_episodes(spec: EnvSpec, rows: int = 100_000, device: str = "cuda") -> "HindsightReplay":
-    """Finished episodes of noise, whose goals are PointGoal's: what HER samples."""
+    """Return finished episodes of noise with the goals of PointGoal, for HER to sample."""
     from rl_training.data import HindsightReplay
     from rl_training.envs import POINT_GOAL, EnvConfig, read_goal_task
 
@@ -65,7 +66,7 @@ def goal_episodes(spec: EnvSpec, rows: int = 100_000, device: str = "cuda") -> "
 
 
 def measure(name: str) -> None:
-    """Prepare, say so, wait for the turn, measure."""
+    """Prepare, report it, wait for the turn and measure."""
     import torch
 
     from benchmarks.engine_gpu import SPEC, filled_buffer, make_engine, speed
@@ -86,11 +87,13 @@ def measure(name: str) -> None:
 
 
 def main() -> None:
-    """Prepare all, measure in turn, print and write."""
+    """Prepare all algorithms, measure one after another, print and write the record."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--only", nargs="*", choices=list(CASES), default=list(CASES))
+    parser.add_argument(
+        "--only", nargs="*", choices=list(CASES), default=list(CASES), help="algorithms to measure"
+    )
     parser.add_argument("--case", choices=list(CASES), help=argparse.SUPPRESS)
-    parser.add_argument("--out", type=Path, metavar="FILE.json")
+    parser.add_argument("--out", type=Path, metavar="FILE.json", help="file to write the record to")
     args = parser.parse_args()
     if args.case:
         measure(args.case)
@@ -105,8 +108,8 @@ def main() -> None:
         assert process.stdout is not None
         process.stdout.readline()
     results: dict[str, Any] = {}
-    table = Table(title="One GPU, CUDA graphs unless said")
-    for heading in ("", "updates/s", "preparation, s (all at once)"):
+    table = Table(title="One GPU, CUDA graphs unless stated otherwise")
+    for heading in ("", "updates/s", "preparation, s (in parallel)"):
         table.add_column(heading, justify="right" if heading else "left")
     for name, process in running.items():
         out, _ = process.communicate("go\n")

@@ -1,7 +1,7 @@
-"""One flat vector a network, or one parameter a layer: the critics' step both ways.
+"""Compare one flat vector per network with one parameter per layer in a critic update.
 
-The same products either way; what differs is the optimizer, the Polyak update and the bookkeeping
-around them. Interleaved in rounds.
+The products are the same; the optimizer, the Polyak update and the overhead around them differ.
+Both are measured in interleaved rounds.
 
     python -m benchmarks.flat_parameters --device cpu --threads 1
 """
@@ -25,7 +25,7 @@ ROWS, OBS, ACT = 256, 17, 6
 
 
 def flat_step(critic: EnsembleCritic, x: Tensor, y: Tensor) -> Callable[[], None]:
-    """As the package does it: one vector, one fused Adam, one lerp."""
+    """Return the step of the package: one vector, one fused Adam, one lerp."""
     target = critic.flat.detach().clone()
     optimizer = FlatAdam(critic.flat, 3e-4).to(x.device)
 
@@ -39,7 +39,7 @@ def flat_step(critic: EnsembleCritic, x: Tensor, y: Tensor) -> Callable[[], None
 
 
 def layered_step(critic: EnsembleCritic, x: Tensor, y: Tensor) -> Callable[[], None]:
-    """One parameter a layer, PyTorch's fused Adam over their list, a foreach lerp."""
+    """Return a step with one parameter per layer, PyTorch's fused Adam and a foreach lerp."""
     layers = [view.detach().clone().requires_grad_() for view in critic.views(critic.flat)]
     targets = [layer.detach().clone() for layer in layers]
     optimizer = torch.optim.Adam(layers, lr=3e-4, fused=True)
@@ -60,7 +60,7 @@ def layered_step(critic: EnsembleCritic, x: Tensor, y: Tensor) -> Callable[[], N
 
 
 def speed(step: Callable[[], None], repeats: int, device: str) -> float:
-    """Steps a second."""
+    """Return steps per second."""
     began = time.perf_counter()
     for _ in range(repeats):
         step()
@@ -70,13 +70,13 @@ def speed(step: Callable[[], None], repeats: int, device: str) -> float:
 
 
 def main() -> None:
-    """Measure both ways in turn."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--repeats", type=int, default=100)
-    parser.add_argument("--out", type=Path, default=None)
+    """Measure both in turn."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument("--threads", type=int, default=1, help="number of threads")
+    parser.add_argument("--rounds", type=int, default=9, help="number of rounds")
+    parser.add_argument("--repeats", type=int, default=100, help="number of repetitions")
+    parser.add_argument("--out", type=Path, default=None, help="file to write the record to")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     record: dict[str, object] = describe() | {"device": args.device, "threads": args.threads}

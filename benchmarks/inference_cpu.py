@@ -1,7 +1,8 @@
-"""Microseconds of one action for one observation on the CPU, one thread.
+"""Measure the time of one action for one observation on the CPU, with one thread.
 
-HalfCheetah's sizes, networks 2×256: the policy as evaluation calls it (NumPy in, the environment's
-units out) and as training explores. Each figure is the median of 2,000 calls, in rounds.
+HalfCheetah sizes, networks 2×256. The policy is called as in evaluation (NumPy in, the
+environment's units out) and as in exploration. Each number is the median of 2,000 calls, in
+rounds.
 
     python -m benchmarks.inference_cpu --out result.json
 """
@@ -29,7 +30,7 @@ CALLS = 2_000
 
 
 def typical(call: Callable[[], object]) -> float:
-    """The median time of a call, in microseconds."""
+    """Return the median time of a call in microseconds."""
     times = []
     for _ in range(CALLS):
         began = time.perf_counter()
@@ -39,7 +40,7 @@ def typical(call: Callable[[], object]) -> float:
 
 
 def calls(algo: str) -> dict[str, Callable[[], object]]:
-    """The two ways to ask a learner for an action."""
+    """Return the two ways to get an action from a learner."""
     learner = REGISTRY[algo].learner_class()
     algorithm = learner.build(SPEC, learner.config_class(hidden_sizes=(256, 256)))
     policy, generator = Policy(algorithm, SPEC), torch.Generator()
@@ -54,10 +55,10 @@ def calls(algo: str) -> dict[str, Callable[[], object]]:
 
 
 def main() -> None:
-    """Measure in rounds, print and write."""
+    """Measure in rounds, print and write the record."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--out", type=Path, metavar="FILE.json")
+    parser.add_argument("--rounds", type=int, default=5, help="number of rounds")
+    parser.add_argument("--out", type=Path, metavar="FILE.json", help="file to write the record to")
     args = parser.parse_args()
     torch.set_num_threads(1)
     ways = {f"{algo}, {way}": call for algo in ALGOS for way, call in calls(algo).items()}
@@ -66,7 +67,7 @@ def main() -> None:
         for name, call in ways.items():
             found[name].append(typical(call))
     results = {name: spread(times) for name, times in found.items()}
-    table = Table(title="One action, µs: median (least - greatest) of the rounds")
+    table = Table(title="One action, µs: median (minimum - maximum) of the rounds")
     table.add_column("")
     table.add_column("µs", justify="right")
     for name, entry in results.items():

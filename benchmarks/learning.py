@@ -1,15 +1,14 @@
-"""Show that a packaged config learns: several seeds at once, beside Stable-Baselines3 if asked.
+"""Show that a packaged config learns, over several seeds, optionally next to Stable-Baselines3.
 
-The config is unchanged but for `seed` and `total_timesteps`, and for what `--set` says of a
-comparison; the figure is the last checkpoint's. `--finished` takes runs that were trained before,
-in pieces, say.
+Only `seed`, `total_timesteps` and the keys given with `--set` differ from the config. Returns are
+those of the last checkpoint. `--finished` evaluates existing runs instead of training new ones.
 
     python -m benchmarks.learning --config sac/pendulum --steps 20000 --out result.json
     python -m benchmarks.learning --config her/point_goal --steps 15000 --set her_ratio=0
     python -m benchmarks.learning --config sac/halfcheetah --steps 100000 --peer-seeds 0 1 2 3
     python -m benchmarks.learning --config td3/pendulum --steps 20000 --at-once 1
 
-Peers are there for sac, ddpg and td3, and for tqc where sb3-contrib is installed beside them.
+`--peer-seeds` supports sac, ddpg and td3, and tqc if sb3-contrib is installed.
 """
 
 import argparse
@@ -45,19 +44,19 @@ PEER_KEYS = {
     "target_noise_clip": "target_noise_clip",
     "top_quantiles_to_drop_per_net": "top_quantiles_to_drop_per_net",
 }
-"""Our names of the settings and Stable-Baselines3's."""
+"""Our settings and their names in Stable-Baselines3."""
 PEER_POLICY_KEYS = {"num_critics": "n_critics", "num_quantiles": "n_quantiles"}
-"""The same for what it takes as settings of the policy."""
+"""The same for settings of its policy."""
 
 
 def pinned(command: list[str], cores: list[int]) -> list[str]:
-    """Keep a process to some cores, which also sets its number of threads."""
+    """Pin a process to some cores, which also sets its number of threads."""
     taskset = shutil.which("taskset")
     return [taskset, "-c", ",".join(map(str, cores)), *command] if taskset and cores else command
 
 
 def run(command: list[str], log: Path) -> str:
-    """Run a process; its progress goes to a file, its standard output comes back."""
+    """Run a process and return its standard output; progress goes to a file."""
     with log.open("w") as stream:
         done = subprocess.run(
             command, stdout=subprocess.PIPE, stderr=stream, text=True, check=False
@@ -68,7 +67,7 @@ def run(command: list[str], log: Path) -> str:
 
 
 def train_ours(args: argparse.Namespace, seed: int, cores: list[int]) -> dict[str, Any]:
-    """One seed through the command line, then its last checkpoint evaluated."""
+    """Train one seed with the command line and evaluate its last checkpoint."""
     command = [sys.executable, "-m", "rl_training", "train", "--config", args.config, "--json"]
     command += [f"seed={seed}", f"total_timesteps={args.steps}", f"output_dir={args.runs}"]
     result = json.loads(run(pinned([*command, *args.set], cores), args.runs / f"ours_{seed}.log"))
@@ -76,7 +75,7 @@ def train_ours(args: argparse.Namespace, seed: int, cores: list[int]) -> dict[st
 
 
 def score_run(args: argparse.Namespace, run_dir: Path) -> dict[str, Any]:
-    """A finished run's last checkpoint evaluated, with the curve of its training."""
+    """Evaluate a finished run's last checkpoint; include its learning curve."""
     config = read_config_file(run_dir)
     if not config.total_timesteps == args.steps == read_run_info(run_dir).get("step"):
         raise SystemExit(f"{run_dir} is not a finished run of {args.steps} steps")
@@ -98,7 +97,7 @@ def score_run(args: argparse.Namespace, run_dir: Path) -> dict[str, Any]:
 
 
 def peer_settings(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Our settings under the peer's names, those that the algorithm has."""
+    """Return our settings under the peer's names, as far as the algorithm has them."""
     settings = {theirs: kwargs[ours] for ours, theirs in PEER_KEYS.items() if ours in kwargs}
     policy = {theirs: kwargs[ours] for ours, theirs in PEER_POLICY_KEYS.items() if ours in kwargs}
     actor = list(kwargs["hidden_sizes"])
@@ -107,7 +106,7 @@ def peer_settings(kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 def train_peer(args: argparse.Namespace, seed: int, cores: list[int]) -> dict[str, Any]:
-    """One seed of Stable-Baselines3 with the settings of our config."""
+    """Train one seed with Stable-Baselines3 and the settings of our config."""
     config = TrainConfig.load(args.config).resolved()
     kwargs = config.algo_kwargs
     settings = peer_settings(kwargs)
@@ -123,7 +122,7 @@ def train_peer(args: argparse.Namespace, seed: int, cores: list[int]) -> dict[st
 
 
 def summary(runs: list[dict[str, Any]]) -> str:
-    """Mean over seeds, with each seed's."""
+    """Return the mean over seeds and the value of each seed."""
     means = [run["return_mean"] for run in runs]
     each = ", ".join(f"{run['seed']}: {run['return_mean']:.1f}" for run in runs)
     rates = [f"{run['success_rate']:.0%}" for run in runs if "success_rate" in run]
@@ -132,23 +131,29 @@ def summary(runs: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """Train all seeds side by side, print a table, write JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--config", required=True)
-    parser.add_argument("--steps", type=int, required=True)
-    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
-    parser.add_argument("--drawn", type=int, default=1, help="seeds drawn at run time")
-    parser.add_argument("--episodes", type=int, default=10)
+    """Train all seeds in parallel, print a table and write the record."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--config", required=True, help="a packaged config")
+    parser.add_argument("--steps", type=int, required=True, help="steps of each run")
+    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2], help="seeds of the runs")
+    parser.add_argument("--drawn", type=int, default=1, help="number of seeds to draw at random")
+    parser.add_argument("--episodes", type=int, default=10, help="evaluation episodes")
     parser.add_argument("--set", nargs="*", default=[], help="config keys to change: key=value")
-    parser.add_argument("--finished", type=Path, nargs="*", default=[], help="runs to score")
-    parser.add_argument("--peer-seeds", type=int, nargs="*", default=[])
-    parser.add_argument("--peer-python", default=sys.executable)
+    parser.add_argument(
+        "--finished", type=Path, nargs="*", default=[], help="existing runs to evaluate"
+    )
+    parser.add_argument(
+        "--peer-seeds", type=int, nargs="*", default=[], help="seeds of Stable-Baselines3"
+    )
+    parser.add_argument(
+        "--peer-python", default=sys.executable, help="interpreter with the peers installed"
+    )
     parser.add_argument("--cores", type=int, default=1, help="cores for each of our runs")
-    parser.add_argument("--peer-cores", type=int, default=1)
-    parser.add_argument("--first-core", type=int, default=0)
-    parser.add_argument("--at-once", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--runs", type=Path, default=None, help="where to keep the runs")
-    parser.add_argument("--out", type=Path, default=None)
+    parser.add_argument("--peer-cores", type=int, default=1, help="cores for each run of the peer")
+    parser.add_argument("--first-core", type=int, default=0, help="first core to use")
+    parser.add_argument("--at-once", type=int, default=os.cpu_count() or 1, help="runs in parallel")
+    parser.add_argument("--runs", type=Path, default=None, help="folder for the runs")
+    parser.add_argument("--out", type=Path, default=None, help="file to write the record to")
     args = parser.parse_args()
     args.runs = args.runs or Path(tempfile.mkdtemp(prefix="learning-"))
     args.runs.mkdir(parents=True, exist_ok=True)
@@ -167,7 +172,7 @@ def main() -> None:
     results = [future.result() for future in futures]
     ours = [score_run(args, path) for path in args.finished] + results[: len(seeds)]
     peers = results[len(seeds) :]
-    print(f"{args.config}, {args.steps} steps, last checkpoint, {args.episodes} episodes a seed")
+    print(f"{args.config}, {args.steps} steps, last checkpoint, {args.episodes} episodes per seed")
     print(f"  ours {summary(ours)}")
     if peers:
         print(f"  SB3  {summary(peers)}")

@@ -1,9 +1,9 @@
-"""SAC on a Pendulum whose observation entries are scaled by 1, 100 and 0.01.
+"""Train SAC on a Pendulum with observation entries scaled by 1, 100 and 0.01.
 
     python -m benchmarks.normalization [--steps 8000] [--seeds 3]
 
-Final evaluation returns (20 episodes) of the unscaled environment, of the scaled one, and of both
-with `normalize_observations`; the last also with `normalize_rewards`.
+Prints evaluation returns (20 episodes) of the unscaled and the scaled environment, both with and
+without `normalize_observations`, and of the scaled one also with `normalize_rewards`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 def learn(env: dict[str, Any], options: dict[str, Any], seed: int, steps: int) -> float:
-    """The return after a training."""
+    """Return the evaluation return after training."""
     with tempfile.TemporaryDirectory() as folder:
         result = train(
             {
@@ -62,8 +62,8 @@ def learn(env: dict[str, Any], options: dict[str, Any], seed: int, steps: int) -
 def main() -> None:
     """Print one line for each case."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=8_000)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=8_000, help="steps of each run")
+    parser.add_argument("--seeds", type=int, default=3, help="seeds of the runs")
     arguments = parser.parse_args()
     register()
     for name, (env, options) in CASES.items():

@@ -1,9 +1,9 @@
-"""The offline learners at settings that are the same on both sides, ours and d3rlpy's.
+"""Settings of the offline algorithms that are the same for rl_training and d3rlpy.
 
-Where d3rlpy has a choice, the paper's is made (docs/algorithms/): CQL with a fixed weight, AWAC
-with a deeper actor, TD3+BC and BC on standardized observations, ReBRAC with LayerNorm in the
-critics. ReBRAC's networks and batches are smaller than the paper's: five seeds take minutes.
-d3rlpy's constants that have no counterpart here stay at its defaults.
+Where d3rlpy offers a choice, the paper's is used (docs/algorithms/): CQL with a fixed weight,
+AWAC with a deeper actor, TD3+BC and BC on standardized observations, ReBRAC with LayerNorm in the
+critics. ReBRAC's networks and batches are smaller than in the paper, so that five seeds take
+minutes. Settings of d3rlpy without a counterpart here keep their defaults.
 """
 
 from dataclasses import dataclass, field
@@ -15,10 +15,10 @@ SMALL = [128] * 3
 
 @dataclass(frozen=True)
 class Case:
-    """One algorithm: our `algo_kwargs`, and d3rlpy's config by its class's fields.
+    """One algorithm: our `algo_kwargs`, and the fields of d3rlpy's config class.
 
-    ``actor`` and ``critic`` are the widths of d3rlpy's encoders. There is no peer where ``peer``
-    is empty.
+    ``actor`` and ``critic`` are the widths of d3rlpy's encoders. ``peer`` is empty if d3rlpy does
+    not have the algorithm.
     """
 
     ours: dict[str, Any]
@@ -27,11 +27,11 @@ class Case:
     critic: list[int] = field(default_factory=lambda: TWO)
     critic_layer_norm: bool = False
     updates: int = 10_000
-    """Updates of a run that is to learn."""
+    """Updates of a run that measures learning."""
 
 
 def rates(actor: float = 3e-4) -> dict[str, float]:
-    """d3rlpy's learning rates."""
+    """Return d3rlpy's learning rates."""
     return {"actor_learning_rate": actor, "critic_learning_rate": 3e-4}
 
 
@@ -89,7 +89,7 @@ WITH_PEER = [name for name, case in CASES.items() if case.peer]
 
 
 def our_config(name: str, env_id: str, dataset: str, updates: int) -> dict[str, Any]:
-    """A whole config of ours, as `rl_training.train` takes it."""
+    """Return a complete config for `rl_training.train`."""
     return {
         "algo": name,
         "env_id": env_id,
@@ -99,7 +99,7 @@ def our_config(name: str, env_id: str, dataset: str, updates: int) -> dict[str, 
 
 
 def peer_spec(name: str) -> dict[str, Any]:
-    """What `peers/d3rlpy_peer.py` is told."""
+    """Return the settings for `peers/d3rlpy_peer.py`."""
     case = CASES[name]
     return {
         "algo": name,

@@ -1,10 +1,10 @@
-"""Updates a second of the offline learners on the CPU beside d3rlpy, in one run.
+"""Measure updates per second of the offline algorithms on the CPU, next to d3rlpy.
 
-Ours is the offline loop of `train` (sampling, updates, log lines), evaluation off; theirs is
-`fit` with logging silenced. Same dataset, batch and network sizes and number of sampled actions
-(`offline_cases.py`); EDAC, which d3rlpy has not, is ours alone. Every measurement is a process of
-its own, in rounds of rotated order, timed for some seconds after a warm-up. The peer runs at its
-default threads and at one; the better counts.
+Ours is the offline loop of `train` (sampling, updates, log lines) without evaluation; theirs is
+`fit` with logging silenced. Both have the same dataset, batch and network sizes and number of
+sampled actions (`offline_cases.py`). EDAC, which d3rlpy does not have, is measured alone. Every
+measurement is a separate process, in rounds of rotated order, timed for some seconds after a
+warm-up. d3rlpy runs with its default number of threads and with one; the faster one counts.
 
     python -m benchmarks.offline_cpu --rounds 3 --out benchmarks/results/offline_cpu.json
     python -m benchmarks.offline_cpu --only bc iql --dataset data.npz --env HalfCheetah-v5
@@ -30,7 +30,7 @@ OBS, ACT, EPISODE = 17, 6, 1_000
 
 
 def write_noise(path: Path, rows: int) -> None:
-    """A dataset of noise with HalfCheetah's sizes, in whole episodes that time limits cut."""
+    """Write a dataset of noise with HalfCheetah sizes, in episodes that end by a time limit."""
     rng = np.random.default_rng(0)
     walk = rng.standard_normal((rows + 1, OBS), dtype=np.float32)
     np.savez(
@@ -45,7 +45,7 @@ def write_noise(path: Path, rows: int) -> None:
 
 
 def measure(name: str, python: str, args: argparse.Namespace, folder: Path) -> Result:
-    """One measurement; ``name`` is an algorithm and a kind."""
+    """Make one measurement; ``name`` is an algorithm and a kind."""
     algo, _, kind = name.partition(" ")
     window = ["--warmup", str(WARMUP), "--seconds", str(args.seconds)]
     if kind in PEER:
@@ -61,14 +61,20 @@ def measure(name: str, python: str, args: argparse.Namespace, folder: Path) -> R
 
 
 def main() -> None:
-    """Measure in rounds, print the table, write the JSON."""
+    """Measure in rounds, print the table and write the record."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=10.0, help="timed, of each measurement")
-    parser.add_argument("--only", nargs="+", choices=list(CASES), default=list(CASES))
-    parser.add_argument("--dataset", type=Path, help="an npz file; 100,000 rows of noise if none")
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds")
+    parser.add_argument(
+        "--seconds", type=float, default=10.0, help="timed duration of each measurement"
+    )
+    parser.add_argument(
+        "--only", nargs="+", choices=list(CASES), default=list(CASES), help="algorithms to measure"
+    )
+    parser.add_argument(
+        "--dataset", type=Path, help="an .npz file (default: 100,000 rows of noise)"
+    )
     parser.add_argument("--env", help="the environment of the dataset")
-    parser.add_argument("--out", type=Path, metavar="FILE.json", help="where to write the result")
+    parser.add_argument("--out", type=Path, metavar="FILE.json", help="file to write the record to")
     args = parser.parse_args()
     if (args.dataset is None) != (args.env is None):
         parser.error("--dataset and --env go together")
@@ -84,7 +90,7 @@ def main() -> None:
             write_noise(args.dataset, 100_000)
         for rounds in take_turns(
             names, args.rounds, lambda name: measure(name, python, args, folder), console
-        ):  # written after every round: a run that is stopped keeps the rounds it finished
+        ):  # write after every round, so that finished rounds survive an interruption
             report = {**described, "summary": summarize(rounds, args.only), "rounds": rounds}
             write(report, args.out)
     show(report, console, "Offline updates on the CPU")

@@ -1,9 +1,10 @@
-"""Returns of the offline learners on MuJoCo data, seeds and datasets side by side on one GPU.
+"""Measure returns of the offline algorithms on MuJoCo data, with seeds in parallel on one GPU.
 
-The datasets are those of `collect_medium.py`. Every learner has its packaged config, but for seed,
-dataset and the number of updates; its last checkpoint plays 10 episodes from the same starts. A
-process takes the seeds of one learner on one dataset in turn; pieces with the same ``--out`` come
-together in one record, each run with its commit, so that all of it may be cut and continued.
+The datasets are those of `collect_medium.py`. Every algorithm uses its packaged config, except for
+seed, dataset and number of updates; its last checkpoint plays 10 episodes from the same starts. A
+process runs the seeds of one algorithm on one dataset one after another. Calls with the same
+``--out`` add to one record, which contains the commit of each run, so the benchmark can be
+interrupted and continued.
 
     python -m benchmarks.offline_gpu --data data --updates 100000 --out result.json
 """
@@ -27,18 +28,18 @@ from rich.table import Table
 from benchmarks.describe import describe
 from benchmarks.peering import write
 
-ALGOS = ("edac", "cql", "awac", "iql", "td3_bc", "bc")  # the longest first
+ALGOS = ("edac", "cql", "awac", "iql", "td3_bc", "bc")  # slowest first
 TASKS = {"halfcheetah": (-280.18, 12_135.0), "hopper": (-20.27, 3_234.3)}
 KINDS = ("medium-replay", "medium")
 EVALUATION_SEED = 10_000
 STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 8: 2.365, 10: 2.262}
-"""Student's 97.5 % quantile by the number of seeds."""
+"""97.5 % quantiles of Student's t by number of seeds."""
 
 Result = dict[str, Any]
 
 
 def work(args: argparse.Namespace) -> None:
-    """Train and evaluate each seed of one learner on one dataset; a line of JSON for each."""
+    """Train and evaluate each seed of one algorithm on one dataset; print a JSON line for each."""
     from rl_training import TrainConfig, evaluate_checkpoint, train
 
     algo, task, kind = args.work
@@ -56,13 +57,13 @@ def work(args: argparse.Namespace) -> None:
 
 
 def score(value: float, task: str) -> float:
-    """A return on the scale of D4RL: 0 is random play, 100 an expert."""
+    """Return the D4RL score of a return: 0 is random play, 100 is an expert."""
     random, expert = TASKS[task]
     return 100.0 * (value - random) / (expert - random)
 
 
 def interval(values: list[float]) -> tuple[float, float]:
-    """Student's 95 % interval of the mean over seeds: a bootstrap of three is their range."""
+    """Return Student's 95 % interval of the mean; a bootstrap of three is only their range."""
     if len(values) < 2:
         return float("nan"), float("nan")
     quantile = STUDENT[max(count for count in STUDENT if count <= len(values))]
@@ -71,7 +72,7 @@ def interval(values: list[float]) -> tuple[float, float]:
 
 
 def show(runs: dict[str, list[Result]], console: Console) -> None:
-    """The table: normalized score with its interval over seeds."""
+    """Print normalized scores with their intervals over seeds."""
     table = Table(title="Normalized score, mean [95 % interval over seeds]")
     pairs = list(product(TASKS, KINDS))
     for heading in ("", *(f"{task} {kind}" for task, kind in pairs)):
@@ -89,18 +90,20 @@ def show(runs: dict[str, list[Result]], console: Console) -> None:
 
 
 def main() -> None:
-    """Run what is not yet in the record, print and write."""
+    """Run what is missing in the record, print and write it."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--data", type=Path, required=True, help="folder of the datasets")
-    parser.add_argument("--algos", nargs="*", default=list(ALGOS))
-    parser.add_argument("--tasks", nargs="*", default=list(TASKS))
-    parser.add_argument("--kinds", nargs="*", default=list(KINDS))
-    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
-    parser.add_argument("--updates", type=int, default=100_000)
-    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--algos", nargs="*", default=list(ALGOS), help="algorithms to run")
+    parser.add_argument("--tasks", nargs="*", default=list(TASKS), help="environments to run")
+    parser.add_argument("--kinds", nargs="*", default=list(KINDS), help="kinds of datasets")
+    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2], help="seeds of the runs")
+    parser.add_argument("--updates", type=int, default=100_000, help="updates of each run")
+    parser.add_argument("--device", default="cuda", help="cpu or cuda")
     parser.add_argument("--at-once", type=int, default=12, help="processes")
     parser.add_argument("--set", nargs="*", default=[], help="further settings, key=value")
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE.json")
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="FILE.json", help="file to write the record to"
+    )
     parser.add_argument("--work", nargs=3, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.work:

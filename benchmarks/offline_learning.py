@@ -1,10 +1,9 @@
-"""Returns of the offline learners beside d3rlpy's: same data, updates, starts and settings.
+"""Compare returns of the offline algorithms with d3rlpy's: same data, updates, starts and settings.
 
 Every seed trains on the dataset for the same number of updates (`offline_cases.py`: 10,000; CQL
-3,000); its last checkpoint plays 20 episodes from starts that are the same for all. The interval is
-a bootstrap over seeds and, within each, over episodes; that of the difference is over seeds alone.
-Pieces that are run one after another with the same `--out`, by algorithms, sides or seeds, come
-together in one record.
+3,000). The last checkpoint plays 20 episodes from the same starts. Intervals are from a bootstrap
+over seeds and episodes within each seed; the interval of the difference is over seeds only. Calls
+with the same `--out` add algorithms, sides or seeds to one record.
 
     python -m benchmarks.offline_learning --dataset pendulum-medium-sac-rllib.npz \
         --only iql --out benchmarks/results/offline_learning.json
@@ -35,7 +34,7 @@ SHOWN = ("ours", "peer", "difference")
 
 
 def train_ours(args: argparse.Namespace, algo: str, seed: int) -> Result:
-    """One seed through the command line, then its last checkpoint evaluated."""
+    """Train one seed with the command line and evaluate its last checkpoint."""
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "config.yaml"
         updates = args.updates or CASES[algo].updates
@@ -54,7 +53,7 @@ def train_ours(args: argparse.Namespace, algo: str, seed: int) -> Result:
 
 
 def train_peer(args: argparse.Namespace, algo: str, seed: int) -> Result:
-    """One seed of d3rlpy's."""
+    """Train and evaluate one seed of d3rlpy."""
     command = [args.python, str(PEERS / "d3rlpy_peer.py"), "--spec", json.dumps(peer_spec(algo))]
     command += ["--dataset", str(args.dataset), "--env", args.env, "--seed", str(seed)]
     command += ["--updates", str(args.updates or CASES[algo].updates)]
@@ -64,13 +63,13 @@ def train_peer(args: argparse.Namespace, algo: str, seed: int) -> Result:
 
 
 def estimate(mean: float, drawn: Any) -> Result:
-    """A mean and its 95 % percentile interval."""
+    """Return a mean and its 95 % percentile interval."""
     low, high = np.percentile(drawn, [2.5, 97.5])
     return {"mean": mean, "interval": (float(low), float(high))}
 
 
 def score(runs: list[Result]) -> Result:
-    """Mean, bootstrap interval over seeds and their episodes, and each seed's runs."""
+    """Return the mean, its bootstrap interval over seeds and episodes, and the runs."""
     returns = np.array([run["returns"] for run in runs])  # [seeds, episodes]
     rng = np.random.default_rng(0)
     seeds = rng.integers(len(returns), size=(DRAWS, len(returns)))
@@ -81,14 +80,14 @@ def score(runs: list[Result]) -> Result:
 
 
 def difference(ours: Result, peer: Result) -> Result:
-    """By how much our mean is above the peer's; seeds alone are drawn, as the starts are shared."""
+    """Return our mean minus the peer's; only seeds are resampled, as the starts are shared."""
     rng, both = np.random.default_rng(0), (ours["seed_means"], peer["seed_means"])
     drawn = [rng.choice(means, size=(DRAWS, len(means))).mean(axis=1) for means in both]
     return estimate(ours["mean"] - peer["mean"], drawn[0] - drawn[1])
 
 
 def data_returns(path: Path) -> Result:
-    """Mean and greatest return of the dataset's episodes."""
+    """Return the mean and the highest return of the dataset's episodes."""
     with np.load(path) as data:
         ends = np.flatnonzero(data["terminals"] | data["timeouts"]) + 1
         sums = [float(part.sum()) for part in np.split(data["rewards"], ends)[: len(ends)]]
@@ -96,7 +95,7 @@ def data_returns(path: Path) -> Result:
 
 
 def show(record: Result, console: Console) -> None:
-    """Print the table of all pieces."""
+    """Print the table of the whole record."""
     table = Table(title="Mean return [95 % interval], last checkpoint")
     for heading in ("", "updates", "ours", "d3rlpy", "difference", "dataset"):
         table.add_column(heading, justify="right" if heading else "left")
@@ -113,18 +112,28 @@ def show(record: Result, console: Console) -> None:
 
 
 def main() -> None:
-    """Train what is asked for, put it into the record, print all of it."""
+    """Train the selected cases, add them to the record and print it."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--dataset", type=Path, required=True, help="an npz file")
-    parser.add_argument("--env", default="Pendulum-v1")
-    parser.add_argument("--only", nargs="+", choices=WITH_PEER, default=WITH_PEER)
-    parser.add_argument("--sides", nargs="+", choices=["ours", "peer"], default=["ours", "peer"])
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--episodes", type=int, default=20)
-    parser.add_argument("--updates", type=int, help="in place of each algorithm's own number")
+    parser.add_argument("--dataset", type=Path, required=True, help="an .npz file")
+    parser.add_argument("--env", default="Pendulum-v1", help="environment to train in")
+    parser.add_argument(
+        "--only", nargs="+", choices=WITH_PEER, default=WITH_PEER, help="algorithms to measure"
+    )
+    parser.add_argument(
+        "--sides",
+        nargs="+",
+        choices=["ours", "peer"],
+        default=["ours", "peer"],
+        help="rl_training, d3rlpy or both",
+    )
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="seeds of the runs")
+    parser.add_argument("--episodes", type=int, default=20, help="evaluation episodes")
+    parser.add_argument(
+        "--updates", type=int, help="number of updates (default: the algorithm's own)"
+    )
     parser.add_argument("--threads", type=int, default=1, help="of each run")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="of each run")
-    parser.add_argument("--at-once", type=int, default=1, help="runs side by side")
+    parser.add_argument("--at-once", type=int, default=1, help="runs in parallel")
     parser.add_argument("--out", type=Path, metavar="FILE.json", help="the record to add to")
     args = parser.parse_args()
     console = Console()
@@ -138,7 +147,7 @@ def main() -> None:
         entry = record.setdefault(algo, {})
         updates = args.updates or CASES[algo].updates
         if entry.get("updates", updates) != updates:
-            raise SystemExit(f"{args.out} holds {algo} at {entry['updates']} updates")
+            raise SystemExit(f"{args.out} has {algo} with {entry['updates']} updates")
         entry |= {"updates": updates, "dataset": data_returns(args.dataset)}
         for side in args.sides:
             with ThreadPoolExecutor(args.at_once) as pool:

@@ -1,7 +1,8 @@
-"""Memory of offline training on a million HalfCheetah transitions, beside their float32 bytes.
+"""Measure the memory of offline training on a million HalfCheetah transitions.
 
-Each case trains in a process of its own. Memory is what is resident above what the process had
-before it read the file: once the data is loaded, at most until then, and as the updates go on.
+Each case trains in a separate process. Memory is the resident memory above what the process had
+before it read the file, relative to the data's float32 bytes: after loading, the peak until then,
+and after some updates.
 
     python -m benchmarks.offline_memory --out result.json
 """
@@ -41,7 +42,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def make(path: Path) -> None:
-    """Noise in episodes of a thousand."""
+    """Return noise in episodes of a thousand steps."""
     rng = np.random.default_rng(0)
     obs = rng.standard_normal((ROWS, OBS), dtype=np.float32)
     arrays: dict[str, Any] = {
@@ -56,19 +57,19 @@ def make(path: Path) -> None:
 
 
 class Watch(Callback):
-    """Notes the resident memory above ``base``, in the dataset's float32 bytes."""
+    """Records the resident memory above ``base``, relative to the dataset's float32 bytes."""
 
     def __init__(self, base: int) -> None:
         self._base = base
         self.found: dict[str, float] = {}
 
     def on_start(self, session: Session) -> None:
-        """The data is loaded, transformed and in place."""
+        """Record the memory after the data has been loaded and transformed."""
         self._note("loaded", "VmRSS")
         self._note("peak_until_loaded", "VmHWM")
 
     def on_log(self, session: Session, metrics: Mapping[str, float]) -> None:
-        """At the marks; the peak is that of the loading too."""
+        """Record the memory at the marks; the peak includes loading."""
         if session.state.step in MARKS:
             self._note(f"after_{session.state.step}", "VmRSS")
             self._note("peak", "VmHWM")
@@ -78,15 +79,17 @@ class Watch(Callback):
 
 
 def measure(case: str, path: str, folder: str) -> dict[str, float]:
-    """Train in this process."""
+    """Train in this process and return the memory."""
     algo, keys = CASES[case]
     bounds = {"action_low": -1.0, "action_high": 1.0}
     data = {"dataset_kind": "npz", "dataset_path": path, "validation_fraction": 0.0}
     quiet = {"eval_interval": 0, "tensorboard": False, "num_threads": 1}
     torch.set_num_threads(1)
     ones = torch.ones(64, 64, requires_grad=True)
-    torch.autograd.grad(ones.square().sum(), ones)  # what the first call loads
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far, a parent's included
+    torch.autograd.grad(ones.square().sum(), ones)  # import what the first call needs
+    Path("/proc/self/clear_refs").write_text(
+        "5"
+    )  # reset the peak, which may include a parent process
     watch = Watch(memory("VmRSS"))
     train(
         {
@@ -104,9 +107,9 @@ def measure(case: str, path: str, folder: str) -> dict[str, float]:
 
 
 def main() -> None:
-    """Write the data, train each case, print a table, write JSON."""
+    """Write the data, train each case, print a table and write the record."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--out", type=Path, metavar="FILE.json")
+    parser.add_argument("--out", type=Path, metavar="FILE.json", help="file to write the record to")
     parser.add_argument("--case", nargs=3, default=None, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.case:

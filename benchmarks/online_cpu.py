@@ -1,10 +1,10 @@
-"""Training speed of TD3, DDPG, TQC and DQN on the CPU beside Stable-Baselines3, in one run.
+"""Measure the training speed of TD3, DDPG, TQC and DQN on the CPU, next to Stable-Baselines3.
 
-Environment steps a second of whole training, one update a step, at the settings of the packaged
-configs on both sides; TQC's peer is sb3-contrib's. Every measurement is a process of its own, in
-rounds of rotated order, timed for some seconds after learning began. The peer runs at its default
-threads and at one; the better counts. Preparing our compiled engine is outside the window and
-reported.
+Environment steps per second of whole training with one update per step and the settings of the
+packaged configs on both sides; TQC is compared with sb3-contrib. Every measurement is a separate
+process, in rounds of rotated order, timed for some seconds after learning has started. The peer
+runs with its default number of threads and with one; the faster one counts. The time to prepare
+our compiled engine is not counted, but reported.
 
     python -m benchmarks.online_cpu --rounds 3 --out benchmarks/results/online_cpu.json
     python -m benchmarks.online_cpu --only tqc --rounds 1 --seconds 5
@@ -31,15 +31,15 @@ CONFIGS = {
     "dqn": "dqn/cartpole",
 }
 SAME = {"dqn": ["layer_norm=false"]}
-"""Settings that the peer has not, as it has them."""
+"""Settings that the peer does not have, set to what it does."""
 STARTS, WARMUP = 100, 200
-"""Steps of random play, and steps before the clock starts, of all."""
+"""Steps of random play, and steps before the clock starts, for all algorithms."""
 STEPS = 10_000_000
-"""The peers' total: their schedules are fractions of it."""
+"""Total steps of the peers, whose schedules are fractions of it."""
 
 
 def dqn_settings(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """DQN's settings by Stable-Baselines3's names; its target's interval is in steps."""
+    """Return DQN's settings for Stable-Baselines3, where the target interval is in steps."""
     rounds = kwargs["target_update_interval"] / kwargs["gradient_updates_per_step"]
     settings = peer_settings(kwargs)
     return settings | {
@@ -53,7 +53,7 @@ def dqn_settings(kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 def measure_peer(python: str, algo: str, seconds: float, threads: int | None) -> Result:
-    """The peer at our settings."""
+    """Measure the peer with our settings."""
     config = TrainConfig.load(CONFIGS[algo]).resolved()
     kwargs = config.algo_kwargs | {"learning_starts": STARTS}
     settings = dqn_settings(kwargs) if algo == "dqn" else peer_settings(kwargs)
@@ -66,7 +66,7 @@ def measure_peer(python: str, algo: str, seconds: float, threads: int | None) ->
 
 
 def measure(name: str, python: str, seconds: float) -> Result:
-    """One measurement; ``name`` is an algorithm and a kind."""
+    """Make one measurement; ``name`` is an algorithm and a kind."""
     algo, _, kind = name.partition(" ")
     if kind.startswith("peer"):
         return measure_peer(python, algo, seconds, 1 if "1" in kind else None)
@@ -77,19 +77,27 @@ def measure(name: str, python: str, seconds: float) -> Result:
 
 
 def main() -> None:
-    """Measure in rounds, print the table, write the JSON."""
+    """Measure in rounds, print the table and write the record."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=10.0, help="timed, of each measurement")
-    parser.add_argument("--only", nargs="+", choices=list(CONFIGS), default=list(CONFIGS))
-    parser.add_argument("--out", type=Path, metavar="FILE.json", help="where to write the result")
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds")
+    parser.add_argument(
+        "--seconds", type=float, default=10.0, help="timed duration of each measurement"
+    )
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=list(CONFIGS),
+        default=list(CONFIGS),
+        help="algorithms to measure",
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE.json", help="file to write the record to")
     args = parser.parse_args()
     console = Console()
     python = peer_python(console)
     names = [f"{algo} {kind}" for algo in args.only for kind in OURS + PEER]
     for rounds in take_turns(
         names, args.rounds, lambda name: measure(name, python, args.seconds), console
-    ):  # written after every round: a run that is stopped keeps the rounds it finished
+    ):  # write after every round, so that finished rounds survive an interruption
         report = {**describe(), "summary": summarize(rounds, args.only), "rounds": rounds}
         write(report, args.out)
     show(report, console, "Environment steps on the CPU")

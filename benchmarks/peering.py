@@ -1,6 +1,6 @@
-"""What the comparisons share: the peers' environments, processes, rounds in turn, tables.
+"""Shared parts of comparisons: the peers' virtual environments, processes, rounds and tables.
 
-python -m benchmarks.peering    makes both environments, as `make peers` does
+python -m benchmarks.peering    creates both environments, like `make peers`
 """
 
 import hashlib
@@ -20,7 +20,8 @@ from benchmarks.describe import spread
 
 HERE = Path(__file__).resolve().parent
 PEERS = HERE / "peers"
-TORCH = "torch==2.13.0"  # on its own first: an open requirement may bring another build
+# Installed first, because the requirement of another package may select a different build.
+TORCH = "torch==2.13.0"
 CPU_ONLY = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -29,7 +30,7 @@ Result = dict[str, Any]
 
 @dataclass(frozen=True)
 class Environment:
-    """A virtual environment for peers: its folder, its pins and what pip is asked for in turn."""
+    """A virtual environment for peers: its folder, its constraints and the steps of pip."""
 
     folder: Path
     constraints: Path
@@ -71,16 +72,16 @@ D3RLPY = Environment(
     (
         (TORCH,),
         (TORCH, *D3RLPY_NEEDS),
-        ("--no-deps", "d3rlpy==2.8.*"),  # it asks for gymnasium 1.0.0; 1.4 does as well here
+        ("--no-deps", "d3rlpy==2.8.*"),  # requires gymnasium 1.0.0, but works with 1.4 here
     ),
 )
 
 
 def run(command: list[str], device: str = "cpu") -> str:
-    """Run a command and return what it printed; its errors end the benchmark.
+    """Run a command and return what it printed; an error ends the benchmark.
 
-    It sees no GPU unless ``device`` is one. Variables that set a number of threads are left out: a
-    default is the library's own.
+    GPUs are hidden unless ``device`` is one. Variables that set the number of threads are removed,
+    so that each library uses its own default.
     """
     env = {key: value for key, value in os.environ.items() if key not in THREAD_VARIABLES}
     env |= CPU_ONLY if device == "cpu" else {}
@@ -99,13 +100,13 @@ def run_json(command: list[str], device: str = "cpu") -> Result:
 
 
 def peer_python(console: Console, environment: Environment = ONLINE) -> str:
-    """The interpreter of a peers' environment, which is made or renewed where needed."""
+    """Return the interpreter of a peers' environment, which is created or updated if needed."""
     folder, pins = environment.folder, environment.constraints
     python = str(folder / "bin" / "python")
     wanted = hashlib.sha256(pins.read_bytes() + repr(environment.steps).encode()).hexdigest()
     ready = folder / f"ready-{wanted[:12]}"
     if not ready.exists():
-        console.print(f"Making {folder.name} (once, some minutes) ...")
+        console.print(f"Creating {folder.name} (once, takes a few minutes) ...")
         run([sys.executable, "-m", "venv", "--clear", str(folder)])
         for packages in environment.steps:
             run([python, "-m", "pip", "install", "-c", str(pins), *packages])
@@ -116,9 +117,9 @@ def peer_python(console: Console, environment: Environment = ONLINE) -> str:
 def take_turns(
     names: Sequence[str], rounds: int, measure: Callable[[str], Result], console: Console
 ) -> Iterator[list[dict[str, Result]]]:
-    """Measure all in rounds of rotated order; after each, all rounds so far.
+    """Measure in rounds of rotated order; after each one, yield all rounds so far.
 
-    ``measure`` gives the figure under ``speed``, a second.
+    ``measure`` returns the rate per second under ``speed``.
     """
     found: list[dict[str, Result]] = []
     width = max(map(len, names))
@@ -133,7 +134,7 @@ def take_turns(
 
 
 def summarize(rounds: list[dict[str, Result]], ours: str = "ours") -> Result:
-    """Speeds over the rounds, and ours divided by each of the others round by round."""
+    """Return speeds over the rounds, and ours divided by each other one, round by round."""
     summary: Result = {}
     for name in rounds[0]:
         summary[name] = {"speed": spread([r[name]["speed"] for r in rounds])}
@@ -144,12 +145,12 @@ def summarize(rounds: list[dict[str, Result]], ours: str = "ours") -> Result:
 
 
 def cell(values: dict[str, float], form: str) -> str:
-    """A spread as text."""
+    """Format a spread."""
     return f"{values['median']:{form}} ({values['min']:{form}} - {values['max']:{form}})"
 
 
 def write(report: Result, out: Path | None) -> None:
-    """Write the record, if anywhere."""
+    """Write the record if a file is given."""
     if out:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(json.dumps(report, indent=2) + "\n")

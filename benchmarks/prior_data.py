@@ -1,9 +1,9 @@
-"""What recorded data is worth on Pendulum-v1: environment steps to a return of -200.
+"""Measure what recorded data is worth on Pendulum-v1: environment steps to a return of -200.
 
-RLPD with 10,000 recorded transitions, SAC from scratch with every setting that the two share, and
-`sac/pendulum` as it is. Every ``--every`` steps the policy plays 20 episodes from starts that are
-the same for all learners, seeds and steps. "Reached" is the first of these evaluations at or above
--200, "stays" the first after which none is below; the bar is half of SAC's steps.
+Compares RLPD with 10,000 recorded transitions, SAC from scratch with all settings that both have,
+and `sac/pendulum` without changes. Every ``--every`` steps the policy plays 20 episodes from the
+same starts for all algorithms, seeds and steps. "Reached" is the first evaluation at or above
+-200, "stays" the first one after which none is below. The target is half of SAC's steps.
 
     python -m benchmarks.prior_data --dataset data/pendulum.npz --out result.json
 """
@@ -39,7 +39,7 @@ CASES = ("rlpd", "sac, same settings", "sac/pendulum")
 
 
 class FixedStarts(Callback):
-    """Plays all episodes side by side every so many steps, from the same starts each time."""
+    """Plays all episodes in parallel at every interval, from the same starts each time."""
 
     def __init__(self, every: int) -> None:
         self.every = every
@@ -47,13 +47,13 @@ class FixedStarts(Callback):
         self._envs = [make_env("Pendulum-v1", {}) for _ in range(EPISODES)]
 
     def on_step(self, session: Session) -> None:
-        """Evaluate where a multiple of the interval is reached."""
+        """Evaluate at multiples of the interval."""
         step = session.state.step - session.settings.online_from
         if step >= 0 and step % self.every == 0:
             self.curve.append((step, self.play(session.policy)))
 
     def play(self, policy: Policy) -> float:
-        """The mean return; Pendulum's episodes all have the same length."""
+        """Return the mean return; all episodes of Pendulum have the same length."""
         starts = [env.reset(seed=EVALUATION_SEED + i)[0] for i, env in enumerate(self._envs)]
         obs, total, ended = np.stack(starts), 0.0, False
         while not ended:
@@ -65,18 +65,18 @@ class FixedStarts(Callback):
 
 
 def shared_settings(rlpd: TrainConfig) -> list[str]:
-    """RLPD's settings under the names that SAC has too, as overrides of a SAC config."""
+    """Return RLPD's settings that SAC has too, as overrides of a SAC config."""
     kwargs = rlpd.resolved().algo_kwargs
     shared = {
         key: kwargs[key] for key in SACConfig.model_fields if key not in DataConfig.model_fields
     }
     if shared["target_entropy"] == "auto":
-        shared["target_entropy"] = -0.5  # of one action dimension; SAC's own `auto` is -1
+        shared["target_entropy"] = -0.5  # for one action dimension; SAC's `auto` is -1
     return [f"{key}={json.dumps(value)}" for key, value in shared.items()]
 
 
 def make_config(case: str, args: argparse.Namespace, seed: int, folder: str) -> TrainConfig:
-    """The config of one run."""
+    """Return the config of one run."""
     common = [f"seed={seed}", f"total_timesteps={args.steps}", f"output_dir={folder}"]
     common += ["eval_episodes=0", "eval_interval=0", "checkpoint_interval=0", "num_threads=1"]
     common += [f"engine={args.engine}", "device=cpu"]
@@ -88,19 +88,19 @@ def make_config(case: str, args: argparse.Namespace, seed: int, folder: str) -> 
 
 
 def reached(curve: list[tuple[int, float]]) -> int | None:
-    """The first step whose evaluation is at or above the target."""
+    """Return the first step whose evaluation is at or above the target."""
     return next((step for step, value in curve if value >= TARGET), None)
 
 
 def stays(curve: list[tuple[int, float]]) -> int | None:
-    """The first step from which on no evaluation is below the target."""
+    """Return the first step after which no evaluation is below the target."""
     below = [index for index, (_, value) in enumerate(curve) if value < TARGET]
     first = below[-1] + 1 if below else 0
     return curve[first][0] if first < len(curve) else None
 
 
 def measure(case: str, args: argparse.Namespace, seed: int) -> Result:
-    """Train once, with the curve of its evaluations."""
+    """Train once and return the curve of evaluations."""
     watch = FixedStarts(args.every)
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
@@ -115,15 +115,15 @@ def measure(case: str, args: argparse.Namespace, seed: int) -> Result:
 
 
 def mean(runs: list[Result], key: str) -> float | None:
-    """The mean over seeds; None where one never got there."""
+    """Return the mean over seeds, or None if a seed never reached the target."""
     values = [run[key] for run in runs]
     return None if None in values else fmean(values)
 
 
 def show(runs: dict[str, list[Result]], console: Console) -> None:
-    """The table; each seed in its order."""
+    """Print the table."""
     table = Table(title=f"Pendulum-v1: environment steps to {TARGET:.0f}, mean (each seed)")
-    for heading in ("", "reached", "stays", "rlpd's over it: reached, stays"):
+    for heading in ("", "reached", "stays", "RLPD relative to it: reached, stays"):
         table.add_column(heading)
     for case, found in runs.items():
         cells, ratios = [], []
@@ -137,17 +137,19 @@ def show(runs: dict[str, list[Result]], console: Console) -> None:
 
 
 def main() -> None:
-    """Run every learner on every seed, print and write."""
+    """Run every algorithm on every seed, print and write the record."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--dataset", type=Path, required=True, help="a file of Pendulum-v1")
-    parser.add_argument("--cases", nargs="*", choices=CASES, default=list(CASES))
-    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
-    parser.add_argument("--drawn", type=int, default=1, help="seeds drawn at run time")
-    parser.add_argument("--steps", type=int, default=5_000)
+    parser.add_argument("--dataset", type=Path, required=True, help="a dataset of Pendulum-v1")
+    parser.add_argument(
+        "--cases", nargs="*", choices=CASES, default=list(CASES), help="cases to run"
+    )
+    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2], help="seeds of the runs")
+    parser.add_argument("--drawn", type=int, default=1, help="number of seeds to draw at random")
+    parser.add_argument("--steps", type=int, default=5_000, help="steps of each run")
     parser.add_argument("--every", type=int, default=100, help="steps between evaluations")
-    parser.add_argument("--engine", default="auto")
+    parser.add_argument("--engine", default="auto", help="engine of the updates")
     parser.add_argument("--set", nargs="*", default=[], help="settings of RLPD, key=value")
-    parser.add_argument("--out", type=Path, metavar="FILE.json")
+    parser.add_argument("--out", type=Path, metavar="FILE.json", help="file to write the record to")
     args = parser.parse_args()
     torch.set_num_threads(1)
     console = Console(width=130)

@@ -1,9 +1,9 @@
-"""Speed of SAC's whole training with a full replay: prioritized beside uniform, in one process.
+"""Measure SAC's training speed with a full replay buffer: prioritized next to uniform.
 
-Two runs of `sac/halfcheetah` with a million rows in the replay take turns, some hundred steps
-each, in rounds of alternating order, so that whatever else the machine does falls on both alike. A
-step is the policy's action, one step of the environment and one update. With ``--device cuda`` the
-same on a GPU, with CUDA graphs.
+Two runs of `sac/halfcheetah` in one process, each with a million rows in the replay buffer, take
+turns of some hundred steps in alternating order, so that other load on the machine affects both.
+A step is one action of the policy, one step of the environment and one update. ``--device cuda``
+measures on a GPU with CUDA graphs.
 
     python -m benchmarks.replay_cpu --rounds 10 --out result.json
 """
@@ -30,7 +30,7 @@ from rl_training.runtime.training_loop import run_online
 KINDS = "uniform", "prioritized"
 ROWS = 1_000_000
 FILL = 10_000
-"""Rows that are added at once when the replay is filled."""
+"""Rows per chunk when the replay buffer is filled."""
 
 
 class PauseError(Exception):
@@ -38,18 +38,18 @@ class PauseError(Exception):
 
 
 class Turns(Callback):
-    """Leaves the loop after a number of steps; the run can continue from there."""
+    """Leaves the training loop after a number of steps; the run can continue from there."""
 
     until = 0
 
     def on_step(self, session: Session) -> None:
-        """Pause at the turn's end."""
+        """Pause at the end of the turn."""
         if session.state.step >= self.until:
             raise PauseError
 
 
 class Run:
-    """One of the runs, its replay filled with random transitions."""
+    """One of the runs, with a replay buffer full of random transitions."""
 
     def __init__(self, kind: str, folder: Path, overrides: list[str]) -> None:
         fixed = [f"replay={kind}", f"output_dir={folder}", "total_timesteps=100_000_000"]
@@ -74,7 +74,7 @@ class Run:
             self.collector.buffer.add(obs[0], actions, rewards, obs[1], ended, ended & False)
 
     def take_turn(self, steps: int) -> tuple[float, float]:
-        """Train for some steps; returns steps a second, and a second of the processor's time."""
+        """Train for some steps; return steps per second and per second of processor time."""
         self.turns.until = self.session.state.step + steps
         synchronize()
         began = time.perf_counter(), time.process_time()
@@ -92,7 +92,7 @@ def synchronize() -> None:
 
 
 def measure(rounds: int, steps: int, overrides: list[str]) -> dict[str, Any]:
-    """The speeds of both, round by round."""
+    """Return the speeds of both, round by round."""
     speeds: dict[str, list[tuple[float, float]]] = {kind: [] for kind in KINDS}
     loads = []
     with tempfile.TemporaryDirectory() as folder:
@@ -123,13 +123,13 @@ def measure(rounds: int, steps: int, overrides: list[str]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure, print and write."""
+    """Measure, print and write the record."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--steps", type=int, default=300, help="steps of a turn")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--engine", help="by default compiled on the CPU, cuda_graph on a GPU")
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--rounds", type=int, default=10, help="number of rounds")
+    parser.add_argument("--steps", type=int, default=300, help="environment steps per turn")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument("--engine", help="default: compiled on the CPU, cuda_graph on a GPU")
+    parser.add_argument("--out", type=Path, help="file to write the record to")
     parser.add_argument("overrides", nargs="*", metavar="key=value")
     args = parser.parse_args()
     engine = args.engine or ("compiled" if args.device == "cpu" else "cuda_graph")

@@ -1,17 +1,17 @@
-"""From offline to online on one GPU: HalfCheetah-v5 with a recorded dataset.
+"""Measure offline-to-online training on one GPU: HalfCheetah-v5 with a recorded dataset.
 
-Three pieces, the first alone on the device, the seeds of the others side by side:
+There are three parts. The first one runs alone on the GPU, the others run their seeds in parallel:
 
-- ``speed``: environment steps a second of `rlpd/halfcheetah` as it is, 20 updates of 10 critics a
-  step, whole training;
-- ``returns``: `rlpd/halfcheetah` with the dataset and `sac/halfcheetah` without it after as many
-  environment steps, last checkpoint, 10 episodes from the same starts;
+- ``speed``: environment steps per second of the whole training of `rlpd/halfcheetah`, with 20
+  updates of 10 critics per step;
+- ``returns``: `rlpd/halfcheetah` with the dataset and `sac/halfcheetah` without it, after the same
+  number of environment steps, last checkpoint, 10 episodes from the same starts;
 - ``finetune``: `iql/halfcheetah` trained on the dataset, then fine-tuned; the return before, the
-  lowest evaluation on the way, the last.
+  lowest during fine-tuning, and the last.
 
-Everything that ends is written at once to ``--out``, and is not run again with the same file. After
-``--limit`` seconds, or when told to end, trainings save and stop; with ``--runs`` the next call
-goes on with them.
+A finished job is written to ``--out`` immediately and not run again with the same file. After
+``--limit`` seconds, or on a signal, running jobs save and stop; with ``--runs`` the next call
+continues them.
 
     python -m benchmarks.rlpd_gpu --dataset data/halfcheetah-medium.npz --runs runs --out out.json
 """
@@ -44,28 +44,28 @@ from rl_training.runtime.training_loop import TrainResult
 
 EVALUATION_SEED = 10_000
 PIECES = {"speed": ("speed",), "returns": ("rlpd", "sac"), "finetune": ("iql",)}
-"""What is asked for, and the jobs of it, each run once a seed."""
+"""The pieces and their jobs, each of which runs once per seed."""
 FLOOR = 0.8
-"""The share of its offline return below which a fine-tuned policy should never fall."""
+"""Share of the offline return below which a fine-tuned policy should not fall."""
 
 
 class Progress(Callback):
-    """A line for every evaluation."""
+    """Prints a line for every evaluation."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def on_evaluation(self, session: Session, metrics: Mapping[str, float]) -> None:
-        """Print step and return."""
+        """Print the step and the return."""
         value = metrics["eval_return_mean"]
         print(f"{self.name} at {session.state.step:,}: {value:,.0f}", flush=True)
 
 
-# --- One job, in a process of its own -------------------------------------------
+# --- One job, in a separate process ----------------------------------------------
 
 
 def completed(folder: Path, name: str, begin: Callable[[Progress], TrainResult]) -> Path:
-    """The finished run in ``folder``: begun, gone on with, or found."""
+    """Return the finished run in ``folder``, after starting or resuming it if needed."""
     begun = [run for run in folder.glob("*") if list_steps(run)]
     if begun and read_run_info(begun[0]).get("state") == "completed":
         return begun[0]
@@ -77,7 +77,7 @@ def completed(folder: Path, name: str, begin: Callable[[Progress], TrainResult])
 
 
 def begin_config(args: argparse.Namespace, config: str, folder: Path, *keys: str) -> TrainConfig:
-    """A packaged config with what this program sets in all of them."""
+    """Return a packaged config with the settings of this program."""
     common = [f"seed={args.seed}", f"device={args.device}", f"output_dir={folder}"]
     if not config.startswith("sac"):
         common.append(f"dataset_path={args.dataset}")
@@ -85,7 +85,7 @@ def begin_config(args: argparse.Namespace, config: str, folder: Path, *keys: str
 
 
 def measure_speed(args: argparse.Namespace, folder: Path) -> Result:
-    """Steps a second between log lines, once the updates have been prepared."""
+    """Return steps per second between log lines, after preparation."""
     keys = [f"total_timesteps={args.timed_steps}", "eval_interval=0", "eval_episodes=0"]
     keys += ["engine=cuda_graph" if args.device == "cuda" else "engine=auto", "log_interval=500"]
     config = begin_config(args, "rlpd/halfcheetah", folder, *keys)
@@ -98,7 +98,7 @@ def measure_speed(args: argparse.Namespace, folder: Path) -> Result:
 
 
 def measure_return(args: argparse.Namespace, folder: Path) -> Result:
-    """A training's last checkpoint, and its curve."""
+    """Train and return the last checkpoint's return and the curve."""
     keys = f"total_timesteps={args.steps}", "checkpoint_interval=5000", "eval_interval=5000"
     config = begin_config(args, f"{args.job}/halfcheetah", folder, *keys)
     run_dir = completed(folder, args.name, lambda watch: train(config, callbacks=[watch]))
@@ -106,7 +106,7 @@ def measure_return(args: argparse.Namespace, folder: Path) -> Result:
 
 
 def measure_finetuning(args: argparse.Namespace, folder: Path) -> Result:
-    """IQL offline, then fine-tuned: evaluations from the same starts before and after."""
+    """Train IQL offline and fine-tune it; evaluate from the same starts before and after."""
     keys = f"total_timesteps={args.updates}", "checkpoint_interval=10000", "eval_interval=25000"
     config = begin_config(args, "iql/halfcheetah", folder / "offline", *keys)
     offline = completed(
@@ -131,7 +131,7 @@ def measure_finetuning(args: argparse.Namespace, folder: Path) -> Result:
 
 
 def score(run_dir: Path, episodes: int) -> Result:
-    """The last checkpoint from starts that are the same for all, with the curve of training."""
+    """Evaluate the last checkpoint from the same starts for all; include the learning curve."""
     played = evaluate_checkpoint(run_dir, episodes=episodes, seed=EVALUATION_SEED)
     timed, evaluations = read(run_dir)
     return {
@@ -142,7 +142,7 @@ def score(run_dir: Path, episodes: int) -> Result:
 
 
 def work(args: argparse.Namespace, folder: Path) -> None:
-    """Do one job and print its result as a line of JSON."""
+    """Run one job and print its result as a JSON line."""
     jobs = {"speed": measure_speed, "iql": measure_finetuning}
     result = jobs.get(args.job, measure_return)(args, folder / args.name.replace(" ", "_"))
     print(json.dumps(result), flush=True)
@@ -155,14 +155,14 @@ RUNNING: set["subprocess.Popen[str]"] = set()
 
 
 def stop_all(*_: Any) -> None:
-    """Let every training save and end; begin no other."""
+    """Let all running jobs save and stop; start no more."""
     OVER.set()
     for process in list(RUNNING):
         process.terminate()
 
 
 def start(name: str, folder: Path, say: Callable[[str], None]) -> Result | None:
-    """Run one job by this program's own command, passing its lines on; None where it failed."""
+    """Run one job in a new process and forward its output; return None if it failed."""
     job, _, seed = name.partition(" ")
     own = ["--job", job, "--seed", seed or "100", "--name", name, "--runs", str(folder)]
     command = [sys.executable, "-m", "benchmarks.rlpd_gpu", *sys.argv[1:], *own]
@@ -178,12 +178,12 @@ def start(name: str, folder: Path, say: Callable[[str], None]) -> Result | None:
             result: Result = json.loads(last)
             return result
         errors.seek(0)
-        say(f"{name} did not end well:\n{errors.read()[-2000:]}")
+        say(f"{name} failed:\n{errors.read()[-2000:]}")
     return None
 
 
 def run_all(args: argparse.Namespace, report: Result, console: Console) -> None:
-    """Run what is not yet in the record; the timing first, with nothing beside it."""
+    """Run what is missing in the record; the speed is measured first, alone."""
     lock = Lock()
     jobs = [job for piece in args.pieces for job in PIECES[piece]]
     names = [f"{job} {seed}" for seed in args.seeds for job in jobs if job != "speed"]
@@ -211,8 +211,8 @@ def run_all(args: argparse.Namespace, report: Result, console: Console) -> None:
 
 
 def show(results: Result, console: Console) -> None:
-    """The figures beside their bars."""
-    table = Table(title="From offline to online, HalfCheetah-v5")
+    """Print the results next to their targets."""
+    table = Table(title="Offline to online, HalfCheetah-v5")
     for heading in ("", "figure", "bar"):
         table.add_column(heading)
     if "speed" in results:
@@ -236,32 +236,52 @@ def show(results: Result, console: Console) -> None:
 
 
 def parse() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--dataset", type=Path, required=True, help="a file of HalfCheetah-v5")
-    parser.add_argument("--pieces", nargs="*", choices=PIECES, default=list(PIECES))
-    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
-    parser.add_argument("--steps", type=int, default=50_000, help="of each of the returns")
-    parser.add_argument("--timed-steps", type=int, default=12_000)
-    parser.add_argument("--updates", type=int, default=100_000, help="of IQL, offline")
-    parser.add_argument("--finetuning-steps", type=int, default=25_000)
-    parser.add_argument("--eval-interval", type=int, default=2_500, help="of the fine-tuning")
-    parser.add_argument("--eval-episodes", type=int, default=50, help="of each of its evaluations")
-    parser.add_argument("--episodes", type=int, default=10, help="of the last checkpoints")
-    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--dataset", type=Path, required=True, help="a dataset of HalfCheetah-v5")
+    parser.add_argument(
+        "--pieces", nargs="*", choices=PIECES, default=list(PIECES), help="parts to run"
+    )
+    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2], help="seeds of the runs")
+    parser.add_argument(
+        "--steps", type=int, default=50_000, help="environment steps of RLPD and SAC"
+    )
+    parser.add_argument("--timed-steps", type=int, default=12_000, help="steps of the timed run")
+    parser.add_argument("--updates", type=int, default=100_000, help="offline updates of IQL")
+    parser.add_argument(
+        "--finetuning-steps", type=int, default=25_000, help="environment steps of fine-tuning"
+    )
+    parser.add_argument(
+        "--eval-interval", type=int, default=2_500, help="steps between evaluations in fine-tuning"
+    )
+    parser.add_argument(
+        "--eval-episodes", type=int, default=50, help="episodes per evaluation in fine-tuning"
+    )
+    parser.add_argument(
+        "--episodes", type=int, default=10, help="episodes to evaluate the last checkpoints"
+    )
+    parser.add_argument("--device", default="cuda", help="cpu or cuda")
     parser.add_argument("--at-once", type=int, default=9, help="processes")
-    parser.add_argument("--set", nargs="*", default=[], help="settings of all, key=value")
-    parser.add_argument("--set-online", nargs="*", default=[], help="of the fine-tuning alone")
-    parser.add_argument("--limit", type=float, default=1e6, help="seconds until all is stopped")
-    parser.add_argument("--runs", type=Path, help="where to keep the runs, to go on with them")
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE.json")
+    parser.add_argument("--set", nargs="*", default=[], help="settings of all runs, key=value")
+    parser.add_argument(
+        "--set-online", nargs="*", default=[], help="settings of fine-tuning only, key=value"
+    )
+    parser.add_argument(
+        "--limit", type=float, default=1e6, help="seconds until all jobs are stopped"
+    )
+    parser.add_argument(
+        "--runs", type=Path, help="folder for the runs, from which the benchmark can continue"
+    )
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="FILE.json", help="file to write the record to"
+    )
     for name, kind in (("--job", str), ("--name", str), ("--seed", int)):
         parser.add_argument(name, type=kind, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
 def main() -> None:
-    """Run what is not yet in the record, print and write."""
+    """Run what is missing in the record, print and write it."""
     args = parse()
     if args.job:
         work(args, args.runs)

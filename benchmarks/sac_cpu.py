@@ -1,10 +1,10 @@
-"""SAC's training speed on the CPU beside Stable-Baselines3 and SBX, measured in one run.
+"""Measure SAC's training speed on the CPU, next to Stable-Baselines3 and SBX.
 
-Every measurement is a process of its own. The measurements take turns, in rounds of rotated
-order, so that whatever else the machine does falls on all of them alike. ``products`` times
-nothing but the matrix products that an update needs: the limit that this machine sets.
+Every measurement is a separate process. They take turns in rounds of rotated order, so that other
+load on the machine affects all of them. ``products`` times only the matrix products that an
+update needs, which is the limit of the machine.
 
-On first use a virtual environment for the peers is made beside this file.
+The virtual environment of the peers is created on first use, next to this file.
 
     python -m benchmarks.sac_cpu --rounds 5 --out result.json
 """
@@ -39,10 +39,10 @@ LABELS = {
 
 
 def measure_ours(steps: int, warmup: int, engine: str) -> Result:
-    """Train with the library's own command line; read the speed from the run's metrics.
+    """Train with the command line and read the speed from the run's metrics.
 
-    The compiled engine is what `engine: auto` takes for a run of real length. It is prepared
-    before the warm-up ends, as SBX's is.
+    `engine: auto` chooses the compiled engine for a run of usual length. It is prepared before the
+    warm-up ends, as SBX is.
     """
     with tempfile.TemporaryDirectory() as folder:
         overrides = ["learning_starts=100", "log_interval=200", "checkpoint_interval=1000"]
@@ -56,10 +56,10 @@ def measure_ours(steps: int, warmup: int, engine: str) -> Result:
 
 
 def logged_speed(lines: list[str], warmup: int) -> float:
-    """Steps per second between the first timed line after the warm-up and the last step's.
+    """Return steps per second between the first timed line after the warm-up and the last step.
 
-    Of several lines at one step the first counts: the closing evaluation, which the peers do not
-    run, writes a later one.
+    Of several lines at one step the first one counts: the final evaluation, which the peers do not
+    make, writes another one.
     """
     times: dict[int, float] = {}
     for record in map(json.loads, lines):
@@ -70,7 +70,7 @@ def logged_speed(lines: list[str], warmup: int) -> float:
 
 
 def measure(name: str, python: str, steps: int, warmup: int) -> Result:
-    """One measurement; its speed is under ``speed``, in steps (one update each) per second."""
+    """Make one measurement; ``speed`` is in steps (with one update each) per second."""
     if name.startswith("ours"):
         result = measure_ours(steps, warmup, "eager" if name == "ours_eager" else "compiled")
     elif name == "products":
@@ -84,7 +84,7 @@ def measure(name: str, python: str, steps: int, warmup: int) -> Result:
 
 
 def installed(name: str) -> str | None:
-    """The version of a package in this interpreter's environment."""
+    """Return the installed version of a package."""
     try:
         return version(name)
     except PackageNotFoundError:
@@ -92,7 +92,7 @@ def installed(name: str) -> str | None:
 
 
 def cpu_model() -> str:
-    """The processor's name."""
+    """Return the processor's name."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
@@ -100,7 +100,7 @@ def cpu_model() -> str:
 
 
 def describe(rounds: list[dict[str, Result]]) -> Result:
-    """What was measured where: versions, machine, threads, date, commit and command."""
+    """Return versions, machine, threads, date, commit and command."""
     git = ["git", "--no-optional-locks", "-C", str(HERE), "describe", "--always", "--dirty"]
     commit = subprocess.run([*git, "--abbrev=40", "--exclude=*"], capture_output=True, text=True)
     packages = ["rl-training", "torch", "gymnasium", "mujoco", "numpy"]
@@ -120,7 +120,7 @@ def describe(rounds: list[dict[str, Result]]) -> Result:
 
 def show(report: Result, console: Console) -> None:
     """Print the table and the machine's limit."""
-    table = Table(title="SAC, HalfCheetah-v5, CPU: median (least - greatest)")
+    table = Table(title="SAC, HalfCheetah-v5, CPU: median (minimum - maximum)")
     for heading in ("", "steps = updates / s", "ours / it, per round"):
         table.add_column(heading, justify="left" if not heading else "right")
     for name, entry in report["summary"].items():
@@ -139,12 +139,12 @@ def show(report: Result, console: Console) -> None:
 
 
 def parse() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--rounds", type=int, default=5, help="at least 1")
     parser.add_argument("--steps", type=int, default=2600, help="environment steps of each run")
     parser.add_argument("--warmup", type=int, default=600, help="steps before the clock starts")
-    parser.add_argument("--out", type=Path, metavar="FILE.json", help="where to write the result")
+    parser.add_argument("--out", type=Path, metavar="FILE.json", help="file to write the record to")
     parser.add_argument("--only", default=",".join(NAMES), help="some of %(default)s")
     args = parser.parse_args()
     args.only = args.only.split(",")
@@ -156,7 +156,7 @@ def parse() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Measure in rounds, print the table, write the JSON."""
+    """Measure in rounds, print the table and write the record."""
     args = parse()
     console = Console()
     python = peer_python(console)
@@ -169,7 +169,7 @@ def main() -> None:
             console.print(f"round {number + 1}  {LABELS[name]:22} {results[name]['speed']:8.1f} /s")
         rounds.append({name: results[name] for name in args.only})
         report = {**describe(rounds), "summary": summarize(rounds), "rounds": rounds}
-        if args.out:  # after every round: a run that is stopped keeps the rounds it finished
+        if args.out:  # after every round, so that finished rounds survive an interruption
             args.out.write_text(json.dumps(report, indent=2) + "\n")
     show(report, console)
 

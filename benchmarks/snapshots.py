@@ -1,10 +1,10 @@
-"""Show that two versions learn the same: parameters after 200 updates, bit for bit.
+"""Check that two versions learn the same: parameters after 200 updates, bit for bit.
 
     python -m benchmarks.snapshots --against 90d7648
 
-Trains each algorithm twice, with the sources of this tree and with those of another commit, in
-processes of their own on one thread, and compares every tensor of the last checkpoints. With
-``--engine compiled`` the updates are compiled.
+Trains each algorithm twice, with the sources of this working tree and of another commit, in
+separate processes with one thread, and compares every tensor of the last checkpoints. ``--engine
+compiled`` compiles the updates.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ CASES: dict[str, dict[str, Any]] = {
     "edac": {"num_critics": 3},
     "rlpd": {"num_critics": 3, "gradient_updates_per_step": 4, "offline_pretrain_updates": 40},
 }
-"""Each case by its algorithm's name, with what it needs besides."""
+"""The cases by the names of their algorithms, with further settings."""
 
 OFFLINE = ("bc", "iql", "awac", "td3_bc", "cql", "edac")
 
 
 def config_of(case: str, folder: str, engine: str) -> dict[str, Any]:
-    """A run of about `UPDATES` updates."""
+    """Return the config of a run with about `UPDATES` updates."""
     changes = dict(CASES[case])
     algo = changes.pop("algo", case)
     top = {key: changes.pop(key) for key in ("env_id", "num_envs") if key in changes}
@@ -81,7 +81,7 @@ def config_of(case: str, folder: str, engine: str) -> dict[str, Any]:
 
 
 def take(engine: str, sources: Path) -> dict[str, dict[str, str]]:
-    """A hash of every tensor of each case's last checkpoint."""
+    """Return a hash of every tensor of each case's last checkpoint."""
     import safetensors.torch
 
     import rl_training
@@ -104,7 +104,7 @@ def take(engine: str, sources: Path) -> dict[str, dict[str, str]]:
 
 
 def run(sources: Path, engine: str) -> dict[str, dict[str, str]]:
-    """Take the snapshots with other sources, in a new process."""
+    """Take the snapshots with other sources in a new process."""
     environment = os.environ | {"PYTHONPATH": f"{sources}:{ROOT}", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "benchmarks.snapshots", "--engine", engine]
     command += ["--take", str(sources)]
@@ -117,7 +117,7 @@ def run(sources: Path, engine: str) -> dict[str, dict[str, str]]:
 
 @contextmanager
 def checked_out(commit: str) -> Iterator[Path]:
-    """The files of a commit, in a folder that is removed afterwards."""
+    """Check out a commit into a temporary folder."""
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder, "tree")
         git = ["git", "-C", str(ROOT), "worktree"]
@@ -129,7 +129,7 @@ def checked_out(commit: str) -> Iterator[Path]:
 
 
 def compare(commit: str, engine: str) -> int:
-    """Print one line for each case; the number of cases that differ."""
+    """Print a line for each case; return the number of cases that differ."""
     with checked_out(commit) as tree:
         old, new = run(tree / "src", engine), run(ROOT / "src", engine)
     different = 0
@@ -144,9 +144,11 @@ def compare(commit: str, engine: str) -> int:
 
 def main() -> None:
     """Parse and run."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--against", default="90d7648", help="the commit to compare with")
-    parser.add_argument("--engine", default="eager", choices=["eager", "compiled"])
+    parser.add_argument(
+        "--engine", default="eager", choices=["eager", "compiled"], help="engine of the updates"
+    )
     parser.add_argument("--take", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.take:

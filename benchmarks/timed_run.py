@@ -1,7 +1,7 @@
-"""Train for some seconds and print the speed as one JSON object: our side of a comparison.
+"""Train for some seconds and print the speed as a JSON object: our side of a comparison.
 
-Run by `online_cpu.py` and `offline_cpu.py`, a process each. It is the library's own `train`; a
-callback starts the clock after a warm-up, in which the engine is prepared, and ends the run.
+`online_cpu.py` and `offline_cpu.py` run it in separate processes. It calls `train`; a callback
+starts the clock after a warm-up, in which the engine is prepared, and ends the run.
 
     python -m benchmarks.timed_run --config td3/halfcheetah --warmup 200 --seconds 10 engine=eager
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Window(Callback):
-    """Times the steps of a run from the warm-up's end on, for some seconds."""
+    """Times the steps of a run for some seconds after the warm-up."""
 
     def __init__(self, warmup: int, seconds: float) -> None:
         self.warmup, self.seconds = warmup, seconds
@@ -30,7 +30,7 @@ class Window(Callback):
         self.result: dict[str, Any] = {}
 
     def on_step(self, session: "Session") -> None:
-        """Note the first moment, and stop after the last."""
+        """Start the clock after the warm-up, and stop when the time is over."""
         now, step = time.perf_counter(), session.state.step
         if self.first is None:
             self.first = (step, now) if step >= self.warmup else None
@@ -49,11 +49,11 @@ class Window(Callback):
 
 
 def main() -> None:
-    """Train, then print."""
+    """Train and print the speed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--config", required=True)
+    parser.add_argument("--config", required=True, help="a packaged config")
     parser.add_argument("--warmup", type=int, required=True, help="steps before the clock starts")
-    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--seconds", type=float, required=True, help="duration of each measurement")
     parser.add_argument("overrides", nargs="*", metavar="key=value")
     args = parser.parse_args()
     window = Window(args.warmup, args.seconds)

@@ -1,7 +1,7 @@
-"""Whole training on one GPU: environment steps per second and the learning curve.
+"""Measure whole training on one GPU: environment steps per second and the learning curve.
 
-HalfCheetah-v5, one environment, one update a step, through the command line's own path. One run
-alone is timed; then the seeds run side by side for their returns.
+HalfCheetah-v5, one environment, one update per step, with the command line. One run is timed alone;
+then the seeds run in parallel for their returns.
 
     python -m benchmarks.train_gpu --seeds 0 1 2 --steps 100000 --out result.json
 """
@@ -24,14 +24,14 @@ Result = dict[str, Any]
 
 
 def command(config: str, folder: Path, seed: int, steps: int, extra: list[str]) -> list[str]:
-    """One training through the command line."""
+    """Return the command of one run."""
     settings = [f"seed={seed}", f"total_timesteps={steps}", f"output_dir={folder}", "device=cuda"]
     settings += ["log_interval=1000", *extra]
     return [sys.executable, "-m", "rl_training", "train", "--json", "--config", config, *settings]
 
 
 def finished(process: "subprocess.Popen[str]") -> Path:
-    """Wait for a training; its folder."""
+    """Wait for a run and return its folder."""
     out, err = process.communicate()
     if process.returncode:
         raise SystemExit(f"training failed:\n{out[-1000:]}{err[-3000:]}")
@@ -40,20 +40,20 @@ def finished(process: "subprocess.Popen[str]") -> Path:
 
 
 def start(arguments: list[str]) -> "subprocess.Popen[str]":
-    """Begin a training."""
+    """Start a run."""
     pipe = subprocess.PIPE
     return subprocess.Popen(arguments, stdout=pipe, stderr=pipe, text=True)
 
 
 def read(run_dir: Path) -> tuple[list[Result], list[Result]]:
-    """A run's timed lines and its evaluations."""
+    """Return a run's timed lines and its evaluations."""
     rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
     timed = [row for row in rows if "time/seconds" in row and "updates" in row]
     return timed, [row for row in rows if "eval_return_mean" in row]
 
 
 def speeds(timed: list[Result], after: int) -> list[float]:
-    """Steps per second between the log lines after a step."""
+    """Return steps per second between the log lines after a step."""
     rows = [row for row in timed if row["step"] >= after]
     return [
         (b["step"] - a["step"]) / (b["time/seconds"] - a["time/seconds"]) for a, b in pairwise(rows)
@@ -61,14 +61,16 @@ def speeds(timed: list[Result], after: int) -> list[float]:
 
 
 def main() -> None:
-    """Time one run, then train the seeds."""
+    """Time one run, then train the seeds in parallel."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--config", default="sac/halfcheetah")
-    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
-    parser.add_argument("--steps", type=int, default=100_000)
-    parser.add_argument("--timed-steps", type=int, default=30_000, help="0 for the seeds alone")
+    parser.add_argument("--config", default="sac/halfcheetah", help="a packaged config")
+    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2], help="seeds of the runs")
+    parser.add_argument("--steps", type=int, default=100_000, help="steps of each run")
+    parser.add_argument(
+        "--timed-steps", type=int, default=30_000, help="steps of the timed run; 0 skips it"
+    )
     parser.add_argument("--set", nargs="*", default=[], help="further settings, key=value")
-    parser.add_argument("--out", type=Path, metavar="FILE.json")
+    parser.add_argument("--out", type=Path, metavar="FILE.json", help="file to write the record to")
     args = parser.parse_args()
     console = Console()
     with tempfile.TemporaryDirectory() as name:

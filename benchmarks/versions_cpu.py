@@ -1,11 +1,10 @@
-"""Compare the training speed of this tree with that of another commit, interleaved in one run.
+"""Compare the training speed of this working tree with another commit.
 
     python -m benchmarks.versions_cpu --against 90d7648 --rounds 15
 
-Both versions train at the same time, each in a process of its own, but only one of them runs at
-any moment: they take turns of some hundred steps. Whatever else the machine does therefore
-affects both alike. With ``--threads 1`` processor time is measured, which is comparable even on a
-busy machine.
+Both versions train in separate processes and take turns of some hundred steps, so that only one of
+them runs at any moment and other load on the machine affects both. With ``--threads 1`` processor
+time is measured, which is comparable even on a busy machine.
 """
 
 from __future__ import annotations
@@ -63,20 +62,20 @@ class Trainer:
             stdout=subprocess.PIPE,
             text=True,
             env=env | CPU_ONLY | {"PYTHONPATH": str(sources)},
-            cwd=config["output_dir"],  # the present folder must not decide what is imported
+            cwd=config["output_dir"],  # the current folder must not affect what is imported
         )
         self._turn = turn
-        self.seconds()  # until the warm-up is over
+        self.seconds()  # wait until the warm-up is over
 
     def seconds(self) -> float:
-        """The duration of the turn that is running."""
+        """Return the duration of the current turn."""
         for line in self._process.stdout or ():
             if line.startswith("turn "):
                 return float(line.split()[1])
         raise SystemExit(f"the training ended with exit code {self._process.wait()}")
 
     def speed(self) -> float:
-        """Let it run for one turn: steps per second."""
+        """Run one turn and return steps per second."""
         stdin = self._process.stdin
         assert stdin is not None
         stdin.write("go\n")
@@ -91,7 +90,7 @@ class Trainer:
 
 @contextmanager
 def training(args: argparse.Namespace) -> Iterator[dict[str, Trainer]]:
-    """Both versions after their warm-up."""
+    """Yield both versions after their warm-up."""
     trainers: dict[str, Trainer] = {}
     with checked_out(args.against) as tree, tempfile.TemporaryDirectory() as folder:
         try:
@@ -116,17 +115,19 @@ def training(args: argparse.Namespace) -> Iterator[dict[str, Trainer]]:
 
 
 def main() -> None:
-    """Measure in rounds, print the ratio, write the JSON."""
+    """Measure in rounds, print the ratio and write the record."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--against", default="90d7648", help="the commit to compare with")
-    parser.add_argument("--algo", default="sac")
-    parser.add_argument("--env", default="HalfCheetah-v5")
-    parser.add_argument("--rounds", type=int, default=15, help="turns of each version")
-    parser.add_argument("--turn", type=int, default=400, help="environment steps of a turn")
+    parser.add_argument("--algo", default="sac", help="algorithm to train")
+    parser.add_argument("--env", default="HalfCheetah-v5", help="environment to train in")
+    parser.add_argument("--rounds", type=int, default=15, help="number of turns of each version")
+    parser.add_argument("--turn", type=int, default=400, help="environment steps per turn")
     parser.add_argument("--warmup", type=int, default=600, help="steps before the first turn")
-    parser.add_argument("--engine", default="compiled", choices=["compiled", "eager"])
-    parser.add_argument("--threads", type=int, help="by default what the library chooses")
-    parser.add_argument("--out", type=Path, metavar="FILE.json", help="where to write the result")
+    parser.add_argument(
+        "--engine", default="compiled", choices=["compiled", "eager"], help="engine of the updates"
+    )
+    parser.add_argument("--threads", type=int, help="threads (default: chosen by the library)")
+    parser.add_argument("--out", type=Path, metavar="FILE.json", help="file to write the record to")
     args = parser.parse_args()
     console = Console()
     with training(args) as trainers:

@@ -1,6 +1,6 @@
-"""Tables of ours, compiled and eagerly, beside a peer at its default threads and at one.
+"""Tables of our speed, compiled and eager, next to a peer with its default threads and with one.
 
-The better of the peer's two counts, round by round.
+Ratios use the faster of the peer's two thread counts, round by round.
 """
 
 from rich.console import Console
@@ -14,12 +14,12 @@ PEER = ("peer", "peer, 1 thread")
 
 
 def summarize(rounds: list[dict[str, Result]], algos: list[str]) -> Result:
-    """Of each algorithm: speeds, and each of ours over the better peer, round by round."""
+    """Return speeds of each algorithm, and ours relative to the faster peer, round by round."""
     return {algo: summarize_one(rounds, algo) for algo in algos}
 
 
 def summarize_one(rounds: list[dict[str, Result]], algo: str) -> Result:
-    """The figures of one algorithm; without a ratio where it has no peer."""
+    """Return the numbers of one algorithm, without ratios if it has no peer."""
     found = {
         kind: [r[f"{algo} {kind}"] for r in rounds]
         for kind in OURS + PEER
@@ -43,8 +43,15 @@ def summarize_one(rounds: list[dict[str, Result]], algo: str) -> Result:
 
 def show(report: Result, console: Console, title: str) -> None:
     """Print the table."""
-    table = Table(title=f"{title}: median (least - greatest)")
-    for heading in ("", "", "a second", "over the better peer", "threads", "preparation, s"):
+    table = Table(title=f"{title}: median (minimum - maximum)")
+    for heading in (
+        "",
+        "",
+        "per second",
+        "relative to the faster peer",
+        "threads",
+        "preparation, s",
+    ):
         table.add_column(heading, justify="right" if heading else "left")
     for algo, entry in report["summary"].items():
         prepared = cell(spread(entry["preparation_seconds"]), ".0f")

@@ -1,11 +1,11 @@
-"""Train one of d3rlpy's learners on a dataset; print its speed or its returns as a JSON object.
+"""Train a d3rlpy algorithm on a dataset and print its speed or returns as a JSON object.
 
 Run by ``benchmarks/offline_cpu.py`` (with ``--seconds``) and ``benchmarks/offline_learning.py``
-(with ``--updates``) with the interpreter of d3rlpy's environment. Updates are made by d3rlpy's own
-`fit`, its logging silenced.
+(with ``--updates``) with the interpreter of d3rlpy's environment. Updates are made by d3rlpy's
+`fit` with logging silenced.
 
-d3rlpy takes a next observation from the following row. The last row of an episode that was cut has
-none and is not learned from.
+d3rlpy takes the next observation from the following row. The last row of a truncated episode has
+no next observation, so d3rlpy does not learn from it.
 """
 
 import argparse
@@ -33,7 +33,7 @@ PACKAGES = ["d3rlpy", "torch", "gymnasium", "numpy"]
 
 
 class Measured(Exception):  # noqa: N818
-    """Ends a run of `fit`: the window is over."""
+    """Raised to end `fit` after the timed window."""
 
 
 class Window:
@@ -45,7 +45,7 @@ class Window:
         self.result: dict[str, Any] = {}
 
     def __call__(self, _algo: Any, _epoch: int, step: int) -> None:
-        """After each update."""
+        """Count an update."""
         now = time.perf_counter()
         if self.first is None:
             self.first = (step, now) if step >= self.warmup else None
@@ -57,7 +57,7 @@ class Window:
 
 
 def make_learner(spec: dict[str, Any], low: Any, high: Any, device: str) -> Any:
-    """The learner at the settings given; actions are scaled from the environment's range."""
+    """Return the learner with the given settings; actions are scaled from the given range."""
 
     def encoder(widths: list[int], layer_norm: bool = False) -> Any:
         factory = d3rlpy.models.encoders.VectorEncoderFactory
@@ -81,7 +81,7 @@ def make_learner(spec: dict[str, Any], low: Any, high: Any, device: str) -> Any:
 
 
 def load(path: str) -> Any:
-    """The dataset as d3rlpy has it."""
+    """Return the dataset in d3rlpy's format."""
     with np.load(path) as data:
         return d3rlpy.dataset.MDPDataset(
             data["observations"].astype(np.float32),
@@ -94,7 +94,7 @@ def load(path: str) -> Any:
 
 
 def play(learner: Any, env_id: str, episodes: int, first_seed: int) -> list[float]:
-    """Returns of the deterministic policy; episode ``i`` starts from ``first_seed + i``."""
+    """Return the returns of the deterministic policy; episode ``i`` has seed ``first_seed + i``."""
     env = gym.make(env_id)
     returns = []
     for episode in range(episodes):
@@ -110,15 +110,17 @@ def play(learner: Any, env_id: str, episodes: int, first_seed: int) -> list[floa
 
 
 def main() -> None:
-    """Train, then print."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Train and print the result."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--spec", required=True, help="JSON, as offline_cases.peer_spec writes it")
     parser.add_argument("--dataset", required=True)
-    parser.add_argument("--env", help="for its action range and for episodes; else actions in ±1")
+    parser.add_argument(
+        "--env", help="environment for the action range and for episodes (default: actions in ±1)"
+    )
     parser.add_argument("--threads", type=int, help="torch threads (default: torch's choice)")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--warmup", type=int, default=20, help="updates before the clock starts")
-    parser.add_argument("--seconds", type=float, help="time updates for so long")
+    parser.add_argument("--seconds", type=float, help="duration of the timed window")
     parser.add_argument("--updates", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--episodes", type=int, default=0)

@@ -1,7 +1,7 @@
-"""Time the matrix products that one update of SAC or REDQ needs, and nothing else.
+"""Time only the matrix products that one update of SAC or REDQ needs.
 
-The list below holds every product of the losses at its true shape (HalfCheetah: 17 observations,
-6 actions; batch 256, two critics unless told, two hidden layers of 256) and none that the losses do
+The list below contains every product of the losses at its true shape (HalfCheetah: 17 observations,
+6 actions; batch 256, two critics by default, two hidden layers of 256) and none that the losses do
 not need: no gradient of replayed inputs, no critic weight gradient from the actor's loss, and
 there only the action columns of the critics' input gradient. All critics' gradients are dense.
 Each product runs the faster way (one ``bmm``, or one ``mm`` per critic) on warm operands.
@@ -25,7 +25,7 @@ CRITIC = [OBS + ACT, HIDDEN, HIDDEN, 1]
 
 
 class Product(NamedTuple):
-    """``copies`` products [m, k] x [k, n]; ``layout`` names the operand that is transposed."""
+    """``copies`` products [m, k] x [k, n]; ``layout`` says which operand is transposed."""
 
     copies: int
     m: int
@@ -50,9 +50,9 @@ def input_gradients(copies: int, sizes: list[int]) -> list[Product]:
 
 
 def critic_products(critics: int = 2, target_critics: int = 2) -> list[Product]:
-    """Every product of one update of the critics: target, loss, gradient.
+    """Return every product of one critic update: target, loss, gradient.
 
-    REDQ's target needs but the critics of its subset, two of them.
+    REDQ's target needs only the two critics of its subset.
     """
     target = forward(1, ACTOR) + forward(target_critics, CRITIC)
     return (
@@ -64,7 +64,7 @@ def critic_products(critics: int = 2, target_critics: int = 2) -> list[Product]:
 
 
 def actor_products(critics: int = 2) -> list[Product]:
-    """Every product of one update of the actor, by all critics."""
+    """Return every product of one actor update, with all critics."""
     return (
         forward(1, ACTOR)
         + forward(critics, CRITIC)
@@ -75,24 +75,24 @@ def actor_products(critics: int = 2) -> list[Product]:
 
 
 def update_products(critics: int = 2, critic_updates: int = 1) -> list[Product]:
-    """Every product of one update; where there are several of the critics, the actor has one."""
+    """Return every product of one update; several critic updates share one actor update."""
     return critic_products(critics) * critic_updates + actor_products(critics)
 
 
 def flops(products: list[Product]) -> int:
-    """Floating-point operations, a multiply and an add counted as two."""
+    """Return floating-point operations; a multiply-add counts as two."""
     return sum(2 * p.copies * p.m * p.k * p.n for p in products)
 
 
 @cache
 def operand(copies: int, rows: int, columns: int, role: str) -> torch.Tensor:
-    """A random operand; products of one shape share it, so the caches are as warm as can be."""
+    """Return a random operand, shared by products of one shape to keep the caches warm."""
     del role
     return torch.randn(copies, rows, columns)
 
 
 def prepare(product: Product) -> Call:
-    """The faster of the two ways to run the product: one ``bmm``, or one ``mm`` per matrix."""
+    """Return the faster way to run the product: one ``bmm``, or one ``mm`` per matrix."""
     copies, m, k, n, layout = product
     a = operand(copies, k, m, "a").mT if layout == "tn" else operand(copies, m, k, "a")
     b = operand(copies, n, k, "b").mT if layout == "nt" else operand(copies, k, n, "b")
@@ -110,7 +110,7 @@ def prepare(product: Product) -> Call:
 
 
 def rate(calls: list[Call], passes: int, chunks: int) -> float:
-    """Passes over ``calls`` per second: the median of ``chunks`` timings after one warm-up."""
+    """Return passes over ``calls`` per second, the median of ``chunks`` timings after a warm-up."""
     rates = []
     for _ in range(chunks + 1):
         start = time.perf_counter()
@@ -122,10 +122,12 @@ def rate(calls: list[Call], passes: int, chunks: int) -> float:
 
 
 def main() -> None:
-    """Time at one thread and at torch's default; print the faster beside both."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Time with one thread and with torch's default; print both and the faster one."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--passes", type=int, default=20, help="updates in one timing")
-    parser.add_argument("--chunks", type=int, default=9, help="timings (the median counts)")
+    parser.add_argument(
+        "--chunks", type=int, default=9, help="number of timings, of which the median is used"
+    )
     args = parser.parse_args()
     products = update_products()
     large = Product(1, 2048, 2048, 2048)

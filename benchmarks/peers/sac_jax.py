@@ -1,4 +1,4 @@
-"""SAC's update in JAX: one `lax.scan` over many updates, sampling inside; the GPU's yardstick.
+"""SAC's update in JAX: one `lax.scan` over many updates, sampling included, as a GPU reference.
 
 python benchmarks/peers/sac_jax.py --updates 20000
 """
@@ -20,7 +20,7 @@ LAYERS = {"actor": (OBS, HIDDEN, HIDDEN, 2 * ACT), "critic": (OBS + ACT, HIDDEN,
 
 
 def init(key: Any, widths: Sequence[int], lead: tuple[int, ...] = ()) -> Any:
-    """Uniform in ±1/√fan_in."""
+    """Return weights drawn uniformly from ±1/√fan_in."""
     params = []
     for fan_in, fan_out in pairwise(widths):
         key, one, two = jax.random.split(key, 3)
@@ -32,7 +32,7 @@ def init(key: Any, widths: Sequence[int], lead: tuple[int, ...] = ()) -> Any:
 
 
 def mlp(params: Any, x: Any) -> Any:
-    """A perceptron, or a stack of them."""
+    """Apply a perceptron, or a stack of them."""
     for weight, bias in params[:-1]:
         x = jax.nn.relu(x @ weight + bias)
     weight, bias = params[-1]
@@ -40,12 +40,12 @@ def mlp(params: Any, x: Any) -> Any:
 
 
 def q_values(critic: Any, obs: Any, actions: Any) -> Any:
-    """Of all critics."""
+    """Return the values of all critics."""
     return mlp(critic, jnp.concatenate([obs, actions], -1)).squeeze(-1)
 
 
 def sample(actor: Any, obs: Any, noise: Any) -> Any:
-    """Tanh-Gaussian actions with log-probabilities."""
+    """Sample tanh-Gaussian actions with log-probabilities."""
     mean, log_std = jnp.split(mlp(actor, obs), 2, -1)
     log_std = jnp.clip(log_std, -20, 2)
     pre = mean + jnp.exp(log_std) * noise
@@ -55,7 +55,7 @@ def sample(actor: Any, obs: Any, noise: Any) -> Any:
 
 
 def adam(params: Any, grads: Any, state: Any) -> Any:
-    """One step."""
+    """Make one step of Adam."""
     m, v, t = state
     t = t + 1
     m = jax.tree.map(lambda a, g: 0.9 * a + 0.1 * g, m, grads)
@@ -66,7 +66,7 @@ def adam(params: Any, grads: Any, state: Any) -> Any:
 
 
 def update(state: Any, key: Any, rows: Any) -> Any:
-    """One whole update of SAC, its batch drawn inside."""
+    """Make one update of SAC, including drawing the batch."""
     key_index, key_next, key_now = jax.random.split(key, 3)
     batch = rows[jax.random.randint(key_index, (BATCH,), 0, ROWS)]
     obs, actions, rewards = batch[:, :OBS], batch[:, OBS : OBS + ACT], batch[:, OBS + ACT]
@@ -98,13 +98,13 @@ def update(state: Any, key: Any, rows: Any) -> Any:
 
 
 def moments(params: Any) -> Any:
-    """Adam's state at the start."""
+    """Return Adam's initial state."""
     zeros = jax.tree.map(jnp.zeros_like, params)
     return zeros, jax.tree.map(jnp.copy, zeros), 0.0
 
 
 def main() -> None:
-    """Measure and print one JSON object."""
+    """Measure and print a JSON object."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--updates", type=int, default=20_000)
     parser.add_argument("--block", type=int, default=1_000)

@@ -1,4 +1,4 @@
-"""Time the SAC of one peer library and print the result as one JSON object.
+"""Time SAC of another library and print the result as a JSON object.
 
 Run by ``benchmarks/sac_cpu.py`` with the interpreter of the peers' environment.
 """
@@ -29,7 +29,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def make_model(library: str, env: str) -> Any:
-    """The library's SAC with the shared settings, on the CPU."""
+    """Return the library's SAC with the shared settings, on the CPU."""
     if library == "sbx":
         from sbx import SAC  # type: ignore[import-not-found]
 
@@ -40,10 +40,10 @@ def make_model(library: str, env: str) -> Any:
 
 
 def speed(model: Any, steps: int, warmup: int) -> float:
-    """Environment steps (and updates) per second after the first ``warmup`` steps.
+    """Return environment steps (and updates) per second after the first ``warmup`` steps.
 
     The callback runs between the environment's step and the update that follows it, so the
-    window holds exactly ``steps - warmup`` of each.
+    window contains exactly ``steps - warmup`` of each.
     """
     times: list[float] = []
 
@@ -56,8 +56,8 @@ def speed(model: Any, steps: int, warmup: int) -> float:
 
 
 def main() -> None:
-    """Train, then print the speed, the thread count and the versions."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Train and print the speed, the thread count and the versions."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("library", choices=["sb3", "sbx"])
     parser.add_argument("--env", default="HalfCheetah-v5")
     parser.add_argument("--steps", type=int, required=True)

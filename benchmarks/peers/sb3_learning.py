@@ -1,4 +1,4 @@
-"""Train a Stable-Baselines3 algorithm at our settings and print its returns as one JSON object.
+"""Train a Stable-Baselines3 algorithm with our settings and print its returns as a JSON object.
 
 Run by ``benchmarks/learning.py``.
 """
@@ -21,11 +21,11 @@ from stable_baselines3.common.evaluation import (  # type: ignore[import-not-fou
 from stable_baselines3.common.noise import NormalActionNoise  # type: ignore[import-not-found]
 
 HOMES = {"tqc": "sb3_contrib"}
-"""Where an algorithm is, if not in Stable-Baselines3 itself."""
+"""Modules of algorithms that are not in Stable-Baselines3 itself."""
 
 
 def make_model(args: argparse.Namespace) -> Any:
-    """The peer's learner at the settings given."""
+    """Return the peer's learner with the given settings."""
     package = HOMES.get(args.algo, "stable_baselines3")
     learner = getattr(import_module(package), args.algo.upper())
     settings: dict[str, Any] = json.loads(args.settings)
@@ -37,8 +37,8 @@ def make_model(args: argparse.Namespace) -> Any:
 
 
 def main() -> None:
-    """Train, evaluate the last policy, print."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Train, evaluate the last policy and print the returns."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--env", required=True)
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--seed", type=int, required=True)
@@ -51,7 +51,7 @@ def main() -> None:
     model = make_model(args)
     watch = EvalCallback(
         make_vec_env(args.env, seed=args.seed + 10_000),
-        log_path=tempfile.mkdtemp(),  # without one it keeps no curve
+        log_path=tempfile.mkdtemp(),  # it records a curve only with one
         eval_freq=args.eval_interval,
         n_eval_episodes=args.episodes,
         verbose=1,

@@ -1,4 +1,4 @@
-"""Time a learner of Stable-Baselines3 or sb3-contrib and print the result as one JSON object.
+"""Time an algorithm of Stable-Baselines3 or sb3-contrib and print the result as a JSON object.
 
 Run by ``benchmarks/online_cpu.py`` with the interpreter of the peers' environment.
 """
@@ -18,8 +18,8 @@ PACKAGES = ["torch", "stable-baselines3", "sb3-contrib", "gymnasium", "mujoco", 
 class Window:
     """A callback that times the steps after a warm-up, for some seconds.
 
-    It runs between the environment's step and the update that follows it, so the window holds as
-    many of the one as of the other.
+    It runs between an environment step and the update that follows, so the window contains as many
+    steps as updates.
     """
 
     def __init__(self, warmup: int, seconds: float) -> None:
@@ -29,7 +29,7 @@ class Window:
         self.result: dict[str, Any] = {}
 
     def __call__(self, _locals: dict[str, Any], _globals: dict[str, Any]) -> bool:
-        """Whether to go on."""
+        """Return whether to continue."""
         now = time.perf_counter()
         self.step += 1
         if self.first is None:
@@ -41,13 +41,15 @@ class Window:
 
 
 def main() -> None:
-    """Train, then print the speed, the thread count and the versions."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Train and print the speed, the thread count and the versions."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--algo", required=True)
     parser.add_argument("--env", required=True)
     parser.add_argument("--warmup", type=int, required=True)
     parser.add_argument("--seconds", type=float, required=True)
-    parser.add_argument("--steps", type=int, required=True, help="length of schedules")
+    parser.add_argument(
+        "--steps", type=int, required=True, help="total steps, the length of schedules"
+    )
     parser.add_argument("--threads", type=int, help="torch threads (default: torch's choice)")
     parser.add_argument("--exploration-noise", type=float, default=0.0)
     parser.add_argument("--settings", required=True, help="JSON: keyword arguments of the learner")
