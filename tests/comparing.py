@@ -1,4 +1,4 @@
-"""Comparing runs: every file of a checkpoint, and every metric but timings."""
+"""Compare runs: every file of a checkpoint, and every metric except timings."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from rl_training.runtime.session import Session
 
 
 class CrashError(Exception):
-    """Stands in for a kill: nothing is saved on the way out."""
+    """Simulates a kill: nothing is saved afterwards."""
 
 
 class CrashAt(Callback):
-    """Ends the training without warning after a step."""
+    """Raises CrashError after a step."""
 
     def __init__(self, step: int) -> None:
         self.step = step
@@ -26,14 +26,14 @@ class CrashAt(Callback):
 
 
 def checkpoint_files(checkpoint: Path) -> dict[str, bytes]:
-    """A checkpoint's files, and the replay rows of its run."""
+    """Return the files of a checkpoint, including its replay."""
     files = {file.name: file.read_bytes() for file in checkpoint.iterdir() if file.is_file()}
     replay = checkpoint.parent.parent / "replay"
     return files | {f"replay/{file.name}": b"" for file in replay.glob("*.npy")}
 
 
 def untimed_metrics(run_dir: Path) -> list[dict[str, Any]]:
-    """The metrics without what a clock decides."""
+    """Return the metrics without timings."""
     return [
         {key: value for key, value in row.items() if not key.startswith(TIMING_PREFIX)}
         for row in read_metrics(run_dir)
@@ -41,7 +41,7 @@ def untimed_metrics(run_dir: Path) -> list[dict[str, Any]]:
 
 
 def assert_same_run(first: Any, second: Any) -> None:
-    """Two results are equal bit for bit: the last checkpoint and all metrics."""
+    """Check that the last checkpoint and all metrics are equal, bit for bit."""
     one, two = checkpoint_files(first.checkpoint_path), checkpoint_files(second.checkpoint_path)
     core = {name for name in one if not name.startswith("replay/")}
     assert core == {name for name in two if not name.startswith("replay/")}

@@ -1,4 +1,4 @@
-"""Shared fixtures: one thread, no waiting for the disk, small runs."""
+"""Shared fixtures: one thread, no disk syncs, small runs."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from rl_training.algorithms.registry import REGISTRY
 from rl_training.data.dataset_writers import write_arrays
 from rl_training.runtime.recording import record_random
 
-settings.register_profile("any machine", deadline=None)  # a busy one is no failure
+settings.register_profile("any machine", deadline=None)  # a busy machine is not a failure
 settings.load_profile("any machine")
 
-# The workers of asynchronous environments fork from a server that has imported what tests need.
+# Workers of asynchronous environments fork from a server that has imported what they need.
 multiprocessing.set_forkserver_preload(["pytest", "rl_training.api.training"])
 
 ENVS = {"continuous": "Pendulum-v1", "discrete": "CartPole-v1"}
-"""A quick environment for each kind of actions."""
+"""A fast environment for each kind of action."""
 
 GOALS = "rl_training/PointGoal-v0"
-"""The same for algorithms that need goals."""
+"""A fast environment with goals."""
 
 COLLECTION_KEYS = ("learning_starts", "buffer_capacity")
-"""What an algorithm that learns from recorded data does not have."""
+"""Keys that offline algorithms do not have."""
 
 SMALL_KWARGS: dict[str, Any] = {
     "hidden_sizes": [16, 16],
@@ -58,7 +58,7 @@ TINY: dict[str, dict[str, Any]] = {
     }
     for name, entry in REGISTRY.items()
 }
-"""What an algorithm's small runs need besides, to be small: its sizes, where they are larger."""
+"""Additional settings that keep the runs of some algorithms small."""
 
 
 @pytest.fixture(autouse=True)
@@ -68,21 +68,21 @@ def _one_thread() -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def _no_waiting_for_the_disk() -> Iterator[None]:
-    """No test cuts the power; what is synced, and when, is an event of `tests.faults.injection`."""
-    with mock.patch.object(os, "fsync", os.fstat):  # an error still, if the descriptor is closed
+    """Skip disk syncs; `tests.faults.injection` tests them."""
+    with mock.patch.object(os, "fsync", os.fstat):  # still fails if the descriptor is closed
         yield
 
 
 @pytest.fixture
 def without_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let compiled engines run their traced updates as they are, which is ready seconds sooner."""
-    name = "rl_training.runtime.compilation.compiled"
+    """Run traced updates without code generation, which saves seconds."""
+    name = "rl_training.runtime.compilation.compile_program"
     monkeypatch.setattr(name, lambda program, inputs: program)
 
 
 @pytest.fixture(scope="session")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Uniform play as an npz file: 450 rows in episodes of 200, 200 and 50."""
+    """Random transitions in an npz file: 450 rows in episodes of 200, 200 and 50."""
     file = tmp_path_factory.mktemp("recorded") / "pendulum.npz"
     write_arrays(record_random(ENVS["continuous"], {}, 450, 0), file)
     return file
@@ -90,9 +90,9 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def small_config(tmp_path: Path, recorded: Path) -> Callable[..., dict[str, Any]]:
-    """A mapping for a run of seconds; keyword arguments replace or extend its keys.
+    """Return a mapping for a short run; keyword arguments replace or extend its keys.
 
-    An algorithm that learns from recorded data gets some, drawn by epochs of 28.125 batches.
+    Offline algorithms get a dataset, sampled by epochs of 28.125 batches.
     """
 
     def make(**changes: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import torch
 from rl_training.algorithms.base import Algorithm, draw_noise
 from rl_training.models import Network, TanhMeanGaussianActor
 from rl_training.models.mlp import MLPTrunk
-from rl_training.runtime.compilation import UpdateTracer, state_tensors, with_an_axis
+from rl_training.runtime.compilation import UpdateTracer, at_least_1d, state_tensors
 from rl_training.types import Batch, EnvSpec
 from tests.reference.nn import norm_keys
 
@@ -143,7 +143,7 @@ def assert_trace_is_the_update(learner: Algorithm, batch: Batch | None = None) -
     tracer = UpdateTracer(learner, batch, noise)
     for due in learner.all_due():
         traced, state = tracer.trace(due), state_tensors(learner)
-        written = [with_an_axis(tensor.detach().clone()) for tensor in state.values()]
+        written = [at_least_1d(tensor.detach().clone()) for tensor in state.values()]
         totals = torch.zeros(len(tracer.keys), dtype=torch.float64)
         with torch.no_grad():
             traced(*batch.tensors(), *noise.values(), totals, *written)

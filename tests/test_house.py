@@ -1,4 +1,4 @@
-"""The house's rules: what may import what, what the package declares, what a wheel holds."""
+"""Repository rules: imports, package metadata and mutants."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ def imported_modules(file: Path) -> set[str]:
     return names
 
 
-def test_the_reference_knows_nothing_of_the_package() -> None:
+def test_reference_does_not_import_the_package() -> None:
     files = list((ROOT / "tests" / "reference").glob("*.py"))
     assert len(files) >= 3
     for file in files:
         assert imported_modules(file) <= {"numpy"} | set(sys.stdlib_module_names), file
 
 
-def test_no_module_needs_a_posix_system() -> None:
+def test_no_module_imports_posix_only_modules() -> None:
     posix = {"fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty"}
-    only_on_linux = {"hdf5_process.py": {"resource"}}  # imported where /proc is
+    only_on_linux = {"hdf5_process.py": {"resource"}}  # imported only if /proc exists
     files = list((ROOT / "src").rglob("*.py"))
     assert len(files) >= 100
     for file in files:
@@ -73,20 +73,20 @@ def test_posix_functions_are_guarded() -> None:
     assert found >= 5
 
 
-def test_no_module_uses_anothers_private_names() -> None:
+def test_no_module_imports_private_names() -> None:
     for file in (ROOT / "src").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.ImportFrom) and str(node.module).startswith("rl_training"):
                 assert not [a.name for a in node.names if re.match(r"_[a-z]", a.name)], file
 
 
-def test_dir_names_what_is_not_yet_imported() -> None:
+def test_dir_lists_lazy_names() -> None:
     for module in (rl_training, api):
         assert set(module.__all__) <= set(dir(module))
 
 
-def test_no_block_is_copied() -> None:
-    """No six lines of one file are in another one; imports and tables of exports do not count."""
+def test_no_duplicated_blocks() -> None:
+    """No six consecutive lines occur in two files, except for imports and export tables."""
     homes: dict[tuple[str, ...], Path] = {}
     for file in sorted((ROOT / "src").rglob("*.py")):
         if "generated" in file.parts or file.name == "__init__.py":
@@ -103,7 +103,7 @@ def test_no_block_is_copied() -> None:
             assert homes.setdefault(block, file) == file, (file, homes[block], block)
 
 
-def test_loading_runs_no_code() -> None:
+def test_loading_executes_no_code() -> None:
     forbidden = re.compile(
         r"\b(pickle|cloudpickle|dill|joblib)\b|allow_pickle=True|weights_only=False|yaml\.load\("
     )
@@ -153,15 +153,15 @@ def test_every_export_exists(module: object) -> None:
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.trap)
-def test_mutants_fit_the_sources(mutant: Mutant) -> None:
-    """What a mutant changes is still there, and its tests are."""
+def test_mutants_match_the_sources(mutant: Mutant) -> None:
+    """The source line of each mutant and its test file exist."""
     text = (ROOT / "src" / "rl_training" / mutant.file).read_text()
     assert mutant.old in text
     assert (ROOT / mutant.tests.split()[0].split("::")[0]).is_file()
 
 
-def test_defaults_are_seen_by_type_checkers() -> None:
-    """One that is given by position is not: every key would then be required."""
+def test_defaults_are_visible_to_type_checkers() -> None:
+    """A positional default is not visible, which would make every key required."""
     for file in (ROOT / "src").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Field":

@@ -292,9 +292,13 @@ def test_finetuning_neither_adds_nor_drops_statistics(small_config: Config) -> N
 @pytest.mark.parametrize(
     ("algo", "kwargs", "sentence"),
     [
-        ("her", BOTH, "normalize_rewards: relabeled rewards belong"),
+        ("her", BOTH, "normalize_rewards does not work with relabeled"),
         ("rlpd", BOTH | {"normalize_states": True}, "normalize_observations and normalize_states"),
-        ("iql", {"normalize_observations": True}, "Unknown key 'normalize_observations'"),
+        (
+            "iql",
+            {"normalize_observations": True},
+            "'normalize_observations' is not an option of IQL",
+        ),
         ("sac", {"normalize_rewards": 1}, "normalize_rewards = 1: should be true or false"),
     ],
 )

@@ -1,6 +1,6 @@
 """Online, offline and offline-to-online reinforcement learning as one workflow.
 
-Names are imported on first use: `import rl_training` itself loads neither torch nor gymnasium.
+Names are imported on first use, so `import rl_training` loads neither torch nor gymnasium.
 """
 
 from __future__ import annotations

@@ -192,7 +192,7 @@ def test_returns_of_the_data() -> None:
         "truncations": np.array([0, 0, 0, 0, 1]),
     }
     found = discounted_returns(TransitionDataset.from_dict(data), 0.5)
-    np.testing.assert_allclose(found.of_episodes, [3.0, 16.0])
+    np.testing.assert_allclose(found.episodes, [3.0, 16.0])
     assert found.mean == pytest.approx(np.mean([3.0, 4.0, 4.0, 16.0, 16.0]))
     assert found.deviation == pytest.approx(np.std([3.0, 4.0, 4.0, 16.0, 16.0]))
 
@@ -241,16 +241,17 @@ def test_what_cannot_be_evaluated_is_refused(
     config = small_config(algo="bc", total_timesteps=20)
     config["algo_kwargs"]["dataset_path"] = str(file)
     run = train(config).run_dir
-    with pytest.raises(ConfigError, match="fqe_updates = 0: at least 1"):
+    with pytest.raises(ConfigError, match="fqe_updates = 0: should be at least 1"):
         evaluate_checkpoint(run, fqe=True, fqe_updates=0)
     for played in ({"video": "film.mp4"}, {"episodes": 10}, {"env_kwargs": {"g": 1.0}}):
         with pytest.raises(
-            ConfigError, match="fqe plays nothing: leave out episodes, video, env_id and env_kwargs"
+            ConfigError,
+            match="fqe plays no episodes: leave out episodes, video, env_id and env_kwargs",
         ):
             evaluate_checkpoint(run, fqe=True, **played)
-    with pytest.raises(ConfigError, match="ask for fqe too"):
+    with pytest.raises(ConfigError, match="set fqe as well"):
         evaluate_checkpoint(run, dataset=str(recorded))
     file.unlink()
     write_arrays(record_random("Pendulum-v1", {}, 450, 1), file)
-    with pytest.raises(ConfigError, match="not the data that"):
+    with pytest.raises(ConfigError, match="differs from the data that"):
         evaluate_checkpoint(run, fqe=True, fqe_updates=1)

@@ -156,7 +156,7 @@ def _registered() -> Iterator[None]:
     [
         ("her", "n_step = 3 cannot be used with HER, which changes the rewards"),
         ("bc", "'n_step' is not an option of BC"),
-        ("single_step", "n_step = 3: the targets of single_step are of single steps"),
+        ("single_step", "n_step = 3: single_step supports one-step targets only"),
     ],
 )
 def test_who_cannot_take_several_steps_says_so(
@@ -173,7 +173,7 @@ def test_an_estimate_of_a_policy_takes_single_steps() -> None:
     data = TransitionDataset.from_dict(
         {"observations": np.zeros((9, 2)), "actions": np.zeros((9, 1)), "rewards": np.zeros(9)}
     )
-    with pytest.raises(ConfigError, match="n_step = 2: fitted Q evaluation takes single steps"):
+    with pytest.raises(ConfigError, match="n_step = 2: fitted Q evaluation supports single steps"):
         fitted_q_evaluation(learner, data, config=FQEConfig(n_step=2))
 
 

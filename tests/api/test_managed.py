@@ -1,4 +1,4 @@
-"""The managed classes, the example, and learning where the answer is known."""
+"""Managed classes, the example, and learning with a known solution."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SMALL: dict[str, Any] = {
 }
 
 
-def test_learn_evaluate_predict_save_load_learn_on(tmp_path: Path) -> None:
+def test_learn_evaluate_predict_save_load(tmp_path: Path) -> None:
     agent = SAC("Pendulum-v1", seed=0, output_dir=str(tmp_path / "runs"), **SMALL)
     with pytest.raises(RLTrainingError, match="call learn"):
         agent.predict(np.zeros(3))
@@ -54,7 +54,7 @@ def test_learn_evaluate_predict_save_load_learn_on(tmp_path: Path) -> None:
     action = agent.predict(np.array([1.0, 0.0, 0.0]))
     assert action.shape == (1,)
     copy = agent.save(tmp_path / "copy")
-    with pytest.raises(RLTrainingError, match="exists already"):
+    with pytest.raises(RLTrainingError, match="already exists"):
         agent.save(tmp_path / "copy")
     agent.learn(40)
     loaded = SAC.load(copy)
@@ -62,19 +62,20 @@ def test_learn_evaluate_predict_save_load_learn_on(tmp_path: Path) -> None:
     assert agent.result.metrics["step"] == 120
 
 
-def test_steps_that_make_no_update_are_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_run_without_updates_warns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options: Any = SMALL | {"output_dir": str(tmp_path), "learning_starts": 20}
     agent = SAC("Pendulum-v1", **options).learn(20)
-    assert "learning_starts = 20: 20 steps end before the first update" in capsys.readouterr().err
+    assert (
+        "learning_starts = 20: the run ends after 20 steps, before the first"
+        in capsys.readouterr().err
+    )
     with pytest.raises(ConfigError, match=r"learn\(0\)"):
         agent.learn(0)
     SAC("Pendulum-v1", **options).learn(21)
     assert "Warning" not in capsys.readouterr().err
 
 
-def test_a_saved_copy_continues_as_the_original_would(
+def test_saved_copy_continues_like_the_original(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -87,7 +88,7 @@ def test_a_saved_copy_continues_as_the_original_would(
     np.testing.assert_array_equal(loaded.predict(obs), agent.predict(obs))
 
 
-def test_mistakes_show_at_construction() -> None:
+def test_invalid_options_raise_at_construction() -> None:
     with pytest.raises(ConfigError, match="did you mean 'batch_size'"):
         SAC("Pendulum-v1", batchsize=3)  # type: ignore[call-arg]
     with pytest.raises(ConfigError, match="gamma = 3"):
@@ -180,7 +181,7 @@ def test_run_of_another_device_can_be_loaded(
     assert SAC.load(str(agent.run_dir)).predict(np.zeros(3)).shape == (1,)
 
 
-def test_folder_may_be_left_and_the_console_missing(
+def test_learning_without_stderr_and_after_chdir(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "other").mkdir()
@@ -198,10 +199,10 @@ class Silent(Callback):
 
 
 class Misspelt(Callback):
-    """Its method would never be called."""
+    """Has a misspelled hook."""
 
     def on_evaluations(self, session: Any, metrics: Any) -> None:
-        """Looks like a hook."""
+        """Is not a hook."""
 
 
 @pytest.mark.parametrize(
@@ -216,13 +217,13 @@ class Misspelt(Callback):
         ([Silent(), print], "callbacks[1] = <built-in function print>: should be a Callback"),
         (
             [Misspelt()],
-            "Misspelt.on_evaluations would never be called, as there is no such hook; did you mean "
-            "'on_evaluation'?",
+            "Misspelt.on_evaluations would never be called, because there is no hook of this "
+            "name; did you mean 'on_evaluation'?",
         ),
         (print, "callbacks = <built-in function print>: should be a list of Callback objects"),
     ],
 )
-def test_callbacks_that_are_none_are_told_what_is_wanted(
+def test_invalid_callbacks_raise_a_clear_error(
     tmp_path: Path, callbacks: Any, sentence: str
 ) -> None:
     agent = SAC("Pendulum-v1", output_dir=tmp_path / "runs", **SMALL)
@@ -249,7 +250,7 @@ class Fails(Callback):
             raise RuntimeError("boom")
 
 
-def test_a_run_that_failed_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_run_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     agent = SAC("Pendulum-v1", output_dir=tmp_path, checkpoint_interval=25, **SMALL)
     with pytest.raises(RuntimeError, match="boom"):
         agent.learn(100, callbacks=[Fails(70)])
@@ -271,7 +272,7 @@ def test_a_run_that_failed_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture
     np.testing.assert_array_equal(agent.predict(obs), whole.predict(obs))
 
 
-def test_a_run_that_failed_at_its_start_is_continued(tmp_path: Path) -> None:
+def test_run_that_failed_at_its_start_is_continued(tmp_path: Path) -> None:
     class Refuses(Callback):
         def on_start(self, session: Any) -> None:
             raise RuntimeError("boom")
@@ -285,7 +286,7 @@ def test_a_run_that_failed_at_its_start_is_continued(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["sac_Pendulum-v1_seed0"]
 
 
-def test_a_checkpoint_that_its_run_no_longer_keeps_is_followed(
+def test_deleted_checkpoint_is_replaced_by_the_newest(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options: Any = SMALL | {"keep_checkpoints": 2, "checkpoint_interval": 20, "eval_episodes": 0}
@@ -296,17 +297,19 @@ def test_a_checkpoint_that_its_run_no_longer_keeps_is_followed(
     resume(agent.run_dir, ["total_timesteps=80"])
     capsys.readouterr()
     assert agent.evaluate(1)["step"] == 80
-    assert "step_000000020 no longer exists: this SAC uses the run's" in capsys.readouterr().err
+    assert "step_000000020 no longer exists: this SAC uses step_" in capsys.readouterr().err
     obs = np.random.default_rng(0).normal(size=(9, 3))
     np.testing.assert_array_equal(agent.predict(obs), SAC.load(agent.run_dir).predict(obs))
     assert agent.learn(20).checkpoint.step == 100
     assert "no longer exists" not in capsys.readouterr().err
     shutil.rmtree(tmp_path / "copy")
-    with pytest.raises(CheckpointError, match=r"no longer exists: load another, SAC\.load\(PATH\)"):
+    with pytest.raises(
+        CheckpointError, match=r"exists: load another checkpoint with SAC\.load\(PATH\)"
+    ):
         copy.evaluate(1)
 
 
-def test_repr_tells_what_it_is_and_where(trained: SAC, tmp_path: Path) -> None:
+def test_repr(trained: SAC, tmp_path: Path) -> None:
     assert repr(SAC("Pendulum-v1", seed=3)) == "SAC('Pendulum-v1', seed=3, not trained yet)"
     assert repr(trained) == f"SAC('Pendulum-v1', run_dir='{trained.run_dir}', step=40)"
     copy = trained.save(tmp_path / "copy")
@@ -314,7 +317,7 @@ def test_repr_tells_what_it_is_and_where(trained: SAC, tmp_path: Path) -> None:
     assert repr(SAC.load(str(trained.run_dir))) == repr(trained)
 
 
-def test_help_says_where_the_options_are() -> None:
+def test_help_refers_to_the_options() -> None:
     for managed in (SAC, IQL):
         assert "docs/configuration.md" in pydoc.render_doc(managed)
 
@@ -334,27 +337,27 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> SAC:
         (lambda m: m.learn(True), "total_timesteps = True: should be a whole number."),
         (lambda m: m.learn(float("nan")), "total_timesteps = nan: should be a whole number."),
         (lambda _: SAC("Pendulum-v1").learn(True), "total_timesteps = True: should be a whole"),
-        (lambda _: train(None), "config = None: should be a TrainConfig, a mapping, or a"),  # type: ignore[arg-type]
-        (resume, ": should be the path of the folder of a run or a checkpoint, its run_dir."),
-        (evaluate_checkpoint, ": should be the path of the folder of a run or a checkpoint, its"),
-        (lambda _: SAC.load(None), "path = None: should be the path of the folder of a run or a"),  # type: ignore[arg-type]
+        (lambda _: train(None), "config = None: should be a TrainConfig, a mapping, a file"),  # type: ignore[arg-type]
+        (resume, ": should be the path of a run or a checkpoint (its run_dir)."),
+        (evaluate_checkpoint, ": should be the path of a run or a checkpoint (its"),
+        (lambda _: SAC.load(None), "path = None: should be the path of a run or a"),  # type: ignore[arg-type]
         (lambda _: finetune(None), "path = None: should be the path of"),  # type: ignore[arg-type]
         (lambda m: m.save(None), "path = None: should be the path of a new folder."),
     ],
 )
-def test_arguments_of_another_kind_are_told_what_is_wanted(
+def test_wrong_argument_types_raise_a_clear_error(
     trained: SAC, call: Callable[[Any], Any], sentence: str
 ) -> None:
     with pytest.raises(ConfigError, match=re.escape(sentence)):
         call(trained)
 
 
-def test_whole_numbers_may_be_written_as_floats(trained: SAC) -> None:
+def test_integral_floats_are_accepted(trained: SAC) -> None:
     assert trained.evaluate(2.0)["eval_episodes"] == 2  # type: ignore[arg-type]
     assert trained.evaluate(np.int64(1), seed=np.int64(3))["seed"] == 3  # type: ignore[arg-type]
 
 
-def test_evaluation_refuses_an_environment_that_has_changed(
+def test_evaluation_refuses_a_changed_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     env_id = known("Changing", Match, None)
@@ -371,7 +374,7 @@ def test_train_functions_refuse_another_algorithms_config() -> None:
         train_sac(config)
 
 
-def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     file = Path(__file__).parents[2] / "examples" / "sac_pendulum_reference.py"
     spec = importlib.util.spec_from_file_location("example", file)
     assert spec is not None
@@ -384,7 +387,7 @@ def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 class Match(gym.Env[Any, Any]):
-    """One step; the reward is highest where the action equals the observation: a known answer."""
+    """Episodes of one step; the best action equals the observation."""
 
     observation_space = gym.spaces.Box(-0.8, 0.8, (1,), np.float32)
     action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
@@ -399,7 +402,7 @@ class Match(gym.Env[Any, Any]):
 
 
 class Wait(gym.Env[Any, Any]):
-    """A reward of 1 a step that only a time limit ends: Q must be 1/(1-γ), not the rest's sum."""
+    """A reward of 1 per step until a time limit: Q must be 1/(1-γ)."""
 
     observation_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
     action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
@@ -419,7 +422,7 @@ def known(name: str, maker: type[gym.Env[Any, Any]], limit: int | None) -> str:
     return env_id
 
 
-def test_learns_the_known_answer(tmp_path: Path) -> None:
+def test_learns_the_known_solution(tmp_path: Path) -> None:
     options = SMALL | {"hidden_sizes": [32, 32], "batch_size": 64, "learning_rate": 3e-3}
     env_id = known("Match", Match, None)
     agent = SAC(env_id, output_dir=str(tmp_path), learning_starts=100, **_without(options))
@@ -432,7 +435,7 @@ def _without(options: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in options.items() if key != "learning_starts"}
 
 
-def test_time_limits_bootstrap_in_the_whole_path(tmp_path: Path) -> None:
+def test_time_limits_bootstrap_end_to_end(tmp_path: Path) -> None:
     """Episodes of 5 steps: without the bootstrap, values could not exceed 5."""
     options = _without(SMALL) | {"learning_rate": 1e-2, "batch_size": 32, "gamma": 0.9}
     env_id = known("Wait", Wait, 5)

@@ -1,4 +1,4 @@
-"""Learning from recorded data: budgets, blocks, exact resume, held-out rows, no environment."""
+"""Offline training: budgets, blocks, exact resume, held-out rows and no environment."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_resume_in_the_middle_of_a_block_and_an_epoch(
 
 @pytest.mark.parametrize("sampling", SAMPLING)
 @every_offline
-def test_intervals_do_not_change_what_is_learned(
+def test_intervals_do_not_change_the_result(
     entry: AlgorithmEntry, small_config: Config, sampling: str
 ) -> None:
     def run(**changes: Any) -> bytes:
@@ -98,7 +98,7 @@ def test_intervals_do_not_change_what_is_learned(
 def test_extending_a_finished_run_equals_the_longer_run(
     entry: AlgorithmEntry, small_config: Config
 ) -> None:
-    """The shorter one ends inside a block."""
+    """The shorter run ends inside a block."""
     short = train(small_config(algo=entry.name, total_timesteps=70))
     longer = resume(short.run_dir, ["total_timesteps=120"])
     config = small_config(algo=entry.name, total_timesteps=120)
@@ -106,7 +106,7 @@ def test_extending_a_finished_run_equals_the_longer_run(
     assert weights(train(config)) == weights(longer)
 
 
-def test_where_updates_pause() -> None:
+def test_next_stop() -> None:
     assert next_stop(0, (50, 0, 30), 100) == BLOCK
     assert next_stop(20, (50, 0, 30), 100) == 30
     assert next_stop(40, (50, 0, 45), 100) == 45
@@ -116,10 +116,10 @@ def test_where_updates_pause() -> None:
 @pytest.mark.parametrize("mode", ["eager", "compiled"])
 @every_offline
 @pytest.mark.usefixtures("without_compiler")
-def test_calls_of_any_length_make_the_same_updates(
+def test_updates_do_not_depend_on_call_lengths(
     entry: AlgorithmEntry, mode: Any, recorded: Path
 ) -> None:
-    """However 90 updates are asked for, and in whichever mode; saved and restored between."""
+    """90 updates in calls of any length and in any mode, saved and restored in between."""
     data, spec = dict(np.load(recorded)), check_config_spec(recorded, entry.name)
     states = []
     for calls in ([90], [7, 13, 25, 1, 44], [19, 1, 1, 60, 9]):
@@ -148,8 +148,8 @@ def check_config_spec(recorded: Path, algo: str) -> Any:
 # --- Budgets ------------------------------------------------------------------
 
 
-def test_epochs_are_a_budget(small_config: Config) -> None:
-    """450 rows in batches of 16 are 28.125 updates: two epochs end in the 57th."""
+def test_budget_in_epochs(small_config: Config) -> None:
+    """450 rows in batches of 16 are 28.125 updates, so two epochs are 57 updates."""
     config = small_config(algo="bc")
     del config["total_timesteps"]
     config["algo_kwargs"] |= {"num_epochs": 2}
@@ -163,11 +163,11 @@ def test_epochs_are_a_budget(small_config: Config) -> None:
     assert resume(result.run_dir, ["total_timesteps=90"]).metrics["step"] == 90
 
 
-def test_two_budgets_must_agree(small_config: Config) -> None:
+def test_epochs_and_steps_must_agree(small_config: Config) -> None:
     config = small_config(algo="bc", total_timesteps=57)
     config["algo_kwargs"] |= {"num_epochs": 2}
     assert check_config(make_config(config)).config.total_timesteps == 57
-    with pytest.raises(ConfigError, match="57 updates, but total_timesteps is 58: give one"):
+    with pytest.raises(ConfigError, match="57 updates, but total_timesteps is 58: set only one"):
         check_config(make_config(config | {"total_timesteps": 58}))
 
 
@@ -184,9 +184,11 @@ def test_changed_data_is_refused(small_config: Config, tmp_path: Path, recorded:
     assert (record["source"], record["rows"]) == (str(copy), 450)
     data["rewards"][3] += 1
     np.savez(copy, **data)
-    with pytest.raises(ConfigError, match=r"copy\.npz is not the data that .* trained on") as found:
+    with pytest.raises(
+        ConfigError, match=r"copy\.npz differs from the data that .* trained on"
+    ) as found:
         resume(result.run_dir, ["total_timesteps=160"])
-    assert found.value.exit_code == 2  # bad input, as any other
+    assert found.value.exit_code == 2  # an input error like any other
     with pytest.raises(SystemExit) as left:
         app(["resume", str(result.run_dir), "total_timesteps=160"])
     assert left.value.code == 2
@@ -197,20 +199,20 @@ def test_changed_data_is_refused(small_config: Config, tmp_path: Path, recorded:
 @pytest.mark.parametrize(
     ("changes", "kwargs", "sentence"),
     [
-        ({}, {"dataset_kind": None, "dataset_path": None}, "bc learns from recorded data: give"),
+        ({}, {"dataset_kind": None, "dataset_path": None}, "bc learns from recorded data: set"),
         ({"num_envs": 2}, {}, "num_envs = 2: bc learns from recorded data"),
         ({"env_id": "CartPole-v1"}, {}, "bc needs a bounded Box action space"),
         ({"env_id": "MountainCarContinuous-v0"}, {}, "it is of another environment"),
-        ({}, {"buffer_capacity": 10}, "Unknown key 'buffer_capacity'"),
-        ({"env_id": None}, {}, "give action_low and action_high, or env_id"),
-        ({}, {"action_low": -2, "action_high": 2}, "Pendulum-v1 tells its own"),
+        ({}, {"buffer_capacity": 10}, "'buffer_capacity' is not an option of BC"),
+        ({"env_id": None}, {}, "set action_low and action_high, or env_id"),
+        ({}, {"action_low": -2, "action_high": 2}, "Pendulum-v1 has its own action bounds"),
         ({"env_id": None}, {"action_low": -2}, "give both action_low and action_high"),
         ({"env_id": None}, {"action_low": 2, "action_high": -2}, "must be less than"),
         ({"env_id": None}, {"action_low": [-2, -2], "action_high": 2}, "have 2 and 1 values"),
         ({"env_id": None}, {"action_low": -1, "action_high": 1}, "outside its bounds"),
         ({"env_kwargs": {"wrappers": {"reward": {"scale": 2.0}}}}, {}, "use the reward_"),
         ({}, {"validation_fraction": 1.0}, "validation_fraction = 1.0"),
-        ({}, {"batch_size": 2_000, "sampling": "epochs"}, "rows to learn from"),
+        ({}, {"batch_size": 2_000, "sampling": "epochs"}, "training rows"),
         (
             {},
             {"early_stopping": {"metric": "eval_loss", "mode": "min", "patience": 1}},
@@ -227,11 +229,11 @@ def test_changed_data_is_refused(small_config: Config, tmp_path: Path, recorded:
         (
             {},
             {"early_stopping": {"metric": "eval_loss", "patience": 1}},
-            "a loss is better when it is smaller",
+            "smaller losses are better",
         ),
     ],
 )
-def test_mistakes_show_before_anything_is_written(
+def test_invalid_settings_raise_before_anything_is_written(
     small_config: Config, tmp_path: Path, changes: Any, kwargs: Any, sentence: str
 ) -> None:
     config = small_config(algo="bc", **changes)
@@ -243,7 +245,7 @@ def test_mistakes_show_before_anything_is_written(
     assert not (tmp_path / "runs").exists()
 
 
-def test_online_algorithms_need_an_environment_and_no_epochs() -> None:
+def test_online_algorithms_require_an_environment_and_steps() -> None:
     with pytest.raises(ConfigError, match="'env_id' is missing"):
         make_config({"algo": "sac", "total_timesteps": 10})
     with pytest.raises(ConfigError, match="num_epochs needs dataset_kind"):
@@ -254,7 +256,7 @@ def test_online_algorithms_need_an_environment_and_no_epochs() -> None:
 
 
 def rows_of(lengths: list[int]) -> TransitionDataset:
-    """Episodes whose observation is their number."""
+    """Episodes whose observations are their index."""
     total = sum(lengths)
     ends = np.zeros(total, bool)
     ends[np.cumsum(lengths) - 1] = True
@@ -280,12 +282,12 @@ def test_whole_episodes_are_held_out() -> None:
     assert len(theirs) == 4
     together = np.concatenate([dataset.column("rewards"), held.column("rewards")])
     assert sorted(together) == everything.column("rewards").tolist()
-    assert (np.diff(dataset.column("rewards")) > 0).all()  # in their order
+    assert (np.diff(dataset.column("rewards")) > 0).all()  # the order is kept
     assert torch.equal(rows_of([5] * 40).hold_out(0.1, seed=3).rows, held.rows)
     assert not torch.equal(rows_of([5] * 40).hold_out(0.1, seed=4).rows, held.rows)
 
 
-def test_some_rows_stay_and_some_go() -> None:
+def test_hold_out_keeps_and_removes_rows() -> None:
     for lengths, fraction in (([9, 1], 0.99), ([3, 3, 3], 0.01), ([10], 0.3), ([2], 0.9)):
         dataset = rows_of(lengths)
         held = dataset.hold_out(fraction, seed=0)
@@ -297,15 +299,15 @@ def test_some_rows_stay_and_some_go() -> None:
 
 
 @pytest.mark.parametrize("lengths", [[900, *[10] * 10], [2000, 100, 100], [200] * 2, [20] * 50])
-def test_about_the_wanted_share_goes(lengths: list[int]) -> None:
-    """Not an episode that is much longer than what is wanted."""
+def test_hold_out_is_close_to_the_fraction(lengths: list[int]) -> None:
+    """An episode that is much longer than the fraction is not held out."""
     for seed in range(20):
         share = len(rows_of(lengths).hold_out(0.05, seed=seed)) / sum(lengths)
         assert 0.02 < share < 0.08
 
 
 @every_offline
-def test_held_out_losses_change_nothing(entry: AlgorithmEntry, recorded: Path) -> None:
+def test_held_out_losses_do_not_change_training(entry: AlgorithmEntry, recorded: Path) -> None:
     spec = check_config_spec(recorded, entry.name)
     own = {"hidden_sizes": (16, 16), "batch_size": 16} | TINY.get(entry.name, {})
     learner = entry.learner_class().build(spec, entry.config_class()(**own), seed=3)
@@ -323,7 +325,7 @@ def test_held_out_losses_change_nothing(entry: AlgorithmEntry, recorded: Path) -
         torch.testing.assert_close(losses[name], value)
 
 
-def test_held_out_rows_are_normalized_by_the_training_rows(small_config: Config) -> None:
+def test_held_out_rows_use_training_statistics(small_config: Config) -> None:
     kwargs = {"validation_fraction": 0.2, "normalize_states": True}
     task = check_config(make_config(small_config(algo="bc", algo_kwargs=kwargs)).resolved())
     assert task.data is not None
@@ -340,7 +342,7 @@ def test_held_out_rows_are_normalized_by_the_training_rows(small_config: Config)
 
 
 @every_offline
-def test_a_run_without_an_environment(entry: AlgorithmEntry, small_config: Config) -> None:
+def test_run_without_an_environment(entry: AlgorithmEntry, small_config: Config) -> None:
     config = small_config(algo=entry.name, env_id=None)
     config["algo_kwargs"] |= {"action_low": -2.0, "action_high": [2.0], "eval_interval": 30}
     config["algo_kwargs"] |= {"normalize_states": True}
@@ -360,7 +362,7 @@ def test_a_run_without_an_environment(entry: AlgorithmEntry, small_config: Confi
     again = evaluate_checkpoint(result.run_dir)
     assert (again["env_id"], again["eval_loss"]) == (None, losses[120])
     terms = {k: v for k, v in again.items() if k.startswith("eval_loss_")}
-    for part in entry.learner_class().loss_parts:  # inside another loss: not to be counted twice
+    for part in entry.learner_class().loss_parts:  # part of another loss, and not counted twice
         assert terms.pop(part.replace("loss/", "eval_loss_")) != 0.0
     assert again["eval_loss"] == sum(terms.values())
     best = evaluate_checkpoint(result.run_dir, best=True)
@@ -370,10 +372,10 @@ def test_a_run_without_an_environment(entry: AlgorithmEntry, small_config: Confi
     assert_same_run(result, crash_and_resume(config, 50, 95))
 
 
-def test_how_the_data_was_read_is_told_once(
+def test_loader_notes_are_reported_once(
     small_config: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Guesses as warnings, the rest to whoever watches; nothing where the data says it all."""
+    """Guesses are warnings, other notes are messages; complete data has neither."""
     config = small_config(algo="bc", total_timesteps=40)
     told: list[str] = []
 
@@ -399,7 +401,7 @@ def test_how_the_data_was_read_is_told_once(
     assert (capsys.readouterr().err, len(told)) == ("", 2)
 
 
-def test_integers_are_no_continuous_actions(small_config: Config, tmp_path: Path) -> None:
+def test_integer_actions_are_not_continuous(small_config: Config, tmp_path: Path) -> None:
     data = record_random("CartPole-v1", {}, 200, 0)
     assert data["actions"].dtype.kind == "i"
     write_arrays(data, tmp_path / "cartpole.npz")
@@ -410,7 +412,7 @@ def test_integers_are_no_continuous_actions(small_config: Config, tmp_path: Path
         train(config)
 
 
-def test_the_held_out_loss_stops_a_run(small_config: Config) -> None:
+def test_held_out_loss_stops_a_run(small_config: Config) -> None:
     config = small_config(algo="bc", env_id=None, total_timesteps=500)
     config["algo_kwargs"] |= {"action_low": -2.0, "action_high": 2.0, "eval_interval": 20}
     stopping = {"metric": "eval_loss", "mode": "min", "target_value": 1e9, "min_steps": 50}
@@ -418,11 +420,11 @@ def test_the_held_out_loss_stops_a_run(small_config: Config) -> None:
     result = train(config)
     assert (result.metrics["step"], result.stop_reason[:14]) == (60, "early_stopping")
     config["algo_kwargs"]["early_stopping"] = {"patience": 1}
-    with pytest.raises(ConfigError, match="eval_return_mean needs an environment"):
+    with pytest.raises(ConfigError, match="eval_return_mean requires an environment"):
         train(config)
 
 
-def test_returns_and_losses_stand_together(small_config: Config) -> None:
+def test_returns_and_losses_are_logged_together(small_config: Config) -> None:
     config = small_config(algo="bc", eval_episodes=1)
     config["algo_kwargs"] |= {"validation_fraction": 0.2}
     result = train(config)
@@ -434,13 +436,13 @@ def test_returns_and_losses_stand_together(small_config: Config) -> None:
 # --- The managed class --------------------------------------------------------
 
 
-def test_the_managed_class(tmp_path: Path, recorded: Path) -> None:
+def test_managed_class(tmp_path: Path, recorded: Path) -> None:
     options: Any = {"hidden_sizes": [16], "batch_size": 16, "tensorboard": False, "num_threads": 1}
     options |= {"dataset_kind": "npz", "dataset_path": str(recorded), "num_epochs": 1}
     agent = BC(output_dir=str(tmp_path), action_low=-2, action_high=2, **options).learn()
     assert agent.result is not None
     assert agent.result.metrics["step"] == 27  # 450 rows, the last 22 held out
-    with pytest.raises(ConfigError, match="should be the number of further steps"):
+    with pytest.raises(ConfigError, match="should be the number of additional steps"):
         agent.learn()
     assert agent.learn(20).result is not None
     assert "eval_loss" in BC.load(agent.save(tmp_path / "copy")).evaluate()

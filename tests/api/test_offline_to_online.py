@@ -1,4 +1,4 @@
-"""From recorded data to an environment: phases, shares, budgets, fine-tuning, exact resumes."""
+"""Offline-to-online training: phases, batch shares, budgets, fine-tuning and exact resume."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ from tests.comparing import CrashAt, CrashError, assert_same_run, untimed_metric
 
 Config = Callable[..., dict[str, Any]]
 PRETRAINING = 50
-"""Updates: two blocks and a half."""
+"""Number of updates: two and a half blocks."""
 SIZE = 15
-"""An odd batch: 8 rows of the dataset, 7 of the replay."""
+"""An odd batch size: 8 rows from the dataset, 7 from the replay."""
 
 
 @pytest.fixture
 def prior(small_config: Config) -> Config:
-    """A run of 50 updates and then 90 environment steps, the first 30 of them at random."""
+    """A run of 50 updates and 90 environment steps, of which the first 30 are random."""
 
     def make(**changes: Any) -> dict[str, Any]:
         kwargs = {
@@ -67,7 +67,7 @@ def prior(small_config: Config) -> Config:
 
 
 class Watch(Callback):
-    """Remembers what the run was like after each step of its loop."""
+    """Records the state of the run after each step."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[int, bool, int, int]] = []
@@ -83,7 +83,7 @@ class Watch(Callback):
 # --- Phases and budgets -------------------------------------------------------
 
 
-def test_updates_first_and_then_environment_steps(prior: Config) -> None:
+def test_updates_come_before_environment_steps(prior: Config) -> None:
     watch = Watch()
     result = train(prior(), callbacks=[watch])
     offline = [row for row in watch.seen if row[0] <= PRETRAINING]
@@ -102,8 +102,10 @@ def test_updates_first_and_then_environment_steps(prior: Config) -> None:
     assert result.metrics["env_steps"] == 90
 
 
-def test_every_batch_of_a_run_has_its_share(prior: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rewards tell the sources apart: those of the dataset are shifted by the file."""
+def test_every_batch_has_the_configured_share(
+    prior: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rewards identify the source: those of the dataset are shifted."""
     data = record_random("Pendulum-v1", {}, 450, 0)
     data["rewards"] = np.full(450, 100.0)
     config = prior()
@@ -120,10 +122,10 @@ def test_every_batch_of_a_run_has_its_share(prior: Config, monkeypatch: pytest.M
 
     monkeypatch.setattr(Engine, "_draw", counted)
     train(config)
-    assert shares == [SIZE] * 60 + [8] * 120  # the last block of pretraining is cut at 50
+    assert shares == [SIZE] * 60 + [8] * 120  # the last block of pretraining ends at 50
 
 
-def test_budgets_are_kept_apart_and_logged(prior: Config) -> None:
+def test_budgets_are_counted_separately_and_logged(prior: Config) -> None:
     result = train(prior(eval_episodes=1, algo_kwargs={"eval_interval": 70}))
     wanted = {
         "env_steps": 90,
@@ -160,7 +162,7 @@ def test_extreme_ratios(prior: Config, ratio: float, rows: tuple[int, int]) -> N
     assert (metrics["rows/offline"], metrics["rows/online"]) == rows
 
 
-def test_random_play_is_a_choice(prior: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_play_is_optional(prior: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     learner = REGISTRY["rlpd"].learner_class()
     calls: list[int] = []
     act = learner.act
@@ -177,8 +179,8 @@ def test_random_play_is_a_choice(prior: Config, monkeypatch: pytest.MonkeyPatch)
     assert len(calls) == 90
 
 
-def test_updates_never_come_before_the_first_row(prior: Config) -> None:
-    """With learning_starts 0 the first update follows the first step."""
+def test_no_update_before_the_first_row(prior: Config) -> None:
+    """With learning_starts=0, the first update comes after the first step."""
     watch = Watch()
     train(
         prior(total_timesteps=5, algo_kwargs={"learning_starts": 0}),
@@ -187,7 +189,7 @@ def test_updates_never_come_before_the_first_row(prior: Config) -> None:
     assert [row[2:] for row in watch.seen[3:]] == [(50 + 2 * n, n) for n in range(1, 6)]
 
 
-def test_the_display_tells_the_phase(prior: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_display_shows_the_phase(prior: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rl_training.api.progress.PLAIN_SECONDS", 0.0)
     stream = StringIO()
     train(prior(), callbacks=[ProgressCallback(stream)])
@@ -201,7 +203,7 @@ def test_the_display_tells_the_phase(prior: Config, monkeypatch: pytest.MonkeyPa
 
 
 class Look(Callback):
-    """Keeps the batches of one more block, and the raw rows they came from."""
+    """Stores the batches of one more block, and their raw rows."""
 
     def on_end(self, session: Session) -> None:
         mixed = session.engine.sampler
@@ -217,7 +219,7 @@ class Look(Callback):
         self.rows = torch.cat([recorded.rows, replay])
 
 
-def test_both_sources_are_normalized_alike(prior: Config, recorded: Path) -> None:
+def test_both_sources_share_the_normalization(prior: Config, recorded: Path) -> None:
     look = Look()
     result = train(prior(algo_kwargs={"normalize_states": True}), callbacks=[look])
     shift, scale = look.learner.obs_shift, look.learner.obs_scale
@@ -232,7 +234,7 @@ def test_both_sources_are_normalized_alike(prior: Config, recorded: Path) -> Non
     assert other.metrics["env_steps"] == 95
 
 
-def test_what_is_restored_into_the_learner_holds_for_batches() -> None:
+def test_restored_normalization_applies_to_batches() -> None:
     class Ones(MixedSampler):
         def __init__(self) -> None:
             pass
@@ -251,7 +253,7 @@ def test_what_is_restored_into_the_learner_holds_for_batches() -> None:
     assert batch.actions.unique().tolist() == [1.0]
 
 
-def test_rewards_are_transformed_alike(prior: Config) -> None:
+def test_both_sources_share_the_reward_transform(prior: Config) -> None:
     look = Look()
     train(prior(algo_kwargs={"reward_scale": 0.01, "reward_shift": 1.0}), callbacks=[look])
     rewards = look.rows[:, 4]
@@ -273,7 +275,7 @@ def test_rewards_are_transformed_alike(prior: Config) -> None:
     ],
 )
 def test_resume_in_each_phase(prior: Config, crashes: tuple[int, ...]) -> None:
-    """Checkpoints stand at 13, 26, ..., none of them at a block's beginning, and at 50."""
+    """Checkpoints are at 13, 26, ..., not at the start of a block, and at 50."""
     config = prior(checkpoint_interval=13, eval_episodes=1, log_interval=15)
     config["env_kwargs"] = {"max_episode_steps": 37}
     config["algo_kwargs"] |= {
@@ -292,13 +294,13 @@ def test_resume_in_each_phase(prior: Config, crashes: tuple[int, ...]) -> None:
     assert_same_run(whole, resume(run_dir))
 
 
-def test_intervals_do_not_change_what_is_learned(prior: Config) -> None:
+def test_intervals_do_not_change_the_result(prior: Config) -> None:
     one = train(prior())
     two = train(prior(log_interval=7, checkpoint_interval=9))
     assert (one.checkpoint_path / MODEL).read_bytes() == (two.checkpoint_path / MODEL).read_bytes()
 
 
-def test_a_managed_run_goes_on(prior: Config) -> None:
+def test_managed_run_continues(prior: Config) -> None:
     config = prior()
     kwargs = config.pop("algo_kwargs")
     for key in ("algo", "total_timesteps"):
@@ -329,7 +331,7 @@ def tensors(path: Path) -> dict[str, torch.Tensor]:
 
 
 class Start(Callback):
-    """Keeps the learner's tensors before the first step."""
+    """Stores the tensors of the learner before the first step."""
 
     def on_start(self, session: Session) -> None:
         learner = session.algorithm
@@ -338,7 +340,7 @@ class Start(Callback):
 
 
 @pytest.mark.parametrize("algo", FINETUNED)
-def test_finetuning_goes_on_with_every_tensor(small_config: Config, algo: str) -> None:
+def test_finetuning_keeps_every_tensor(small_config: Config, algo: str) -> None:
     offline = REGISTRY[algo].mode != "online"
     keys: dict[str, Any] = {"learning_rate_schedule": "linear", "normalize_states": offline}
     source = source_run(small_config, algo, **keys)
@@ -347,15 +349,15 @@ def test_finetuning_goes_on_with_every_tensor(small_config: Config, algo: str) -
     saved = tensors(source.checkpoint_path)
     assert set(saved) == set(start.tensors)
     for name, tensor in saved.items():
-        if name == "optimizers.actor.learning_rate":  # the source's schedule is over
+        if name == "optimizers.actor.learning_rate":  # the schedule of the source has ended
             assert start.tensors[name] > 2 * tensor
-        elif name.endswith("learning_rate"):  # IQL schedules its actor's alone
+        elif name.endswith("learning_rate"):  # IQL schedules only the actor
             assert start.tensors[name] >= tensor
         else:
             assert torch.equal(start.tensors[name], tensor), name
     assert start.updates == source.metrics["updates"]
     moved = tensors(result.checkpoint_path)
-    rate = "optimizers.actor.learning_rate"  # the schedule ran once more, to its end
+    rate = "optimizers.actor.learning_rate"  # the schedule ran again
     assert moved[rate] < 0.1 * start.tensors[rate]
     assert not all(torch.equal(moved[name], saved[name]) for name in saved)
     if offline:
@@ -367,7 +369,7 @@ def test_finetuning_goes_on_with_every_tensor(small_config: Config, algo: str) -
     assert evaluate_checkpoint(result.run_dir, episodes=1)["step"] == 107
 
 
-def test_one_history_that_says_where_it_began(small_config: Config) -> None:
+def test_finetuned_run_includes_the_metrics_of_its_source(small_config: Config) -> None:
     source = source_run(small_config, "iql")
     result = finetune(source.run_dir, "Pendulum-v1", GO_ON)
     first = untimed_metrics(source.run_dir)
@@ -393,7 +395,7 @@ def test_one_history_that_says_where_it_began(small_config: Config) -> None:
 
 
 @pytest.mark.parametrize("crashes", [(60,), (75, 101)])
-def test_a_finetuned_run_resumes_exactly(small_config: Config, crashes: tuple[int, ...]) -> None:
+def test_finetuned_run_resumes_exactly(small_config: Config, crashes: tuple[int, ...]) -> None:
     source = source_run(small_config, "td3_bc", normalize_states=True)
     keys = (
         *(*GO_ON, "eval_episodes=1", "eval_interval=20"),
@@ -414,10 +416,10 @@ def test_a_finetuned_run_resumes_exactly(small_config: Config, crashes: tuple[in
 
 
 @pytest.mark.parametrize("place", ["amid", "after", "amid, then after"])
-def test_a_finetuning_that_dies_in_its_first_evaluation_resumes_exactly(
+def test_finetuning_killed_in_its_first_evaluation_resumes_exactly(
     small_config: Config, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    """The checkpoint comes first; the evaluation is made up, and its line stands once."""
+    """The checkpoint is saved first; the evaluation is repeated and logged once."""
     source = source_run(small_config, "td3_bc")
     keys = (*GO_ON, "eval_episodes=1", "eval_interval=20", "env_kwargs.max_episode_steps=37")
     whole = finetune(source.run_dir, "Pendulum-v1", keys)
@@ -447,7 +449,7 @@ def test_a_finetuning_that_dies_in_its_first_evaluation_resumes_exactly(
     assert whole.best_checkpoint_path.name == resumed.best_checkpoint_path.name
 
 
-def test_the_report_shows_before_lowest_and_after(
+def test_report_shows_return_before_lowest_and_after(
     small_config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = source_run(small_config, "iql")
@@ -471,17 +473,19 @@ def test_the_report_shows_before_lowest_and_after(
 def test_early_stopping_counts_environment_steps_of_this_run(
     pretraining: int, last: int, small_config: Config
 ) -> None:
-    """The source made 47 steps; `min_steps` is in the unit of `total_timesteps`."""
+    """The source has 47 steps, which `min_steps` does not count."""
     source = source_run(small_config, "iql")
     keys = ("early_stopping.target_value=-1e9", "early_stopping.min_steps=40", "eval_interval=20")
     more = (f"offline_pretrain_updates={pretraining}", "eval_episodes=1")
     result = finetune(source.run_dir, "Pendulum-v1", (*GO_ON, *keys, *more))
     assert result.stop_reason.startswith("early_stopping")
-    assert result.metrics["step"] == last  # the first evaluation from 40 environment steps on
+    assert result.metrics["step"] == last  # the first evaluation after 40 environment steps
     assert 40 <= result.metrics["env_steps"] < 60
 
 
-def test_the_policy_itself_explores(small_config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finetuning_explores_with_the_policy(
+    small_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = source_run(small_config, "iql")
     learner = REGISTRY["iql"].learner_class()
     asked: list[bool] = []
@@ -496,7 +500,7 @@ def test_the_policy_itself_explores(small_config: Config, monkeypatch: pytest.Mo
     assert asked == [False] * 60
 
 
-def test_data_may_be_dropped_or_replaced(small_config: Config, tmp_path: Path) -> None:
+def test_data_can_be_dropped_or_replaced(small_config: Config, tmp_path: Path) -> None:
     source = source_run(small_config, "iql", normalize_states=True)
     dropped = finetune(source.run_dir, None, (*GO_ON, "offline_batch_ratio=0"))
     assert dropped.metrics["rows/offline"] == 0
@@ -507,7 +511,7 @@ def test_data_may_be_dropped_or_replaced(small_config: Config, tmp_path: Path) -
     look = Look()
     other = finetune(source.run_dir, None, GO_ON, dataset=str(file), callbacks=[look])
     assert read_config_file(other.run_dir).algo_kwargs["dataset_path"] == str(file)
-    # Both runs normalize as the source did, whatever the other data's statistics are.
+    # Both runs keep the normalization of the source.
     for result in (dropped, other):
         assert torch.equal(tensors(result.checkpoint_path)["obs_shift"], saved["obs_shift"])
     normalized = (look.rows[:, :3] - saved["obs_shift"]) * saved["obs_scale"]
@@ -515,7 +519,7 @@ def test_data_may_be_dropped_or_replaced(small_config: Config, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("scaled", [False, True])
-def test_data_that_changed_is_refused_unless_it_is_given_again(
+def test_changed_data_is_refused_unless_passed_explicitly(
     small_config: Config, tmp_path: Path, scaled: bool
 ) -> None:
     file = tmp_path / "mine.npz"
@@ -524,17 +528,17 @@ def test_data_that_changed_is_refused_unless_it_is_given_again(
     moved = file.rename(tmp_path / "moved.npz")
     write_arrays(record_random("Pendulum-v1", {}, 450, 8), file)
     there = set(source.run_dir.parent.glob("*"))
-    with pytest.raises(ConfigError, match=r"is not the data that .* with --dataset FILE"):
+    with pytest.raises(ConfigError, match=r"differs from the data that .* with --dataset FILE"):
         finetune(source.run_dir, None, GO_ON)
-    if scaled:  # the factor of the old data is needed, whatever comes in its place
-        with pytest.raises(ConfigError, match=r"mine\.npz is not .* takes its factor from"):
+    if scaled:  # the factor of the original data is needed
+        with pytest.raises(ConfigError, match=r"mine\.npz differs .* return_scaling depends on"):
             finetune(source.run_dir, None, GO_ON, dataset=file)
     assert set(source.run_dir.parent.glob("*")) == there
     again = finetune(source.run_dir, None, GO_ON, dataset=moved if scaled else file)
     assert again.stop_reason == "completed"
 
 
-def test_return_scaling_becomes_one_factor_for_both(small_config: Config) -> None:
+def test_return_scaling_becomes_a_common_factor(small_config: Config) -> None:
     source = source_run(small_config, "iql", return_scaling=True)
     look = Look()
     result = finetune(source.run_dir, None, GO_ON, callbacks=[look])
@@ -548,7 +552,7 @@ def test_return_scaling_becomes_one_factor_for_both(small_config: Config) -> Non
     assert low <= float(look.rows[450:, 4].min()) < low / 50 < 0
 
 
-def test_several_runs_in_one_picture(small_config: Config, tmp_path: Path) -> None:
+def test_several_runs_in_one_plot(small_config: Config, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     from rl_training.api.plots import evaluations, plot_runs
 
@@ -557,7 +561,7 @@ def test_several_runs_in_one_picture(small_config: Config, tmp_path: Path) -> No
     keys = (*GO_ON, "eval_episodes=1", "eval_interval=40")
     result = finetune(source.run_dir, None, keys)
     steps, returns = evaluations(result.run_dir)
-    assert steps == [0, 20, 60]  # the source's own evaluations are not on this axis
+    assert steps == [0, 20, 60]  # evaluations of the source are not on this axis
     assert returns[-1] == result.metrics["return_after"]
     picture = tmp_path / "compared.png"
     plot_runs([source.run_dir, result.run_dir], picture)
@@ -566,8 +570,8 @@ def test_several_runs_in_one_picture(small_config: Config, tmp_path: Path) -> No
         plot_runs([tmp_path], picture)
 
 
-def test_a_finetuning_of_a_mixed_run_is_drawn_alone(prior: Config) -> None:
-    """Its metrics begin with the source's, which counts environment steps too."""
+def test_finetuned_mixed_run_is_plotted_separately(prior: Config) -> None:
+    """Its metrics start with those of the source, which also count environment steps."""
     from rl_training.api.plots import evaluations
 
     source = train(prior(eval_episodes=1, algo_kwargs={"eval_interval": 20}))
@@ -579,7 +583,7 @@ def test_a_finetuning_of_a_mixed_run_is_drawn_alone(prior: Config) -> None:
     assert returns[0] == result.metrics["return_before"]
 
 
-def test_a_branch_of_a_finetuning_is_not_evaluated_again(small_config: Config) -> None:
+def test_branch_of_a_finetuned_run_is_not_evaluated_again(small_config: Config) -> None:
     source = source_run(small_config, "iql")
     keys = (*GO_ON, "eval_episodes=1", "eval_interval=40")
     result = finetune(source.run_dir, None, keys)
@@ -602,7 +606,7 @@ def refused(config: Mapping[str, Any], match: str) -> None:
 
 
 @pytest.mark.parametrize("ratio", [-0.1, 1.1])
-def test_a_ratio_outside_its_range(prior: Config, ratio: float) -> None:
+def test_ratio_outside_its_range(prior: Config, ratio: float) -> None:
     refused(prior(algo_kwargs={"offline_batch_ratio": ratio}), "offline_batch_ratio = ")
 
 
@@ -610,27 +614,31 @@ def test_missing_prior_data(prior: Config) -> None:
     config = prior()
     for key in ("dataset_kind", "dataset_path", "sampling"):
         del config["algo_kwargs"][key]
-    refused(config, "rlpd learns from recorded data: give dataset_kind and dataset_path")
+    refused(config, "rlpd learns from recorded data: set dataset_kind and dataset_path")
 
 
-def test_a_dataset_smaller_than_a_batch(prior: Config) -> None:
-    refused(prior(algo_kwargs={"batch_size": 451}), r"batch_size = 451: .* has only 450 rows")
+def test_dataset_smaller_than_a_batch(prior: Config) -> None:
+    refused(
+        prior(algo_kwargs={"batch_size": 451}), r"batch_size = 451: .* has only 450 training rows"
+    )
 
 
-def test_a_dataset_of_another_environment(prior: Config, tmp_path: Path) -> None:
+def test_dataset_of_another_environment(prior: Config, tmp_path: Path) -> None:
     file = tmp_path / "car.npz"
     write_arrays(record_random("MountainCarContinuous-v0", {}, 50, 0), file)
     refused(prior(algo_kwargs={"dataset_path": str(file)}), "it is of another environment")
 
 
-def test_rewards_that_would_differ(prior: Config) -> None:
-    refused(prior(algo_kwargs={"return_scaling": True}), "return_scaling is for recorded rewards")
+def test_different_reward_transforms_are_refused(prior: Config) -> None:
+    refused(
+        prior(algo_kwargs={"return_scaling": True}), "return_scaling applies to recorded rewards"
+    )
     config = prior(algo_kwargs={"reward_scale": 2.0})
     config["env_kwargs"] = {"wrappers": {"reward": {"scale": 3.0}}}
     refused(config, "differ")
 
 
-def test_wrapped_rewards_hold_for_recorded_ones_too(prior: Config) -> None:
+def test_reward_wrappers_apply_to_recorded_rewards(prior: Config) -> None:
     plain, keyed = prior(), prior(algo_kwargs={"reward_scale": 0.1})
     wrapped = prior(env_kwargs={"wrappers": {"reward": {"scale": 0.1}}})
     rewards = []
@@ -642,7 +650,7 @@ def test_wrapped_rewards_hold_for_recorded_ones_too(prior: Config) -> None:
     np.testing.assert_allclose(rewards[2], 0.1 * rewards[0], rtol=1e-6)
 
 
-def test_training_cannot_begin_as_a_finetuning(small_config: Config) -> None:
+def test_train_refuses_finetuning_keys(small_config: Config) -> None:
     config = small_config(algo="iql")
     config["algo_kwargs"] |= {"finetuned_step": 3}
     refused(config, "use rl-training finetune")
@@ -651,9 +659,9 @@ def test_training_cannot_begin_as_a_finetuning(small_config: Config) -> None:
 @pytest.mark.parametrize(
     ("algo", "match"),
     [
-        ("dqn", "dqn chooses among discrete actions"),
+        ("dqn", "dqn has discrete actions"),
         ("her", "her relabels goals"),
-        ("bc", "bc imitates"),
+        ("bc", "bc does not learn from rewards"),
     ],
 )
 def test_learners_that_cannot_be_finetuned(small_config: Config, algo: str, match: str) -> None:
@@ -662,7 +670,7 @@ def test_learners_that_cannot_be_finetuned(small_config: Config, algo: str, matc
         finetune(source.run_dir)
 
 
-def test_what_does_not_fit_the_checkpoint(small_config: Config, tmp_path: Path) -> None:
+def test_settings_that_contradict_the_checkpoint(small_config: Config, tmp_path: Path) -> None:
     source = source_run(small_config, "iql")
     there = set(source.run_dir.parent.glob("*"))
     file = tmp_path / "car.npz"
@@ -675,11 +683,11 @@ def test_what_does_not_fit_the_checkpoint(small_config: Config, tmp_path: Path) 
         finetune(source.run_dir, "MountainCarContinuous-v0", ("offline_batch_ratio=0",))
     with pytest.raises(ConfigError, match="it is of another environment"):
         finetune(source.run_dir, "Pendulum-v1", dataset=str(file))
-    with pytest.raises(ConfigError, match=r"does not fit this learner: .* another hidden_sizes"):
+    with pytest.raises(ConfigError, match=r"does not match this learner: .*: hidden_sizes differs"):
         finetune(source.run_dir, "Pendulum-v1", ("hidden_sizes=[8, 8]",))
-    with pytest.raises(ConfigError, match="finetuned_step is the source's, 47"):
+    with pytest.raises(ConfigError, match="finetuned_step is 47, the step of the checkpoint"):
         finetune(source.run_dir, "Pendulum-v1", ("finetuned_step=3",))
-    with pytest.raises(ConfigError, match=r"offline_batch_ratio = 0.5 needs a dataset"):
+    with pytest.raises(ConfigError, match=r"offline_batch_ratio = 0.5 requires a dataset"):
         finetune(
             source.run_dir,
             None,
@@ -693,10 +701,10 @@ def test_what_does_not_fit_the_checkpoint(small_config: Config, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("place", "path"), [("", "."), ("checkpoints", ".."), ("..", None)])
-def test_a_finetuning_is_made_beside_its_source(
+def test_finetuned_run_is_created_next_to_its_source(
     small_config: Config, monkeypatch: pytest.MonkeyPatch, place: str, path: str | None
 ) -> None:
-    """Also where the source is the present folder or the one above."""
+    """Even if the source is ``.`` or ``..``."""
     source = source_run(small_config, "iql").run_dir
     monkeypatch.chdir(source / place)
     result = finetune(path or source.name, None, GO_ON)
@@ -704,7 +712,7 @@ def test_a_finetuning_is_made_beside_its_source(
     assert (path is None) == (read_config_file(result.run_dir).output_dir == ".")
 
 
-def test_a_run_without_an_environment_is_told_one(small_config: Config) -> None:
+def test_run_without_an_environment_can_be_given_one(small_config: Config) -> None:
     source = train(
         small_config(
             algo="iql",
@@ -713,7 +721,7 @@ def test_a_run_without_an_environment_is_told_one(small_config: Config) -> None:
             algo_kwargs={"action_low": -2.0, "action_high": 2.0},
         )
     )
-    with pytest.raises(ConfigError, match="trained without an environment: give env_id"):
+    with pytest.raises(ConfigError, match="trained without an environment: set env_id"):
         finetune(source.run_dir)
     result = finetune(source.run_dir, "Pendulum-v1", (*GO_ON, "eval_episodes=1"))
     assert result.metrics["env_steps"] == 60
@@ -723,7 +731,7 @@ def test_a_run_without_an_environment_is_told_one(small_config: Config) -> None:
 
 
 class Opaque(gym.Wrapper[Any, Any, Any, Any]):
-    """A running state that cannot be saved."""
+    """An environment whose state cannot be saved."""
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
         super().__init__(env)
@@ -735,10 +743,10 @@ def opaque(**kwargs: Any) -> gym.Env[Any, Any]:
 
 
 @pytest.mark.parametrize("capturable", [True, False])
-def test_a_finetuning_that_dies_at_its_start_resumes_exactly(
+def test_finetuning_killed_at_its_start_resumes_exactly(
     small_config: Config, monkeypatch: pytest.MonkeyPatch, capturable: bool
 ) -> None:
-    """Its folder appears with the first checkpoint in it; the first episode is the same one."""
+    """Its folder appears with a checkpoint, and the first episode is the same."""
     env_id = "Pendulum-v1" if capturable else "Opaque-v0"
     spec = gym.envs.registration.EnvSpec("Opaque-v0", opaque, max_episode_steps=200)
     monkeypatch.setitem(gym.registry, "Opaque-v0", spec)
@@ -764,10 +772,8 @@ def test_a_finetuning_that_dies_at_its_start_resumes_exactly(
 
 
 @pytest.mark.parametrize("kind", ["finetuned", "branched"])
-def test_a_run_of_an_older_version_without_a_checkpoint_is_not_begun_anew(
-    small_config: Config, kind: str
-) -> None:
-    """It was to begin with another run's state."""
+def test_old_run_without_a_checkpoint_is_not_restarted(small_config: Config, kind: str) -> None:
+    """It should have started from the state of another run."""
     source = source_run(small_config, "iql")
     if kind == "finetuned":
         run_dir = finetune(source.run_dir, None, GO_ON).run_dir
@@ -780,7 +786,7 @@ def test_a_run_of_an_older_version_without_a_checkpoint_is_not_begun_anew(
         resume(run_dir)
 
 
-def test_a_config_of_a_finetuning_has_the_learners_keys_and_its_own() -> None:
+def test_finetuning_config_has_the_keys_of_the_learner() -> None:
     config = make_config(
         {
             "algo": "awac",
@@ -791,13 +797,13 @@ def test_a_config_of_a_finetuning_has_the_learners_keys_and_its_own() -> None:
     )
     assert (config.mode, config.online_from, config.last_step) == ("offline_to_online", 9, 18)
     kwargs = config.resolved().algo_kwargs
-    assert kwargs["hidden_sizes"] == [256] * 4  # AWAC's default, not everybody's
+    assert kwargs["hidden_sizes"] == [256] * 4  # the default of AWAC
     assert (kwargs["learning_starts"], kwargs["random_play"]) == (5_000, False)
     assert kwargs["schedule_horizon"] == 13
 
 
 @pytest.mark.parametrize(("steps", "expected"), [(None, 5_000), (60, 12), (40_000, 5_000)])
-def test_a_finetuning_waits_for_some_experience(
+def test_finetuning_collects_before_it_learns(
     small_config: Config, steps: int | None, expected: int
 ) -> None:
     source = source_run(small_config, "awac")

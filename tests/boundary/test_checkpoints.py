@@ -74,7 +74,9 @@ def last(run: Path) -> Path:
 
 def test_a_checkpoint_of_another_step_than_its_folder_is_refused(run: Path) -> None:
     edit_manifest(last(run), step=39)
-    with pytest.raises(CheckpointError, match="is of step 39, unlike its folder's name"):
+    with pytest.raises(
+        CheckpointError, match="is from step 39, which does not match its folder name"
+    ):
         predict_checkpoint(run, np.zeros(3))
 
 
@@ -120,7 +122,7 @@ def test_weights_that_are_not_finite_are_refused(run: Path) -> None:
     tensors[name].view(-1)[0] = torch.nan
     file.write_bytes(safetensors.torch.save(tensors))
     edit_manifest(last(run))
-    with pytest.raises(CheckpointError, match="holds values that are not finite"):
+    with pytest.raises(CheckpointError, match="values that are not finite"):
         predict_checkpoint(run, np.zeros(3))
 
 

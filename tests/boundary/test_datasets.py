@@ -221,7 +221,7 @@ def test_minari_metadata_builds_no_environment(dataset: Path, tmp_path: Path, mi
     marker = tmp_path / "marker"
     edit_metadata(dataset, **{missing: ..., "env_spec": evil_spec(marker)})
     assert inspect_data("tests/odd-v0").rows == 8
-    with pytest.raises(ConfigError, match="does not record flat spaces: give --env-id"):
+    with pytest.raises(ConfigError, match="does not record flat spaces: set --env-id"):
         validate_data("tests/odd-v0")
     convert_data("tests/odd-v0", str(tmp_path / "out.npz"))
     assert not marker.exists()

@@ -134,9 +134,9 @@ def test_lists(run: Path) -> None:
 def test_resume_of_a_finished_run_needs_more_steps(run: Path) -> None:
     done = cli("resume", str(run), cwd=run)
     assert done.returncode == 2
-    assert "total_timesteps=N larger than 120" in done.stderr
+    assert "total_timesteps=N to more than 120" in done.stderr
     shorter = cli("resume", str(run), "total_timesteps=50", cwd=run)
-    assert "total_timesteps=N larger than 120" in shorter.stderr
+    assert "total_timesteps=N to more than 120" in shorter.stderr
 
 
 def test_a_branch_that_evaluates_nothing_is_told_without_a_best(run: Path, tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_bad_paths_are_one_sentence(run: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
     (tmp_path / "text.npy").write_text("hello")
     for arguments, sentence in {
-        ("train", "--config", "none.yaml"): "no config file",
+        ("train", "--config", "none.yaml"): "config file 'none.yaml' does not exist",
         ("resume", "nowhere"): "no run or checkpoint",
         ("resume", str(tmp_path)): "neither a run nor a checkpoint",
         ("resume", str(run), "total_timesteps=500", "hidden_sizes=[8]"): "contradicts",
@@ -317,7 +317,7 @@ def test_a_run_without_an_environment(recorded: Path, tmp_path: Path) -> None:
     assert "discount 0.99" in told
     assert f"{only_json(*arguments, cwd=tmp_path)['fqe_value']:.2f} ±" in told
     for extra, sentence in {
-        ("--video", "x.mp4"): "without an environment to film",
+        ("--video", "x.mp4"): "so no video can be recorded",
         ("--seed", "-1"): "seed = -1 at least 0",
     }.items():
         done = cli("evaluate", "runs/bc_data_seed0", *extra, cwd=tmp_path)

@@ -574,9 +574,9 @@ def test_integers_stay_integers_from_file_to_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "kwargs", "sentence"),
     [
-        ({"algo": "bc"}, {}, "learned from recorded data: it has no replay"),
-        ({"algo": "her"}, {}, "a replay of goals"),
-        ({}, {"reward_scale": 0.1}, "a replay of changed rewards"),
+        ({"algo": "bc"}, {}, "was trained on recorded data and has no replay"),
+        ({"algo": "her"}, {}, "a replay with goals"),
+        ({}, {"reward_scale": 0.1}, "a replay with transformed rewards"),
     ],
 )
 def test_a_replay_that_is_no_dataset_is_refused(
@@ -720,7 +720,7 @@ def test_an_online_algorithm_refuses_a_dataset() -> None:
             "algo_kwargs": {"dataset_kind": "random"},
         }
     )
-    with pytest.raises(ConfigError, match="dataset_kind = random is for recorded data, and sac"):
+    with pytest.raises(ConfigError, match="dataset_kind = random is for recorded data, but sac"):
         check_config(config)
 
 

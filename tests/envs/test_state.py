@@ -459,5 +459,5 @@ def test_a_pending_action_that_a_space_does_not_have_is_refused(answer: list[lis
     state = explorer.state_dict()
     explorer.load_state_dict(state | {"answer": np.ones((1, 1), np.float32)})
     assert explorer.answer().tolist() == [[1.0]]
-    with pytest.raises(CheckpointError, match="actions that are none of the 2"):
+    with pytest.raises(CheckpointError, match="actions outside 0 to 1"):
         explorer.load_state_dict(state | {"answer": np.array(answer, np.float32)})

@@ -1,4 +1,4 @@
-"""The config: loading, overrides, and one clear sentence for each mistake."""
+"""Configs: loading, overrides and error messages."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_configs_at_the_root_are_the_packaged_ones() -> None:
 
 @pytest.mark.parametrize("entry", REGISTRY.values(), ids=lambda entry: entry.name)
 def test_key_names_are_disjoint(entry: Any) -> None:
-    """A short key or an `algo_kwargs` key can only mean one thing."""
+    """A short key or an `algo_kwargs` key has only one meaning."""
     models: list[type[BaseModel]] = [TrainConfig, *kwargs_models(entry.name), EnvConfig]
     names = [name for model in models for name in model.model_fields]
     assert len(names) == len(set(names))
@@ -63,10 +63,10 @@ def test_kwargs_are_split_by_name() -> None:
     assert (parts.algorithm.batch_size, parts.controls.eval_interval) == (7, 9)
 
 
-def test_a_training_parses_each_config_once(
+def test_training_parses_each_config_once(
     small_config: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As given and with its defaults written out; earlier versions parsed 26 times."""
+    """Once as given and once with all defaults; earlier versions parsed 26 times."""
     parsed: list[TrainConfig] = []
 
     def counted(config: TrainConfig) -> ConfigParts:
@@ -80,7 +80,7 @@ def test_a_training_parses_each_config_once(
     assert len({id(config) for config in parsed}) == 2
 
 
-def test_a_copy_with_other_kwargs_has_other_parts() -> None:
+def test_model_copy_updates_the_parts() -> None:
     config = make_config(BASE | {"algo_kwargs": {"batch_size": 7}})
     copied = config.model_copy(update={"algo_kwargs": {"batch_size": 8}})
     assert (config.parts.algorithm.batch_size, copied.parts.algorithm.batch_size) == (7, 8)
@@ -92,7 +92,7 @@ def test_a_copy_with_other_kwargs_has_other_parts() -> None:
     [{}, {"algo": "her"}, {"algo": "iql", "algo_kwargs": {"finetuned_step": 5}}],
     ids=["plain", "hindsight", "finetuning"],
 )
-def test_a_pickled_config_is_the_same(changes: dict[str, Any]) -> None:
+def test_config_survives_pickling(changes: dict[str, Any]) -> None:
     config = make_config(BASE | changes)
     loaded = pickle.loads(pickle.dumps(config))
     assert loaded == config
@@ -101,7 +101,7 @@ def test_a_pickled_config_is_the_same(changes: dict[str, Any]) -> None:
 
 
 def test_traits_of_keys() -> None:
-    """What a resume may change, what fine-tuning starts anew, and what data and rewards are."""
+    """Keys that a resume may change, that fine-tuning resets, and that set data and rewards."""
     assert {
         *("total_timesteps", "output_dir", "tags", "eval_episodes", "checkpoint_interval"),
         *("num_epochs", "dataset_path", "dataset_download", "log_interval", "device"),
@@ -183,8 +183,11 @@ def test_traits_of_sizes(entry: Any) -> None:
         ({"algo_kwargs": {"early_stopping": {"patience": 1, "metric": "x"}}}, "metric = 'x'"),
         ({"env_kwargs": {"vectorization": "threads"}}, "vectorization = 'threads'"),
         ({"env_kwargs": {"cfg": {1: 2}}}, "env_kwargs.cfg has the key 1, but keys should be str"),
-        ({"env_kwargs": {"a": [{"b": np.zeros(2)}]}}, "env_kwargs.a.b is a ndarray, but should"),
-        ({"env_kwargs": {"map": Path("x")}}, "env_kwargs.map is a PosixPath, but should be"),
+        (
+            {"env_kwargs": {"a": [{"b": np.zeros(2)}]}},
+            "env_kwargs.a.b is a ndarray, but a config file can",
+        ),
+        ({"env_kwargs": {"map": Path("x")}}, "env_kwargs.map is a PosixPath, but a config file"),
         (
             {"env_kwargs": {"wrappers": {"reward": {"scal": 1}}}},
             "'scal' in wrappers.reward; did",
@@ -194,12 +197,12 @@ def test_traits_of_sizes(entry: Any) -> None:
             {"algo_kwargs": {"reward_clip_min": 1, "reward_clip_max": 0}},
             "clip_min = 1.0 must be below clip_max = 0.0",
         ),
-        ({"learning_rate": 1e-3}, "is a key of algo_kwargs: write it there, algo_kwargs={'learn"),
+        ({"learning_rate": 1e-3}, "belongs in algo_kwargs: algo_kwargs={'learn"),
         ({"env_id": dict}, "env_id = <class 'dict'>: should be the id of a registered environment"),
         ({"env_id": lambda: 0}, "register(id='Mine-v0', entry_point=MyEnv) and pass 'Mine-v0'"),
     ],
 )
-def test_mistakes_get_one_sentence(changes: dict[str, Any], sentence: str) -> None:
+def test_invalid_configs_raise_one_sentence(changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigError) as caught:
         make_config(BASE | changes)
     assert sentence in str(caught.value)
@@ -208,13 +211,13 @@ def test_mistakes_get_one_sentence(changes: dict[str, Any], sentence: str) -> No
         TrainConfig(**(BASE | changes))
 
 
-def test_missing_key_is_named() -> None:
+def test_missing_key_error_contains_the_key() -> None:
     with pytest.raises(ConfigError, match="'total_timesteps' is missing"):
         make_config({"algo": "sac", "env_id": "Pendulum-v1"})
 
 
-def test_values_from_python_are_stored_as_a_file_holds_them() -> None:
-    """What training hands to the environment is what evaluation and a resume read back."""
+def test_python_values_are_converted_to_plain_values() -> None:
+    """Training, evaluation and resuming pass the same values to the environment."""
     values = {"g": np.float64(5), "n": [np.int64(2), (True, np.bool_(False))], "t": {"a": 0.5}}
     changes = {
         "seed": np.int64(3),
@@ -234,7 +237,7 @@ def test_values_from_python_are_stored_as_a_file_holds_them() -> None:
     assert make_config(yaml.safe_load(yaml.safe_dump(config.to_dict()))) == config
 
 
-def test_what_no_file_could_say_is_refused_too() -> None:
+def test_values_that_a_file_cannot_contain_are_refused() -> None:
     deep: list[Any] = []
     for _ in range(5_000):
         deep = [deep]
@@ -251,17 +254,17 @@ def test_what_no_file_could_say_is_refused_too() -> None:
     [
         ("total_timesteps=150", "['total_timesteps=150']"),
         ({"seed": 3, "gamma": 0.9}, "['seed=3', 'gamma=0.9']"),
-        ([3], "a list of texts key=value"),
-        (None, "a list of texts key=value"),
+        ([3], "a list of key=value strings"),
+        (None, "a list of key=value strings"),
     ],
 )
-def test_overrides_that_are_no_list_are_told_what_is_wanted(overrides: Any, wanted: str) -> None:
+def test_overrides_must_be_a_list_of_strings(overrides: Any, wanted: str) -> None:
     with pytest.raises(ConfigError, match=r"^overrides = .* should be a list") as caught:
         TrainConfig.load("sac/pendulum", overrides)
     assert wanted in str(caught.value)
 
 
-def test_overrides_find_their_place() -> None:
+def test_overrides_with_short_keys() -> None:
     data: dict[str, Any] = dict(BASE)
     for text in (
         "seed=3",
@@ -293,7 +296,7 @@ def test_overrides_find_their_place() -> None:
         ("sed=3", "did you mean 'seed'"),
         ("batch_sizes=3", "did you mean 'batch_size'"),
         ("activation=tanh", "write networks: {all: {activation: …}}"),
-        ("seed.x=3", "single value"),
+        ("seed.x=3", "is not a mapping"),
         ("seed=!!python/name:os.system", "not plain YAML"),
     ],
 )
@@ -324,13 +327,13 @@ def test_bad_files(tmp_path: Path, text: str) -> None:
 
 
 def test_missing_files_and_names() -> None:
-    with pytest.raises(ConfigError, match=r"no config file 'nowhere\.yaml'"):
+    with pytest.raises(ConfigError, match=r"config file 'nowhere\.yaml' does not exist"):
         read_config("nowhere.yaml")
     with pytest.raises(ConfigError, match="did you mean 'sac/pendulum'"):
         read_config("sac/pendulm")
 
 
-def test_fingerprint_ignores_where_and_labels_but_nothing_else() -> None:
+def test_fingerprint_ignores_only_output_dir_and_labels() -> None:
     config = make_config(BASE)
     moved = make_config(BASE | {"output_dir": "elsewhere", "tags": ["x"]})
     assert config.fingerprint() == moved.fingerprint()
@@ -346,12 +349,12 @@ def test_fingerprint_ignores_where_and_labels_but_nothing_else() -> None:
         ({"num_threads": 100_000}, "num_threads = 100000: .* less than or equal to 1024"),
     ],
 )
-def test_sizes_that_no_machine_has_are_refused(settings: dict[str, Any], sentence: str) -> None:
+def test_impossible_sizes_are_refused(settings: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         make_config(BASE | {"algo_kwargs": settings})
 
 
-def test_control_callbacks_of_a_runs_config() -> None:
+def test_control_callbacks_from_a_train_config() -> None:
     config = TrainConfig.load("sac/pendulum", ["early_stopping.patience=3"])
     (callback,) = build_control_callbacks(config)
     assert isinstance(callback, EarlyStoppingCallback)

@@ -1,4 +1,4 @@
-"""Fields that an algorithm declares: in every kind of run, in every engine, exact on resume."""
+"""Fields that an algorithm declares, in every kind of run and engine, and after a resume."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GO_ON = ("total_timesteps=60", "learning_starts=20", "checkpoint_interval=20")
 
 
 class NextActionTD3BC(TD3BCAlgorithm):
-    """Adds to each target what the dataset says of the next action."""
+    """Adds a dataset column for the next action to each target."""
 
     name: ClassVar[str] = "next_action_td3_bc"
     declared: ClassVar[tuple[str, ...]] = NEXT
@@ -44,7 +44,7 @@ class NextActionTD3BC(TD3BCAlgorithm):
 
 
 class NextActionSAC(SACAlgorithm):
-    """SAC that looks at the next action, as it was taken."""
+    """SAC that uses the recorded next action."""
 
     name: ClassVar[str] = "next_action_sac"
     declared: ClassVar[tuple[str, ...]] = NEXT
@@ -69,7 +69,7 @@ def _registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def with_level(recorded: Path, tmp_path: Path) -> Path:
-    """The recorded data with a column of its own."""
+    """The recorded data with an additional column."""
     arrays = dict(np.load(recorded))
     arrays["level"] = np.linspace(0.0, 1.0, len(arrays["rewards"]))
     np.savez(tmp_path / "level.npz", **arrays)
@@ -77,10 +77,10 @@ def with_level(recorded: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("sampling", ["replacement", "epochs"])
-def test_an_offline_run_has_them_and_resumes_exactly(
+def test_offline_run_with_fields_resumes_exactly(
     small_config: Config, with_level: Path, sampling: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Training rows and rows held out; returns to go and a column of the dataset among them."""
+    """For training and held-out rows, including returns to go and a dataset column."""
     monkeypatch.setattr(NextActionTD3BC, "declared", (*NEXT, "returns_to_go", "level"))
     kwargs = {"dataset_path": str(with_level), "sampling": sampling, "validation_fraction": 0.3}
     config = small_config(algo="next_action_td3_bc", algo_kwargs=kwargs, eval_episodes=1)
@@ -91,8 +91,8 @@ def test_an_offline_run_has_them_and_resumes_exactly(
     assert_same_run(whole, resume(broken))
 
 
-def test_an_online_run_has_them_and_resumes_exactly(small_config: Config) -> None:
-    """With several environments, and after the ring has gone around."""
+def test_online_run_with_fields_resumes_exactly(small_config: Config) -> None:
+    """With several environments, and after the ring buffer has wrapped around."""
     config = small_config(algo="next_action_sac", num_envs=3, algo_kwargs={"buffer_capacity": 50})
     whole = train(config | {"output_dir": config["output_dir"] + "/whole"})
     plain = train(config | {"algo": "sac", "output_dir": config["output_dir"] + "/plain"})
@@ -103,8 +103,8 @@ def test_an_online_run_has_them_and_resumes_exactly(small_config: Config) -> Non
     assert_same_run(whole, resume(broken))
 
 
-def test_fine_tuning_has_them_of_both_sources(small_config: Config) -> None:
-    """Also normalized, and without the dataset."""
+def test_fine_tuning_gets_fields_from_both_sources(small_config: Config) -> None:
+    """Also with normalization, and without the dataset."""
     config = small_config(algo="next_action_td3_bc", algo_kwargs={"normalize_states": True})
     source = train(config)
     assert "loss/critic" in finetune(source.run_dir, None, GO_ON).metrics
@@ -142,7 +142,7 @@ def test_traced_updates_with_fields_equal_eager_ones(mode: Any, recorded: Path) 
         ("next_action_td3_bc", (*NEXT, "rewards"), "'rewards', which is read as rewards"),
     ],
 )
-def test_a_field_that_no_source_has_is_one_sentence(
+def test_unknown_field_raises_one_sentence(
     small_config: Config,
     with_level: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -150,7 +150,7 @@ def test_a_field_that_no_source_has_is_one_sentence(
     declared: tuple[str, ...],
     message: str,
 ) -> None:
-    """Before there is a folder."""
+    """Before a folder is created."""
     learner = {"next_action_sac": NextActionSAC, "next_action_td3_bc": NextActionTD3BC}[algo]
     monkeypatch.setattr(learner, "declared", declared)
     kwargs = {} if "sac" in algo else {"dataset_path": str(with_level)}
@@ -162,7 +162,7 @@ def test_a_field_that_no_source_has_is_one_sentence(
 
 
 def test_fields_cannot_depend_on_networks(small_config: Config) -> None:
-    """They are asked for before data is loaded, and so before a learner is built."""
+    """Fields are needed to load the data, before a learner is built."""
 
     class Curious(SACAlgorithm):
         name = "curious"
@@ -178,7 +178,7 @@ def test_fields_cannot_depend_on_networks(small_config: Config) -> None:
         del REGISTRY["curious"]
 
 
-def test_a_learner_from_data_alone_cannot_be_fine_tuned_with_its_returns(
+def test_fine_tuning_refuses_returns_to_go(
     small_config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(NextActionTD3BC, "declared", (*NEXT, "returns_to_go"))

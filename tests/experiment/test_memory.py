@@ -1,4 +1,4 @@
-"""Recorded data is in memory once, whatever is done to it; counted, not sampled from the system."""
+"""Recorded data is in memory only once; arrays and tensors are counted exactly."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def _traced() -> Iterator[None]:
     gc.collect()
-    gc.freeze()  # what is there already is neither searched nor counted
+    gc.freeze()  # existing objects are not counted
     tracemalloc.start()
     yield
     tracemalloc.stop()
@@ -50,26 +50,26 @@ def _traced() -> Iterator[None]:
 
 
 def numpy_bytes() -> int:
-    """What arrays hold now."""
+    """Return the memory of all arrays."""
     only = tracemalloc.DomainFilter(True, np.lib.tracemalloc_domain)
     traces = tracemalloc.take_snapshot().filter_traces([only]).traces
     return sum(trace.size for trace in traces)
 
 
 def torch_bytes() -> int:
-    """What tensors hold now in memory of their own; views and arrays seen as tensors add none."""
+    """Return the memory of all tensors; views and tensors that share an array do not count."""
     gc.collect()
     found = {}
     for thing in gc.get_objects():
         if type(thing) in (torch.Tensor, torch.nn.Parameter) and thing.device.type == "cpu":
             storage = thing.untyped_storage()
-            if storage.resizable():  # an array's is not
+            if storage.resizable():  # memory of an array cannot be resized
                 found[storage.data_ptr()] = storage.nbytes()
     return sum(found.values())
 
 
 class Weigh(Callback):
-    """Counts what is held as the updates go on."""
+    """Measures memory during updates."""
 
     def __init__(self) -> None:
         self.arrays: list[int] = []
@@ -92,7 +92,7 @@ class Weigh(Callback):
 def test_training_keeps_one_copy(
     algo: str, keys: dict[str, Any], small_config: Callable[..., dict[str, Any]], file: Path
 ) -> None:
-    """The rows, once; the learner and, by epochs, three numbers a row beside them."""
+    """The rows once, the learner, and three numbers per row when sampling by epochs."""
     given = {"dataset_path": str(file), "sampling": "replacement", "validation_fraction": 0}
     bounds = {"action_low": -1, "action_high": 1}
     config = small_config(algo=algo, algo_kwargs=given | bounds | keys, total_timesteps=80)
@@ -108,8 +108,8 @@ def test_training_keeps_one_copy(
 
 
 @pytest.mark.usefixtures("_traced")
-def test_moments_are_found_by_pieces() -> None:
-    """They are NumPy's, but no array of all deviations stands beside the rows meanwhile."""
+def test_moments_are_computed_in_chunks() -> None:
+    """They equal NumPy's, but are computed without an array of all deviations."""
     arrays = make_arrays(400_000)
     dataset = TransitionDataset.from_dict(arrays)
     tracemalloc.reset_peak()

@@ -1,4 +1,4 @@
-"""The config's choice of a replay: keys, refusals, memory, and how β grows."""
+"""Selection of the replay in the config: keys, errors, memory and the schedule of β."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def config(algo: str = "sac", total: int = 1000, **kwargs: Any) -> TrainConfig:
     )
 
 
-def test_the_config_chooses_the_class() -> None:
+def test_config_selects_the_replay_class() -> None:
     assert config().replay_class is ReplayBuffer
     assert config(replay="prioritized").replay_class is PrioritizedReplay
     assert config("her").replay_class is HindsightReplay
@@ -56,9 +56,7 @@ def test_keys_reach_the_replay() -> None:
         ({"algo": "her", "priority_exponent": 0.7}, "is for replay 'prioritized'"),
     ],
 )
-def test_what_has_no_effect_or_makes_no_sense_is_refused(
-    kwargs: dict[str, Any], message: str
-) -> None:
+def test_settings_without_effect_are_refused(kwargs: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         config(**kwargs)
     assert "\n" not in str(caught.value)

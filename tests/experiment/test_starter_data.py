@@ -1,4 +1,4 @@
-"""The dataset that the packaged offline configs record on a machine without data."""
+"""The dataset that packaged offline configs record on a machine without data."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_every_offline_config_for_pendulum_starts_on_a_bare_machine(
     assert os.listdir("data") == ["pendulum.npz"]
 
 
-def test_the_recording_is_deterministic_and_has_good_and_bad_episodes() -> None:
+def test_recording_is_deterministic_and_has_good_and_bad_episodes() -> None:
     config = small("bc/pendulum")
     first, second = (record_starter(config, 2_000, 0) for _ in range(2))
     assert all(np.array_equal(first[key], second[key]) for key in first)
@@ -71,8 +71,8 @@ def test_the_recording_is_deterministic_and_has_good_and_bad_episodes() -> None:
     assert not np.array_equal(first["actions"][:200], other["actions"])
 
 
-def test_a_run_resumes_without_its_file() -> None:
-    """The recording is repeated in memory; its hash is the same, and nothing is written."""
+def test_run_resumes_without_its_file() -> None:
+    """The recording is repeated in memory, with the same hash and without writing a file."""
     result = train(small("td3_bc/pendulum"))
     Path(STARTER_FILE).unlink()
     assert resume(result.run_dir, ["total_timesteps=30"]).metrics["step"] == 30
@@ -96,13 +96,13 @@ def test_other_environments_are_refused(change: str) -> None:
     assert not os.listdir()
 
 
-def test_a_refused_config_records_nothing() -> None:
+def test_refused_config_records_nothing() -> None:
     with pytest.raises(ConfigError):
         train(small("bc/pendulum", "device=cuda:99"))
     assert not os.listdir()
 
 
-def test_loading_it_without_an_environment_says_what_is_missing() -> None:
+def test_loading_without_an_environment_raises_a_clear_error() -> None:
     settings: Any = DataConfig(dataset_kind="starter")
     with pytest.raises(ConfigError, match="needs an environment"):
         load_transition_dataset(settings, spec=EnvSpec(3, 1, (-2.0,), (2.0,)))

@@ -1,4 +1,4 @@
-"""Config values: exact types, usable ranges, and one bounded sentence for everything else."""
+"""Config values: exact types, valid ranges and bounded error messages."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from tests.faults.zygote import shared_zygote
 
 BASE: dict[str, Any] = {"algo": "sac", "env_id": "Pendulum-v1", "total_timesteps": 100}
 LONGEST = 400
-"""Characters of an error message about a value of any length."""
+"""Largest length of an error message about any value."""
 
 NO_NUMBERS = (True, False, "16", "1e-3", "0", "", b"16", [1], {"a": 1}, datetime.date(2024, 1, 1))
 NO_BOOLEANS = (0, 1, 1.0, "true", "yes", "1", "", b"1", [True])
 
 
 def refusal(call: Callable[[], Any]) -> str:
-    """The message of a refusal: one bounded, printable line."""
+    """Return the error message, which must be one bounded, printable line."""
     with pytest.raises(ConfigError) as caught:
         call()
     text = str(caught.value)
@@ -54,7 +54,7 @@ def refusal(call: Callable[[], Any]) -> str:
 
 
 def config_models() -> Iterator[tuple[str, type[BaseModel]]]:
-    """Every config class of the package, those of fine-tuning and of hindsight included."""
+    """Return every config class of the package, including fine-tuning and hindsight."""
     yield "train", TrainConfig
     models = ControlsConfig, DataConfig, EarlyStoppingConfig, RewardTransformConfig
     for model in (*models, OptimizerConfig):
@@ -68,7 +68,7 @@ def config_models() -> Iterator[tuple[str, type[BaseModel]]]:
 
 
 def leaves(annotation: Any) -> set[Any]:
-    """The scalar types of an annotation, those inside tuples not included."""
+    """Return the scalar types of an annotation, excluding those inside tuples."""
     origin = get_origin(annotation)
     if annotation in (int, float, bool, str):
         return {annotation}
@@ -78,7 +78,7 @@ def leaves(annotation: Any) -> set[Any]:
 
 
 def item_type(annotation: Any) -> Any:
-    """The type of the items of a tuple, if the annotation is or has one."""
+    """Return the item type of a tuple, if the annotation contains one."""
     if get_origin(annotation) is tuple:
         item = get_args(annotation)[0]
         return get_args(item)[0] if get_origin(item) else item
@@ -87,14 +87,14 @@ def item_type(annotation: Any) -> Any:
 
 
 @pytest.mark.parametrize(("name", "model"), [pytest.param(n, m, id=n) for n, m in config_models()])
-def test_values_have_exactly_the_declared_types(name: str, model: type[BaseModel]) -> None:
+def test_values_must_have_the_declared_types(name: str, model: type[BaseModel]) -> None:
     base = BASE if model is TrainConfig else {}
     if name.startswith("finetuned"):
         base = {"finetuned_step": 0}
     checked = 0
     for key, field in model.model_fields.items():
         if get_origin(field.annotation) is dict:
-            continue  # whose own keys are those of other classes
+            continue  # its keys belong to other classes
         kinds, inner = leaves(field.annotation), item_type(field.annotation)
         wrong: list[Any] = []
         if kinds & {int, float}:
@@ -151,15 +151,18 @@ def override(text: str) -> TrainConfig:
         ("seed=1e60", "should have at most 38 digits"),
         ("num_envs=1e6", "num_envs = 1000000: should be less than or equal to 65536."),
         ("hidden_sizes=[]", "hidden_sizes = (): "),
-        ("output_dir='...'", "output_dir = '...': should not have a part of dots alone."),
-        ("output_dir=runs/..../x", "should not have a part of dots alone"),
+        (
+            "output_dir='...'",
+            "output_dir = '...': should not have a part that consists of dots only.",
+        ),
+        ("output_dir=runs/..../x", "should not have a part that consists of dots only"),
     ],
 )
-def test_wrong_types_and_useless_values_get_one_sentence(text: str, sentence: str) -> None:
+def test_invalid_values_raise_one_sentence(text: str, sentence: str) -> None:
     assert sentence in refusal(lambda: override(text))
 
 
-def test_what_yaml_writes_differently_is_taken() -> None:
+def test_yaml_forms_are_converted() -> None:
     data = yaml.safe_load("{batch_size: 64, hidden_sizes: [32, 32], reward_scale: 2}")
     data |= {"learning_starts": 1e3, "buffer_capacity": 1e5, "early_stopping": {"patience": 3.0}}
     config = make_config(BASE | {"total_timesteps": 1e5, "tags": ["a"], "algo_kwargs": data})
@@ -174,7 +177,7 @@ def test_what_yaml_writes_differently_is_taken() -> None:
     assert make_config(yaml.safe_load(yaml.safe_dump(resolved.to_dict()))) == resolved
 
 
-def test_the_kwargs_of_an_environment_are_its_own_business() -> None:
+def test_env_kwargs_are_passed_through() -> None:
     kwargs = {"flag": "true", "count": "16", "on": 1, "range": [0.7, math.inf], "text": "a\nb"}
     assert make_config(BASE | {"env_kwargs": kwargs}).env_kwargs == kwargs
     assert "env_kwargs.x = nan" in refusal(
@@ -190,7 +193,7 @@ LONG = "x" * 5_000
 
 
 class Unprintable:
-    """Raises where it is printed."""
+    """Raises when it is printed."""
 
     def __repr__(self) -> str:
         raise RuntimeError("no repr")
@@ -204,22 +207,23 @@ ODD = {
 
 @pytest.mark.parametrize("kind", ODD)
 @pytest.mark.parametrize("key", ["seed", "algo", "num_envs", "algo_kwargs", LONG, "batch_size"])
-def test_any_value_gives_a_bounded_sentence(key: str, kind: str) -> None:
+def test_error_messages_are_bounded(key: str, kind: str) -> None:
     refusal(lambda: make_config(BASE | {key: ODD[kind]}))
     refusal(lambda: make_config(BASE | {"algo_kwargs": {key: ODD[kind]}}))
 
 
 @pytest.mark.parametrize("kind", ["self", "ring", "huge", "object"])
-def test_an_environments_kwargs_are_bounded_too(kind: str) -> None:
+def test_env_kwargs_error_messages_are_bounded(kind: str) -> None:
     refusal(lambda: make_config(BASE | {"env_kwargs": {"a": ODD[kind]}}))
     refusal(lambda: make_config(BASE | {"env_kwargs": {"wrappers": ODD[kind]}}))
     refusal(lambda: make_config(BASE | {"env_kwargs": {LONG: [ODD[kind]]}}))
 
 
-def test_a_value_that_contains_itself_is_named() -> None:
+def test_recursive_value_is_refused() -> None:
     text = refusal(lambda: train({**BASE, "algo_kwargs": {"early_stopping": SELF}}))
     assert (
-        text == "algo_kwargs.early_stopping.again contains itself, which no config file can hold."
+        text
+        == "algo_kwargs.early_stopping.again contains itself, which a config file cannot represent."
     )
     odd: list[Any] = [[SELF], RING, Unprintable(), LONG.encode(), 3]
     for value in odd:
@@ -227,7 +231,7 @@ def test_a_value_that_contains_itself_is_named() -> None:
 
 
 @pytest.mark.parametrize("env_kwargs", [{"a\x85": 1}, {"a": "\x85"}, {"a": [{"b": "\x85"}]}])
-def test_text_that_yaml_would_change_is_refused(env_kwargs: dict[str, Any]) -> None:
+def test_text_that_yaml_changes_is_refused(env_kwargs: dict[str, Any]) -> None:
     sentence = refusal(lambda: make_config({**BASE, "algo": "sac", "env_kwargs": env_kwargs}))
     assert "U+0085" in sentence
 
@@ -281,7 +285,7 @@ def test_control_characters_are_refused(key: str, character: str) -> None:
         ("env_kwargs: 3", "env_kwargs = 3: should be a mapping"),
     ],
 )
-def test_odd_yaml_gets_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
+def test_invalid_yaml_raises_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
     file = tmp_path / "odd.yaml"
     rest = "algo: sac\nenv_id: Pendulum-v1\ntotal_timesteps: 100\n"
     file.write_text(text + "\n" + (rest if text.startswith(("algo", "env", "seed: .")) else ""))
@@ -291,13 +295,13 @@ def test_odd_yaml_gets_one_sentence(tmp_path: Path, text: str, sentence: str) ->
 @pytest.mark.parametrize(
     "override", ["seed=1" + "0" * 5_000, LONG, LONG + "=1", "seed." * 2_000 + "x=1", "tags=" + LONG]
 )
-def test_long_overrides_are_not_repeated(override: str) -> None:
+def test_long_overrides_are_shortened(override: str) -> None:
     refusal(lambda: TrainConfig.load("sac/pendulum", [override]))
     refusal(lambda: TrainConfig.load("sac/pendulum", override))
 
 
 @pytest.mark.parametrize("name", [LONG, LONG + ".yaml", "a\0b", "a\0b.yaml", "/" + LONG, ""])
-def test_names_that_no_file_can_have(name: str) -> None:
+def test_invalid_file_names(name: str) -> None:
     refusal(lambda: TrainConfig.load(name))
 
 
@@ -306,7 +310,10 @@ def test_names_that_no_file_can_have(name: str) -> None:
     [
         (["output_dir=file"], "Error: output_dir 'file' cannot be written (File exists): choose"),
         (["output_dir=" + LONG], "cannot be written (File name too long): choose another"),
-        (["output_dir='...'"], "Error: output_dir = '...': should not have a part of dots alone."),
+        (
+            ["output_dir='...'"],
+            "Error: output_dir = '...': should not have a part that consists of dots only.",
+        ),
         (
             ['output_dir="a\\0b"'],
             "output_dir = 'a\\x00b': should be text without control",
@@ -317,7 +324,7 @@ def test_names_that_no_file_can_have(name: str) -> None:
         (["device=cuda:200"], "Error: device = 'cuda:200'"),
     ],
 )
-def test_the_command_line_exits_with_2(tmp_path: Path, arguments: list[str], sentence: str) -> None:
+def test_command_line_exits_with_2(tmp_path: Path, arguments: list[str], sentence: str) -> None:
     (tmp_path / "file").write_text("")
     done = shared_zygote().run("train", "--config", "sac/pendulum", *arguments, cwd=tmp_path)
     assert done.status == 2
@@ -327,7 +334,7 @@ def test_the_command_line_exits_with_2(tmp_path: Path, arguments: list[str], sen
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-# --- Anything at all ----------------------------------------------------------
+# --- Arbitrary input ----------------------------------------------------------
 
 SCALARS = (
     st.none()
@@ -354,7 +361,7 @@ ANYTHING = st.recursive(
 
 @st.composite
 def odd_configs(draw: st.DrawFn, algo: str) -> dict[str, Any]:
-    """A config that may be right, with odd values at some of its keys."""
+    """A config with arbitrary values for some keys."""
     names = [name for model in kwargs_models(algo) for name in model.model_fields]
     offline = REGISTRY[algo].mode != "online"
     inner = st.dictionaries(
@@ -386,8 +393,8 @@ def odd_configs(draw: st.DrawFn, algo: str) -> dict[str, Any]:
 @pytest.mark.parametrize("algo", REGISTRY)
 @settings(max_examples=20, deadline=None)
 @given(data=st.data())
-def test_anything_is_a_config_or_a_sentence(algo: str, data: st.DataObject) -> None:
-    """What is taken is stored and read back equal; what is not is refused, never anything else."""
+def test_arbitrary_input_is_a_config_or_an_error(algo: str, data: st.DataObject) -> None:
+    """An accepted config survives a round trip; anything else raises a ConfigError."""
     odd = data.draw(odd_configs(algo))
     try:
         config = make_config(odd)

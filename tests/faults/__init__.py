@@ -1,1 +1,1 @@
-"""Faults, each caused on purpose: kills, full disks, damaged and hostile files, signals, NaN."""
+"""Fault injection: kills, full disks, damaged and hostile files, signals and NaN."""

@@ -1,4 +1,4 @@
-"""The server that forks command lines, and one uninterrupted run that all others must equal."""
+"""The server that forks command lines, and an uninterrupted reference run."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.faults.zygote import Zygote, shared_zygote
 
 @dataclass(frozen=True)
 class Reference:
-    """A run that nothing disturbed."""
+    """An uninterrupted run."""
 
     run_dir: Path
     events: list[Event]
-    """Every change that it made on the disk, in order."""
+    """All of its changes on disk, in order."""
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +39,7 @@ def reference(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> Refer
 def interrupted(
     zygote: Zygote, reference: Reference, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """A run killed while its last checkpoint was being written: copy it, then damage the copy."""
+    """A run that was killed while its last checkpoint was written; copy it before damaging it."""
     folder = tmp_path_factory.mktemp("interrupted")
     part = f"{step_name(TOTAL)}/state.json"
     at = next(n for n, event in enumerate(reference.events) if event.path.endswith(part))

@@ -1,4 +1,4 @@
-"""An environment that goes wrong at a chosen step, in a chosen way."""
+"""An environment that fails at a given step in a given way."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ POISON = "Faults/Poison-v0"
 
 
 class PoisonEnv(gym.Env[FloatArray, FloatArray]):
-    """A point on a line; the ``at``-th step, or reset, gives ``value`` for one quantity.
+    """A point on a line; step or reset number ``at`` returns ``value`` for one quantity.
 
-    The value is text, since neither a config nor a saved state may hold NaN.
+    The value is text, since configs and saved states cannot contain NaN.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class PoisonEnv(gym.Env[FloatArray, FloatArray]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[FloatArray, dict[str, Any]]:
-        """Begin near the middle."""
+        """Start near the middle."""
         super().reset(seed=seed)
         self.resets += 1
         self.position = float(self.np_random.uniform(-1.0, 1.0))
@@ -47,7 +47,7 @@ class PoisonEnv(gym.Env[FloatArray, FloatArray]):
     def step(self, action: FloatArray) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
         """Move; the reward is for staying in the middle."""
         self.steps += 1
-        # The poison is in what is reported, not in where the point is.
+        # Only the returned values are changed, not the position of the point.
         self.position = float(np.clip(self.position + 0.1 * np.nan_to_num(action[0]), -2.0, 2.0))
         due = self.steps == self.at
         reward = float(self.value) if due and self.quantity == "reward" else -abs(self.position)
@@ -59,6 +59,6 @@ class PoisonEnv(gym.Env[FloatArray, FloatArray]):
 
 
 def register() -> None:
-    """Make it known to Gymnasium, once."""
+    """Register it with Gymnasium, once."""
     if POISON not in gym.registry:
         gym.register(POISON, entry_point=f"{__name__}:PoisonEnv")

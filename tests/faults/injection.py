@@ -1,7 +1,7 @@
-"""A disk that fails on command: every change to a run folder is an event, and one may be the last.
+"""Simulated disk faults: every change to a run folder is an event at which a fault can occur.
 
 Python's audit hooks report each file that is opened for writing, each rename, removal and new
-folder before it happens, whichever module asks for it. Writes are not audited: `os.fsync` is
+folder before it happens, in any module. Writes are not audited: `os.fsync` is
 wrapped, which ends the writing of a new file, and so is the function that appends lines.
 """
 
@@ -23,12 +23,12 @@ from rl_training.runtime.checkpoint_writer import CheckpointWriter
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _GROWING = ("open", "mkdir", "sync", "write")
-"""Events that need room on the disk."""
+"""Events that need disk space."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """One change that a process was about to make."""
+    """A change that a process is about to make."""
 
     name: str
     path: str
@@ -37,22 +37,22 @@ class Event:
 
     @classmethod
     def parse(cls, line: str) -> Event:
-        """Read one line of a report."""
+        """Parse a line of a report."""
         where, name, path = line.split(" ", 2)
         return cls(name, path, where == "save")
 
     @property
     def needs_room(self) -> bool:
-        """Whether a full disk makes it fail."""
+        """Whether it fails on a full disk."""
         return self.name in _GROWING
 
 
 class Disk:
-    """Watches the folder ``root``; does ``action`` at event number ``at``.
+    """Watches the folder ``root`` and performs ``action`` at event number ``at``.
 
-    Actions: ``kill`` dies before the change; ``tear`` and ``empty`` do so with half of the file or
-    line written, or with nothing in the file; ``full`` lets this and every later write fail for
-    want of room; ``SIGINT`` and ``SIGTERM`` send those.
+    Actions: ``kill`` kills the process before the change; ``tear`` and ``empty`` do so after half
+    of the file or line, or nothing, was written; ``full`` makes this and every later write fail on
+    a full disk; ``SIGINT`` and ``SIGTERM`` send these signals.
     """
 
     def __init__(self, root: str, report: int, *, at: int = -1, action: str = "") -> None:
@@ -65,7 +65,7 @@ class Disk:
         self._saving = False
 
     def install(self) -> None:
-        """Begin to watch; there is no way back, as there is none for an audit hook."""
+        """Start watching; this cannot be undone, since audit hooks cannot be removed."""
         sys.addaudithook(self._audit)
         fsync, save = os.fsync, CheckpointWriter.save
 
@@ -134,7 +134,7 @@ class Disk:
             os.kill(os.getpid(), signal.Signals[self._action])
 
     def _tear(self, descriptor: int, data: bytes) -> None:
-        """Leave a part of what is being written: of a line that is appended, or of a new file."""
+        """Truncate what is being written, an appended line or a new file."""
         if data:
             os.write(descriptor, data[: len(data) // 2])
         elif not os.path.isdir(f"/proc/self/fd/{descriptor}"):

@@ -1,4 +1,4 @@
-"""An environment that prints wherever it can; importing this module prints and registers it."""
+"""An environment that prints a lot; importing this module prints and registers it."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ NOISY = "Faults/Noisy-v0"
 
 
 class NoisyEnv(PendulumEnv):
-    """A pendulum that tells every step to Python's standard output and to the descriptor."""
+    """A pendulum that prints every step to `sys.stdout` and to its file descriptor."""
 
     def step(self, u: Any) -> Any:
         """Print, then move."""
         print('{"step": "printed"}')
-        with contextlib.suppress(OSError):  # as a C library does
+        with contextlib.suppress(OSError):  # like a C library
             os.write(1, b"step written to the descriptor\n")
         return super().step(u)  # type: ignore[no-untyped-call]
 
     def reset(self, **options: Any) -> Any:
-        """Let a child process print, then begin."""
+        """Let a child process print, then reset."""
         os.system("echo reset by a child process")
         return super().reset(**options)
 

@@ -1,4 +1,4 @@
-"""The processes of a session, and waiting for their ends."""
+"""The processes of a session, and waiting until they end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def session_members(leader: int) -> set[int]:
-    """The living processes of a session, its leader left out."""
+    """Return the running processes of a session, except for its leader."""
     members = set()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -22,7 +22,7 @@ def session_members(leader: int) -> set[int]:
 
 
 def wait_until_gone(pids: set[int], seconds: float) -> set[int]:
-    """Wait for the ends of processes that need not be children; returns those still alive."""
+    """Wait until processes, not necessarily children, end; return those still running."""
     deadline = time.monotonic() + seconds
     alive = set()
     for pid in pids:

@@ -1,4 +1,4 @@
-"""A tiny run, what of it must be equal, and how to damage it."""
+"""A small run, how to compare it, and how to damage it."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ CONFIG: dict[str, Any] = {
 }
 RUN_NAME = "sac_Pendulum-v1_seed1"
 BEST_STEP = 50
-"""With this seed the first evaluation is the best: its checkpoint outlives newer ones."""
+"""With this seed, the first evaluation is the best, so its checkpoint is kept."""
 
 
 def config_for(output_dir: Path, **changes: Any) -> dict[str, Any]:
-    """The tiny config; a key that is not a run's goes to `algo_kwargs`, one that is `...` goes."""
+    """Return the small config; other keys go to `algo_kwargs`, and `...` removes a key."""
     config = CONFIG | {"output_dir": str(output_dir), "algo_kwargs": dict(CONFIG["algo_kwargs"])}
     for key, value in changes.items():
         target = config if key in ("num_envs", "env_kwargs", "env_id", *CONFIG) else None
@@ -51,7 +51,7 @@ def config_for(output_dir: Path, **changes: Any) -> dict[str, Any]:
 
 
 def write_config(output_dir: Path, **changes: Any) -> Path:
-    """The tiny config in a file beside the runs that it makes."""
+    """Write the small config to a file next to its runs."""
     file = output_dir / "config.yaml"
     file.write_text(yaml.safe_dump(config_for(output_dir, **changes)))
     return file
@@ -61,7 +61,7 @@ def write_config(output_dir: Path, **changes: Any) -> Path:
 
 
 def metrics_rows(run_dir: Path) -> list[dict[str, Any]]:
-    """Every line of the metrics but its times; a line that is not whole fails here."""
+    """Return all lines of the metrics without times; an incomplete line fails here."""
     lines = (run_dir / "metrics.jsonl").read_text().splitlines()
     return [
         {key: value for key, value in json.loads(line).items() if not key.startswith("time/")}
@@ -70,7 +70,7 @@ def metrics_rows(run_dir: Path) -> list[dict[str, Any]]:
 
 
 def checkpoint_contents(path: Path) -> dict[str, bytes]:
-    """Every byte of a checkpoint, the replay rows that it refers to included."""
+    """Return every byte of a checkpoint, including its replay."""
     replay = json.loads((path / MANIFEST).read_bytes())["replay"]
     files = [*(path / name for name in (MANIFEST, *FILES))]
     files += [path.parents[1] / "replay" / f"{name}.npy" for name in replay]
@@ -79,7 +79,7 @@ def checkpoint_contents(path: Path) -> dict[str, bytes]:
 
 
 def final_state(run_dir: Path) -> dict[str, Any]:
-    """What an interrupted and continued run must share with one that never stopped."""
+    """Return what an interrupted and resumed run must have in common with an uninterrupted one."""
     folder = run_dir / "checkpoints"
     info = json.loads((run_dir / "run.json").read_text())
     return {
@@ -92,7 +92,7 @@ def final_state(run_dir: Path) -> dict[str, Any]:
 
 
 def folder_names(run_dir: Path) -> set[str]:
-    """The names of all files, hidden leftovers included, except what a fallback set aside."""
+    """Return the names of all files, including hidden ones, except renamed damaged checkpoints."""
     return {
         str(file.relative_to(run_dir))
         for file in run_dir.rglob("*")
@@ -101,14 +101,14 @@ def folder_names(run_dir: Path) -> set[str]:
 
 
 def assert_equal_runs(run_dir: Path, reference: Path) -> None:
-    """Fail on the first difference, and name it."""
+    """Fail with the first difference."""
     found, expected = final_state(run_dir), final_state(reference)
     for part in expected:
         assert found[part] == expected[part], f"{part} of {run_dir} differs"
 
 
 def assert_no_leftovers(run_dir: Path) -> None:
-    """Nothing half-written is left, and no replay rows that no checkpoint refers to."""
+    """Check that no temporary files and no unused replay files are left."""
     assert not [file for file in run_dir.rglob(".tmp-*")]
     used = {
         name
@@ -127,7 +127,7 @@ def copy_run(run_dir: Path, parent: Path) -> Path:
 
 
 def newest(run_dir: Path) -> Path:
-    """The newest checkpoint's folder."""
+    """Return the folder of the newest checkpoint."""
     return list_steps(run_dir)[-1]
 
 
@@ -139,7 +139,7 @@ def flip_byte(file: Path) -> None:
 
 
 def truncate(file: Path) -> None:
-    """Lose a file's second half."""
+    """Truncate a file to half of its size."""
     data = file.read_bytes()
     file.write_bytes(data[: len(data) // 2])
 
@@ -152,7 +152,7 @@ DAMAGE: dict[str, Callable[[Path], None]] = {
 
 
 def forge(path: Path, change: Callable[[dict[str, Any]], object] = lambda manifest: None) -> None:
-    """Make a checkpoint's manifest agree with its files again, as an attacker would."""
+    """Update a checkpoint's manifest to match its files, like an attacker would."""
     manifest = json.loads((path / MANIFEST).read_bytes())
     manifest.pop("digest", None)
     for name in FILES:
@@ -165,7 +165,7 @@ def forge(path: Path, change: Callable[[dict[str, Any]], object] = lambda manife
 
 
 def forge_segment(path: Path, data: bytes) -> Path:
-    """Replace a checkpoint's replay rows by other bytes, under the name that fits them."""
+    """Replace a checkpoint's replay file by other bytes, with a matching name."""
     name = hashlib.sha256(data).hexdigest()
     file = path.parents[1] / "replay" / f"{name}.npy"
     file.write_bytes(data)

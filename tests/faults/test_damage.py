@@ -1,4 +1,4 @@
-"""Damaged files are named; `resume` falls back, `evaluate` and `predict` refuse."""
+"""Damaged files: errors contain the file, `resume` falls back, other commands refuse."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.faults.zygote import Zygote
 
 
 def _segment(checkpoint: Path) -> Path:
-    """The replay rows that only this checkpoint refers to."""
+    """Return the replay files that only this checkpoint refers to."""
     (name,) = json.loads((checkpoint / MANIFEST).read_bytes())["replay"]
     return checkpoint.parents[1] / "replay" / f"{name}.npy"
 
@@ -61,7 +61,7 @@ def test_resume_falls_back_from_damage(
 
 @pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize("name", [MANIFEST, *FILES])
-def test_using_a_damaged_checkpoint_is_refused(
+def test_damaged_checkpoint_is_refused(
     zygote: Zygote, reference: Reference, tmp_path: Path, observation: Path, name: str, damage: str
 ) -> None:
     run_dir = copy_run(reference.run_dir, tmp_path)
@@ -76,10 +76,10 @@ def test_using_a_damaged_checkpoint_is_refused(
 
 
 @pytest.mark.parametrize("place", [-1, -2])
-def test_a_newer_format_is_refused_and_nothing_is_touched(
+def test_newer_format_is_refused_without_changes(
     zygote: Zygote, interrupted: Path, tmp_path: Path, place: int
 ) -> None:
-    """An older version must not take what a newer one wrote for damage."""
+    """An older version must not treat newer formats as damage."""
     run_dir = copy_run(interrupted, tmp_path)
     newer = list_steps(run_dir)[place]
     forge(newer, lambda manifest: manifest.update(format=2))
@@ -92,7 +92,7 @@ def test_a_newer_format_is_refused_and_nothing_is_touched(
     assert before == {path: path.stat().st_mtime_ns for path in run_dir.rglob("*")}
 
 
-def test_a_format_number_that_was_altered_is_damage(
+def test_altered_format_number_is_damage(
     zygote: Zygote, reference: Reference, interrupted: Path, tmp_path: Path
 ) -> None:
     run_dir = copy_run(interrupted, tmp_path)
@@ -104,10 +104,10 @@ def test_a_format_number_that_was_altered_is_damage(
     assert_equal_runs(run_dir, reference.run_dir)
 
 
-def test_rows_of_a_newer_format_outlive_a_resume(
+def test_resume_keeps_replay_files_of_newer_formats(
     zygote: Zygote, interrupted: Path, tmp_path: Path
 ) -> None:
-    """A best checkpoint that a newer version wrote is passed over, but its rows are needed."""
+    """A best checkpoint from a newer version is skipped, but its replay files are kept."""
     run_dir = copy_run(interrupted, tmp_path)
     best = run_dir / "checkpoints" / f"step_{BEST_STEP:09d}"
     forge(best, lambda manifest: manifest.update(format=2))
@@ -115,10 +115,10 @@ def test_rows_of_a_newer_format_outlive_a_resume(
     assert _segment(best).is_file()
 
 
-def test_every_checkpoint_set_aside_stays_with_its_rows(
+def test_damaged_checkpoints_keep_their_replay_files(
     zygote: Zygote, interrupted: Path, tmp_path: Path
 ) -> None:
-    """Damage of the same step again takes a place of its own."""
+    """If the same step is damaged again, it is renamed to another name."""
     run_dir = copy_run(interrupted, tmp_path)
     damaged = newest(run_dir)
     folder, rows = run_dir / "checkpoints", _segment(damaged).name
@@ -136,10 +136,10 @@ def test_every_checkpoint_set_aside_stays_with_its_rows(
     assert (run_dir / "replay" / rows).is_file()
 
 
-def test_the_same_checkpoint_damaged_twice(
+def test_same_checkpoint_damaged_twice(
     zygote: Zygote, reference: Reference, interrupted: Path, tmp_path: Path
 ) -> None:
-    """The place where a fallback sets a damaged checkpoint aside may be taken already."""
+    """The name for a damaged checkpoint may already be in use."""
     run_dir = copy_run(interrupted, tmp_path)
     name = newest(run_dir).name
     flip_byte(newest(run_dir) / "state.json")
@@ -157,7 +157,7 @@ def test_the_same_checkpoint_damaged_twice(
     }
 
 
-def test_a_run_without_a_whole_checkpoint_is_refused(
+def test_run_without_an_intact_checkpoint_is_refused(
     zygote: Zygote, interrupted: Path, tmp_path: Path
 ) -> None:
     run_dir = copy_run(interrupted, tmp_path)
@@ -169,7 +169,7 @@ def test_a_run_without_a_whole_checkpoint_is_refused(
     assert str(list_steps(run_dir)[0] / "model.safetensors") in outcome.error_line()
 
 
-def test_a_torn_line_of_metrics_is_dropped(
+def test_incomplete_metrics_line_is_dropped(
     zygote: Zygote, reference: Reference, interrupted: Path, tmp_path: Path
 ) -> None:
     run_dir = copy_run(interrupted, tmp_path)
@@ -191,7 +191,7 @@ LINES = {
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_a_damaged_line_of_metrics_is_dropped(
+def test_damaged_metrics_line_is_dropped(
     zygote: Zygote, reference: Reference, interrupted: Path, tmp_path: Path, line: str
 ) -> None:
     run_dir = copy_run(interrupted, tmp_path)
@@ -217,7 +217,7 @@ POINTERS = {
 
 
 @pytest.mark.parametrize("contents", POINTERS)
-def test_pointers_lead_nowhere_else(
+def test_pointers_cannot_leave_the_run(
     zygote: Zygote,
     reference: Reference,
     interrupted: Path,
@@ -233,10 +233,10 @@ def test_pointers_lead_nowhere_else(
             pointer.write_bytes(data)
     plain = zygote.run("predict", run_dir, "--obs", observation)
     best = zygote.run("predict", run_dir, "--obs", observation, "--best")
-    if contents == "gone":  # a sound name, but of no checkpoint
+    if contents == "gone":  # a valid name, but there is no such checkpoint
         assert plain.status == best.status == 1
         assert "step_000000001 is not a checkpoint folder" in plain.error_line()
-    else:  # the newest one stands in for the last; nothing does for the best
+    else:  # the newest one replaces the last; there is no replacement for the best
         assert plain.status == 0, plain.err
         assert best.status == 2
         assert "no best checkpoint" in best.error_line()

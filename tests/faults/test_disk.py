@@ -1,4 +1,4 @@
-"""A disk without room: one line, exit code 1, and nothing lost."""
+"""A full disk: one line, exit code 1, and no data is lost."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _check_and_continue(
 
 
 def _points(reference: Reference, *, saving: bool) -> list[int]:
-    """Events after the first save that need room."""
+    """Events after the first save that need disk space."""
     events = reference.events
     first_save = next(n for n, event in enumerate(events) if event.path.endswith("/last"))
     numbers = range(first_save + 1, len(events))
@@ -52,7 +52,7 @@ def _points(reference: Reference, *, saving: bool) -> list[int]:
 
 
 def _fill(zygote: Zygote, reference: Reference, folder: Path, at: int) -> Outcome:
-    """Train until the disk is full from event ``at`` on; then make room and resume."""
+    """Train with a full disk from event ``at`` on; then free space and resume."""
     folder.mkdir()
     config = write_config(folder)
     stopped = zygote.run("train", "-c", config, watch=folder, at=at, action="full")
@@ -61,7 +61,7 @@ def _fill(zygote: Zygote, reference: Reference, folder: Path, at: int) -> Outcom
 
 
 @pytest.mark.parametrize("file", ["/replay/.tmp-", "model.safetensors", "manifest.json"])
-def test_a_full_disk_stops_a_save_and_loses_nothing(
+def test_full_disk_in_a_save_loses_nothing(
     zygote: Zygote, reference: Reference, tmp_path: Path, file: str
 ) -> None:
     candidates = [n for n in _points(reference, saving=True) if file in reference.events[n].path]
@@ -70,14 +70,14 @@ def test_a_full_disk_stops_a_save_and_loses_nothing(
     assert f"{RUN_NAME}/checkpoints/step_000000100" in stopped.error_line()
 
 
-def test_a_full_disk_stops_a_sync_and_loses_nothing(
+def test_full_disk_in_a_sync_loses_nothing(
     zygote: Zygote, reference: Reference, tmp_path: Path
 ) -> None:
     syncs = [n for n in _points(reference, saving=True) if reference.events[n].name == "sync"]
     _fill(zygote, reference, tmp_path / "run", syncs[-1])
 
 
-def test_a_full_disk_stops_the_notes_about_a_run_and_loses_nothing(
+def test_full_disk_in_run_json_loses_nothing(
     zygote: Zygote, reference: Reference, tmp_path: Path
 ) -> None:
     points = _points(reference, saving=False)
@@ -85,8 +85,8 @@ def test_a_full_disk_stops_the_notes_about_a_run_and_loses_nothing(
     assert "run.json could not be written" in stopped.error_line()
 
 
-def test_a_file_at_its_size_limit_stops_a_save(zygote: Zygote, tmp_path: Path) -> None:
-    """The operating system's own refusal; of all files the replay rows outgrow the limit first."""
+def test_file_size_limit_stops_a_save(zygote: Zygote, tmp_path: Path) -> None:
+    """A limit of the operating system, which the replay files reach first."""
     config = write_config(tmp_path, total_timesteps=500, log_interval=50, checkpoint_interval=50)
     whole = tmp_path / "reference"
     assert zygote.run("train", "-c", config, f"output_dir={whole}").status == 0
@@ -98,7 +98,7 @@ def test_a_file_at_its_size_limit_stops_a_save(zygote: Zygote, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("old", [None, b"old"])
-def test_actions_are_written_whole_or_not_at_all(
+def test_actions_are_written_atomically(
     zygote: Zygote, reference: Reference, tmp_path: Path, old: bytes | None
 ) -> None:
     obs, folder = tmp_path / "obs.npy", tmp_path / "out"
@@ -116,7 +116,7 @@ def test_actions_are_written_whole_or_not_at_all(
     assert [path.name for path in folder.iterdir()] == ["actions.npy"]
 
 
-def test_actions_go_through_a_link_and_into_a_pipe(
+def test_actions_can_be_written_to_a_link_or_a_pipe(
     zygote: Zygote, reference: Reference, tmp_path: Path
 ) -> None:
     obs, link, pipe = (tmp_path / name for name in ("obs.npy", "link.npy", "pipe.npy"))
@@ -134,7 +134,7 @@ def test_actions_go_through_a_link_and_into_a_pipe(
     os.close(reader)
 
 
-def test_a_first_save_that_fails_leaves_nothing(zygote: Zygote, tmp_path: Path) -> None:
+def test_failed_first_save_leaves_no_files(zygote: Zygote, tmp_path: Path) -> None:
     stopped = zygote.run("train", "-c", write_config(tmp_path), file_limit=6_000)
     assert stopped.status == 1
     assert "the first checkpoint could not be written" in stopped.error_line()
@@ -142,7 +142,7 @@ def test_a_first_save_that_fails_leaves_nothing(zygote: Zygote, tmp_path: Path) 
     assert [path.name for path in tmp_path.iterdir()] == ["config.yaml"]
 
 
-def test_metrics_that_cannot_be_written_stop_the_run(zygote: Zygote, tmp_path: Path) -> None:
+def test_failed_metrics_write_stops_the_run(zygote: Zygote, tmp_path: Path) -> None:
     config = write_config(tmp_path, log_interval=1, train_frequency=1)
     whole = tmp_path / "reference"
     assert zygote.run("train", "-c", config, f"output_dir={whole}").status == 0
@@ -153,10 +153,10 @@ def test_metrics_that_cannot_be_written_stop_the_run(zygote: Zygote, tmp_path: P
     _check_and_continue(zygote, Reference(whole / RUN_NAME, []), tmp_path, stopped)
 
 
-def test_tensorboard_that_cannot_be_written_stops_the_run(
+def test_failed_tensorboard_write_stops_the_run(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The line of metrics that is written before it stays, and no thread shows a traceback."""
+    """The line of metrics before it is kept, and no thread prints a traceback."""
     config = config_for(tmp_path, log_interval=1, tensorboard=True, total_timesteps=60)
     folder = tmp_path / RUN_NAME / "tensorboard"
     write = mock.Mock(wraps=write_all)
@@ -181,7 +181,7 @@ def _events(folder: Path) -> EventAccumulator:
 
 
 def test_tensorboard_shows_the_metrics_of_all_sessions(tmp_path: Path) -> None:
-    """What comes after the checkpoint that a run is continued from is shown once."""
+    """Values after the checkpoint from which a run resumes are shown once."""
     train(config_for(tmp_path, tensorboard=True, total_timesteps=60, checkpoint_interval=50))
     run_dir = tmp_path / RUN_NAME
     shutil.rmtree(newest(run_dir))
@@ -197,7 +197,7 @@ def test_tensorboard_shows_the_metrics_of_all_sessions(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["file", "read-only"])
-def test_tensorboard_that_cannot_begin_is_one_line(
+def test_unwritable_tensorboard_folder_is_one_line(
     interrupted: Path, tmp_path: Path, kind: str
 ) -> None:
     run_dir = copy_run(interrupted, tmp_path)
@@ -205,7 +205,7 @@ def test_tensorboard_that_cannot_begin_is_one_line(
     folder.touch() if kind == "file" else folder.mkdir()
 
     def refuse(path: Any, *args: Any, **kwargs: Any) -> int:
-        if Path(path).parent == folder:  # permissions do not bind a superuser
+        if Path(path).parent == folder:  # permissions do not apply to root
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
         return real_open(path, *args, **kwargs)
 
@@ -216,7 +216,7 @@ def test_tensorboard_that_cannot_begin_is_one_line(
     assert "set tensorboard=false" in str(caught.value)
 
 
-def test_a_full_disk_before_a_resume_is_one_line(
+def test_full_disk_before_a_resume_is_one_line(
     zygote: Zygote, reference: Reference, interrupted: Path, tmp_path: Path
 ) -> None:
     probe = zygote.run("resume", copy_run(interrupted, tmp_path / "probe"), watch=tmp_path)
@@ -231,7 +231,7 @@ def test_a_full_disk_before_a_resume_is_one_line(
     assert_equal_runs(run_dir, reference.run_dir)
 
 
-def test_a_full_disk_before_a_run_is_one_line(
+def test_full_disk_before_a_run_is_one_line(
     zygote: Zygote, reference: Reference, tmp_path: Path
 ) -> None:
     first_run = next(n for n, e in enumerate(reference.events) if e.path.endswith(RUN_NAME))

@@ -1,4 +1,4 @@
-"""A power cut: what was synced stays, and a checkpoint is synced after all that it counts on."""
+"""Power failures: everything that a checkpoint depends on is synced before it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ from tests.faults.runs import config_for
 
 
 class Witness:
-    """Remembers what `os.fsync` made durable; looks at the metrics when a checkpoint gets its name.
+    """Records what `os.fsync` made durable when a checkpoint is renamed.
 
-    Files are durable up to the length that they had when they were synced, names as they were when
-    their folder was.
+    Files are durable up to their length at the last sync, and names if their folder was synced.
     """
 
     def __init__(self) -> None:
         self.checked: list[tuple[str, int]] = []
-        """The checkpoints, with the number of lines that were durable before them."""
+        """Checkpoints with the number of metrics lines that were durable before them."""
         self._lengths: dict[int, int] = {}
         self._names: dict[int, dict[str, int]] = {}
         self._fsync, self._rename = os.fsync, os.rename
@@ -67,15 +66,13 @@ def witness() -> Iterator[Witness]:
 
 
 def _checked_after(witness: Witness, lines: int) -> int:
-    """How many checkpoints had that many lines before them, or more."""
+    """Return the number of checkpoints with at least this many durable lines."""
     number = sum(found >= lines for _, found in witness.checked)
     witness.checked.clear()
     return number
 
 
-def test_metrics_are_durable_before_the_checkpoints_after_them(
-    witness: Witness, tmp_path: Path
-) -> None:
+def test_metrics_are_synced_before_checkpoints(witness: Witness, tmp_path: Path) -> None:
     source = train(config_for(tmp_path, total_timesteps=100))
     assert _checked_after(witness, 1) >= 4
     resume(source.run_dir, ["total_timesteps=150"])

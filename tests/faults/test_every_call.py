@@ -1,7 +1,7 @@
-"""SIGKILL and a full disk at every change that a command makes on the disk.
+"""SIGKILL and a full disk at every change that a command makes on disk.
 
-Each kill is in a command of its own, and what it leaves is continued to the end: the result must be
-that of a command that nothing disturbed, bit for bit. Run with ``make test-slow``.
+Each kill is in a separate command, which is then resumed. The result must equal that of an
+uninterrupted command bit for bit. Run with ``make test-slow``.
 """
 
 from __future__ import annotations
@@ -44,38 +44,38 @@ TINY: dict[str, Any] = {
     "keep_checkpoints": 2,
     "env_kwargs": {"max_episode_steps": 5},
 }
-"""Five checkpoints, of which the first three are removed again, and two evaluations."""
+"""Five checkpoints, of which the first three are removed, and two evaluations."""
 SAMPLED = 80
-"""Kills of a case that is not killed everywhere."""
+"""Number of kills in a case that is not killed at every change."""
 LEAST_KILLS = 1000
 
 
 @dataclass(frozen=True)
 class Case:
-    """A command that makes or continues the one run in a folder."""
+    """A command that creates or continues the only run in a folder."""
 
     name: str
     argv: Callable[[Path], Sequence[str | Path]]
-    """The command; puts into the folder what it begins with."""
+    """Return the command, and prepare its folder."""
     everywhere: bool = False
-    """Whether it is killed at every change, or at some."""
+    """Whether it is killed at every change."""
 
 
 @dataclass
 class Tally:
-    """How the kills and the full disks of a case ended."""
+    """Results of the kills and full disks of a case."""
 
     kills: int = 0
     full: int = 0
     nameless: int = 0
-    """Kills before the run had a name, after which the command was given again."""
+    """Kills before the run had a name, after which the command was started again."""
     lost: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     inexact: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
     def add(self, other: Tally) -> None:
-        """Take in another case's numbers."""
+        """Add the numbers of another case."""
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)
 
@@ -94,7 +94,7 @@ class Tally:
 def cases(
     zygote: Zygote, recorded: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Case]:
-    """All cases, with the runs that they go on from."""
+    """Return all cases, with the runs that they continue."""
     folder = tmp_path_factory.mktemp("sources")
     data = {"dataset_kind": "npz", "dataset_path": str(recorded), "sampling": "epochs"}
     intervals = {"total_timesteps": 60, "eval_interval": 40, "checkpoint_interval": 20}
@@ -130,7 +130,7 @@ def cases(
 
 
 def _source(zygote: Zygote, folder: Path, case: Case) -> Path:
-    """A run to go on from."""
+    """A run to continue."""
     folder.mkdir()
     done = zygote.run(*case.argv(folder))
     assert done.status == 0, done.err
@@ -140,7 +140,7 @@ def _source(zygote: Zygote, folder: Path, case: Case) -> Path:
 
 
 def _interrupted(zygote: Zygote, folder: Path, case: Case) -> Path:
-    """A run that was killed while it replaced its pointer to the last checkpoint but one."""
+    """A run that was killed while updating its pointer to the second-to-last checkpoint."""
     folder.mkdir()
     probe = folder / "probe"
     probe.mkdir()
@@ -154,7 +154,7 @@ def _interrupted(zygote: Zygote, folder: Path, case: Case) -> Path:
 
 
 def run_in(folder: Path) -> Path | None:
-    """The run in a folder, once it has a name."""
+    """Return the run in a folder, if it has a name."""
     found = [path for path in folder.iterdir() if path.is_dir() and path.name[0] != "."]
     assert len(found) < 2
     return found[0] if found else None
@@ -165,14 +165,14 @@ def run_in(folder: Path) -> Path | None:
 
 @dataclass(frozen=True)
 class Whole:
-    """What a case comes to when nothing disturbs it."""
+    """Return the result of an uninterrupted case."""
 
     case: Case
     run_dir: Path
     events: list[Event]
 
     def points(self) -> Iterator[tuple[int, str]]:
-        """Each change to be killed at; a file that is being written is left in parts, too."""
+        """Yield each change to be killed at, and also the partial states of a written file."""
         written = {event.path for event in self.events if event.name == "open"}
         for number, event in enumerate(self.events):
             yield number, "kill"
@@ -184,7 +184,7 @@ class Whole:
 
 
 def _metrics(path: str) -> str:
-    """Earlier lines stay when a kill comes: only what is being appended is torn."""
+    """Keep earlier lines; only the appended line is truncated."""
     return path if path.endswith("metrics.jsonl") else ""
 
 
@@ -198,7 +198,7 @@ def _expect(zygote: Zygote, case: Case, folder: Path) -> Whole:
 
 
 def _kill(zygote: Zygote, whole: Whole, folder: Path, at: int, action: str, tally: Tally) -> None:
-    """Kill the command at a change, continue what it left, and compare."""
+    """Kill the command at a change, resume and compare."""
     folder.mkdir()
     argv = whole.case.argv(folder)
     killed = zygote.run(*argv, watch=folder, at=at, action=action)
@@ -218,13 +218,13 @@ def _kill(zygote: Zygote, whole: Whole, folder: Path, at: int, action: str, tall
 
 
 def _step(path: str) -> int:
-    """Of a checkpoint's folder, also of one that is about to be replaced; of others -1."""
+    """Return the step of a checkpoint folder, or -1 for other paths."""
     name = Path(path).name.removeprefix(".tmp-swap-")
     return int(name.removeprefix("step_")) if name.startswith("step_") else -1
 
 
 def _fill(zygote: Zygote, whole: Whole, folder: Path, at: int, tally: Tally) -> None:
-    """Let the disk be full from a change on; then make room, continue and compare."""
+    """Simulate a full disk from a change on; then free space, resume and compare."""
     folder.mkdir()
     argv = whole.case.argv(folder)
     stopped = zygote.run(*argv, watch=folder, at=at, action="full")
@@ -259,7 +259,7 @@ def _continue(
 
 
 def _names(run_dir: Path) -> set[str]:
-    """All files; those of TensorBoard are one more for each session."""
+    """Return all files; TensorBoard has one more for each session."""
     return {name for name in folder_names(run_dir) if "tfevents" not in name}
 
 
@@ -268,7 +268,7 @@ def _names(run_dir: Path) -> set[str]:
 
 @pytest.fixture(scope="module")
 def totals(request: pytest.FixtureRequest) -> Iterator[dict[str, Tally]]:
-    """The tallies by case; the sum is printed at the end."""
+    """The results by case; the sum is printed at the end."""
     found: dict[str, Tally] = {}
     yield found
     total = Tally()
@@ -284,7 +284,7 @@ NAMES = ["train", "resume", "finetune", "branch", "offline", "her", "rlpd", "vec
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_kill_or_a_full_disk_at_a_change_loses_nothing(
+def test_kill_or_full_disk_at_every_change_loses_nothing(
     zygote: Zygote,
     cases: dict[str, Case],
     totals: dict[str, Tally],
@@ -307,7 +307,7 @@ def test_a_kill_or_a_full_disk_at_a_change_loses_nothing(
     assert (tally.refused, tally.lost, tally.inexact) == ([], [], [])
 
 
-def test_there_were_a_thousand_kills(totals: dict[str, Tally]) -> None:
+def test_number_of_kills(totals: dict[str, Tally]) -> None:
     if totals.keys() != set(NAMES):
         pytest.skip("not all cases were run")
     assert sum(tally.kills for tally in totals.values()) >= LEAST_KILLS

@@ -1,4 +1,4 @@
-"""The command line and an environment that fails: one line, exit code 1, a run that is failed."""
+"""Environments that fail: one line, exit code 1 and a run with state failed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ IMPORT = ("--import", "tests.envs.odd_envs")
     ("trouble", "error"),
     [("exit", "SystemExit: 0"), ("error", "ZeroDivisionError: division by zero")],
 )
-def test_an_environment_that_fails_or_exits_is_one_line_and_exit_code_1(
+def test_failing_environment_is_one_line_and_exit_code_1(
     zygote: Zygote,
     small_config: Callable[..., dict[str, Any]],
     tmp_path: Path,
@@ -28,7 +28,7 @@ def test_an_environment_that_fails_or_exits_is_one_line_and_exit_code_1(
 ) -> None:
     config = small_config(env_id=WALK, env_kwargs={"trouble": trouble, "at": 50})
     file = tmp_path / "config.json"
-    file.write_text(json.dumps(config))  # which is YAML
+    file.write_text(json.dumps(config))  # parsed as YAML
     outcome = zygote.run(*IMPORT, "train", "-c", file)
     assert outcome.status == 1
     line = f"Error: at step 50, {WALK}: its step failed with {error}; fix the environment"
@@ -42,22 +42,22 @@ def test_an_environment_that_fails_or_exits_is_one_line_and_exit_code_1(
 
 
 @pytest.mark.parametrize("method", ["__init__", "reset", "step"])
-def test_an_environment_that_exits_at_once_is_one_line(
+def test_environment_that_exits_immediately_is_one_line(
     zygote: Zygote, small_config: Callable[..., dict[str, Any]], tmp_path: Path, method: str
 ) -> None:
     config = small_config(env_id=WALK, env_kwargs={"trouble": "exit", "method": method})
     file = tmp_path / "config.json"
     file.write_text(json.dumps(config))
     outcome = zygote.run(*IMPORT, "train", "-c", file)
-    assert outcome.status == 2  # nothing was begun
+    assert outcome.status == 2  # no run was created
     assert "failed with SystemExit: 0; fix the environment" in outcome.error_line()
     assert not (tmp_path / "runs").exists()
 
 
-def test_an_evaluation_that_fails_is_one_line(
+def test_failed_evaluation_is_one_line(
     zygote: Zygote, small_config: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
-    """Training's 40 steps are fewer than the 50 that the evaluation's episodes have together."""
+    """Training has 40 steps, and the evaluation episodes have 50."""
     kwargs = {"trouble": "exit", "at": 45}
     file = tmp_path / "config.json"
     file.write_text(json.dumps(small_config(env_id=WALK, total_timesteps=40, env_kwargs=kwargs)))

@@ -1,4 +1,4 @@
-"""Files made to harm: refused in one line, nothing run, nothing outside touched."""
+"""Hostile files are refused in one line; no code runs and no other files change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Attack = Callable[[Path], object]
 
 
 class Danger:
-    """The places that an attack must not reach."""
+    """Files that an attack must not reach."""
 
     def __init__(self, root: Path) -> None:
         self.sentinel = root / "sentinel"
@@ -32,7 +32,7 @@ class Danger:
         (self.outside / "precious.txt").write_text("precious")
 
     def assert_untouched(self) -> None:
-        """No code ran, and the folder outside is as it was."""
+        """Check that no code ran and that the other folder is unchanged."""
         assert not self.sentinel.exists()
         assert [file.name for file in self.outside.iterdir()] == ["precious.txt"]
         assert (self.outside / "precious.txt").read_text() == "precious"
@@ -45,7 +45,7 @@ def danger(tmp_path: Path) -> Danger:
 
 @pytest.fixture
 def lone(interrupted: Path, tmp_path: Path) -> Path:
-    """A run with a single checkpoint, so that no fallback hides a refusal; its checkpoint."""
+    """Return the checkpoint of a run that has only one, so that there is no fallback."""
     run_dir = copy_run(interrupted, tmp_path / "runs")
     for path in list_steps(run_dir)[:-1]:
         shutil.rmtree(path)
@@ -101,7 +101,7 @@ CONFIGS = list(_configs(Path("sentinel")))
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", CONFIGS)
-def test_a_hostile_config_is_refused(
+def test_hostile_config_is_refused(
     zygote: Zygote, tmp_path: Path, danger: Danger, name: str
 ) -> None:
     file = tmp_path / "hostile.yaml"
@@ -113,7 +113,7 @@ def test_a_hostile_config_is_refused(
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", [name for name in CONFIGS if name != "a bomb of aliases"])
-def test_a_hostile_config_of_a_run_is_refused(
+def test_hostile_config_of_a_run_is_refused(
     zygote: Zygote, lone: Path, danger: Danger, name: str
 ) -> None:
     run_dir = lone.parents[1]
@@ -123,7 +123,7 @@ def test_a_hostile_config_of_a_run_is_refused(
     danger.assert_untouched()
 
 
-def test_a_hostile_override_is_refused(zygote: Zygote, danger: Danger) -> None:
+def test_hostile_override_is_refused(zygote: Zygote, danger: Danger) -> None:
     tag = f'tags=!!python/object/apply:os.system ["touch {danger.sentinel}"]'
     assert "plain YAML" in _refused(zygote, "train", "-c", "sac/pendulum", tag)
     danger.assert_untouched()
@@ -142,7 +142,7 @@ def _tensor(dtype: str, shape: list[int], end: int) -> dict[str, Any]:
 
 
 def _retyped(path: Path) -> bytes:
-    """The checkpoint's own tensors, said to be whole numbers."""
+    """The tensors of the checkpoint, declared as integers."""
     return (path / MODEL).read_bytes().replace(b'"F32"', b'"I32"')
 
 
@@ -184,7 +184,7 @@ def test_hostile_tensors_are_refused(
 
 
 def _put(*keys: Any, value: Any) -> Callable[[Any], Any]:
-    """A change of one entry of ``state.json``."""
+    """Return a change of one entry of ``state.json``."""
 
     def change(state: Any) -> Any:
         target = state
@@ -274,7 +274,7 @@ def _set_generator(state: Any, value: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", STATES)
-def test_a_hostile_state_is_refused(zygote: Zygote, lone: Path, danger: Danger, name: str) -> None:
+def test_hostile_state_is_refused(zygote: Zygote, lone: Path, danger: Danger, name: str) -> None:
     state = STATES[name](json.loads((lone / STATE).read_bytes()))
     (lone / STATE).write_text(json.dumps(state))
     forge(lone)
@@ -292,7 +292,7 @@ REPLAY_STATES = {
 
 
 @pytest.mark.parametrize("name", REPLAY_STATES)
-def test_a_hostile_replay_is_no_dataset(zygote: Zygote, lone: Path, name: str) -> None:
+def test_hostile_replay_is_not_converted(zygote: Zygote, lone: Path, name: str) -> None:
     state = REPLAY_STATES[name](json.loads((lone / STATE).read_bytes()))
     (lone / STATE).write_text(json.dumps(state))
     forge(lone)
@@ -302,7 +302,7 @@ def test_a_hostile_replay_is_no_dataset(zygote: Zygote, lone: Path, name: str) -
 @pytest.mark.parametrize(
     "data", [b"", b"[" * 100_000, b"\xff\xfe", b'{"a": 1' + b"0" * 10_000 + b"}"]
 )
-def test_a_state_that_is_not_json_is_refused(zygote: Zygote, lone: Path, data: bytes) -> None:
+def test_state_that_is_not_json_is_refused(zygote: Zygote, lone: Path, data: bytes) -> None:
     (lone / STATE).write_bytes(data)
     forge(lone)
     assert str(lone / STATE) in _refused(zygote, "resume", lone.parents[1])
@@ -366,7 +366,7 @@ MANIFESTS: dict[str, Callable[[dict[str, Any]], object]] = {
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", MANIFESTS)
-def test_a_hostile_manifest_is_refused(
+def test_hostile_manifest_is_refused(
     zygote: Zygote, lone: Path, observation: Path, danger: Danger, name: str
 ) -> None:
     forge(lone, MANIFESTS[name])
@@ -379,7 +379,7 @@ def test_a_hostile_manifest_is_refused(
     "data",
     [b"", b"[]", b"7", b"null", b'{"digest": 1}', b"[" * 100_000, b"\xff\xfe", b'{"digest": []}'],
 )
-def test_a_manifest_that_is_none_is_refused(
+def test_invalid_manifest_is_refused(
     zygote: Zygote, lone: Path, observation: Path, data: bytes
 ) -> None:
     (lone / MANIFEST).write_bytes(data)
@@ -387,8 +387,8 @@ def test_a_manifest_that_is_none_is_refused(
     assert str(lone / MANIFEST) in _refused(zygote, "resume", lone.parents[1])
 
 
-def test_strange_notes_in_a_manifest_do_no_harm(zygote: Zygote, lone: Path) -> None:
-    """What is only compared and shown may be anything."""
+def test_odd_notes_in_a_manifest_are_harmless(zygote: Zygote, lone: Path) -> None:
+    """Values that are only compared and shown may be anything."""
     forge(lone, _changed(versions=[], num_threads="x", device=None))
     outcome = zygote.run("resume", lone.parents[1])
     assert outcome.status == 0
@@ -397,10 +397,10 @@ def test_strange_notes_in_a_manifest_do_no_harm(zygote: Zygote, lone: Path) -> N
 
 
 @pytest.mark.parametrize("depth", [200, 300, 450])
-def test_a_deep_manifest_does_no_harm(
+def test_deeply_nested_manifest_is_harmless(
     zygote: Zygote, lone: Path, observation: Path, depth: int
 ) -> None:
-    """Too deep to read is damaged; less is of no concern."""
+    """A manifest that is nested too deeply to be read is damaged; otherwise it is accepted."""
     forge(lone, _changed(extra=_nested(depth)))
     outcome = zygote.run("predict", lone, "--obs", observation)
     assert "Traceback" not in outcome.err
@@ -496,7 +496,7 @@ def test_hostile_observations_are_refused(
 
 
 def _replace_by_link(path: Path, danger: Danger) -> None:
-    """Move something out of the run and leave a link to it."""
+    """Move a file out of the run and replace it by a link."""
     target = danger.outside.parent / "moved"
     shutil.move(path, target)
     path.symlink_to(target)
@@ -533,7 +533,7 @@ def test_links_are_not_followed(zygote: Zygote, lone: Path, danger: Danger, name
 
 
 @pytest.mark.parametrize("name", ["manifest", "model", "state", "checkpoint", "checkpoints"])
-def test_a_linked_checkpoint_is_not_used(
+def test_linked_checkpoint_is_not_used(
     zygote: Zygote, lone: Path, observation: Path, danger: Danger, name: str
 ) -> None:
     _replace_by_link(LINKS[name](lone), danger)
@@ -548,10 +548,10 @@ def test_a_linked_checkpoint_is_not_used(
         *("checkpoints/last", "checkpoints/best", "checkpoints/damaged-step_000000200"),
     ],
 )
-def test_planted_links_lead_no_write_outside(
+def test_no_write_follows_planted_links(
     zygote: Zygote, lone: Path, danger: Danger, name: str
 ) -> None:
-    """Links at the names that a resume writes to: refused, or replaced; never written through."""
+    """Links at paths that a resume writes to are refused or replaced, but not followed."""
     planted = lone.parents[1] / name
     if planted.is_dir():
         shutil.rmtree(planted)
@@ -564,7 +564,7 @@ def test_planted_links_lead_no_write_outside(
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link"])
-def test_a_lock_that_is_no_file_does_not_hang_a_listing(
+def test_lock_that_is_not_a_file_does_not_block_a_listing(
     zygote: Zygote, lone: Path, tmp_path: Path, kind: str
 ) -> None:
     run_dir, elsewhere = lone.parents[1], tmp_path / "elsewhere"
@@ -579,7 +579,9 @@ def test_a_lock_that_is_no_file_does_not_hang_a_listing(
     assert not elsewhere.exists()
 
 
-def test_a_pipe_for_a_file_does_not_hang(zygote: Zygote, lone: Path, observation: Path) -> None:
+def test_pipe_instead_of_a_file_does_not_block(
+    zygote: Zygote, lone: Path, observation: Path
+) -> None:
     for name in (MANIFEST, MODEL):
         (lone / name).rename(lone / "kept")
         os.mkfifo(lone / name)

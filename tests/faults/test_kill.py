@@ -1,6 +1,6 @@
-"""SIGKILL at any instant: `resume` goes on, and the end is that of a run that never stopped.
+"""SIGKILL at any time: the resumed run equals an uninterrupted one.
 
-Kills at every change on the disk are in test_every_call.py.
+Kills at every change on disk are in test_every_call.py.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _is_run(path: Path) -> bool:
 
 
 def _continue(zygote: Zygote, folder: Path) -> Outcome:
-    """Resume what a kill left; begin anew where it left no run yet."""
+    """Resume the run, or start it again if there is none yet."""
     if _is_run(folder / RUN_NAME):
         return zygote.run("resume", folder / RUN_NAME)
     return zygote.run("train", "-c", folder / "config.yaml")
@@ -40,7 +40,7 @@ def _continue(zygote: Zygote, folder: Path) -> Outcome:
 def _kill_and_continue(
     zygote: Zygote, reference: Reference, folder: Path, at: int, action: str
 ) -> Event:
-    """Kill a run at an event, continue it, compare; returns the event it was killed at."""
+    """Kill a run at an event, resume and compare; return the event."""
     folder.mkdir()
     killed = zygote.run("train", "-c", write_config(folder), watch=folder, at=at, action=action)
     assert killed.status == -signal.SIGKILL, killed.err
@@ -54,7 +54,7 @@ def _kill_and_continue(
 
 
 def _last(reference: Reference, name: str, part: str) -> int:
-    """The number of the last event of a kind, within a save, on a path with ``part`` in it."""
+    """Return the number of the last event of a kind inside a save, whose path contains ``part``."""
     return max(
         n
         for n, event in enumerate(reference.events)
@@ -84,28 +84,28 @@ DELICATE: dict[str, Callable[[Reference], tuple[int, str]]] = {
     "while the oldest checkpoint goes": lambda r: (_last(r, "remove", "state.json"), "kill"),
     "before its rows go": lambda r: (_last(r, "remove", ".npy"), "kill"),
 }
-"""The instants at which a kill is most likely to hurt."""
+"""Points at which a kill is most likely to cause damage."""
 
 
 @pytest.mark.parametrize("instant", DELICATE)
-def test_a_kill_at_a_delicate_instant_changes_nothing(
+def test_kill_at_a_critical_point_changes_nothing(
     zygote: Zygote, reference: Reference, tmp_path: Path, instant: str
 ) -> None:
     at, action = DELICATE[instant](reference)
     assert _kill_and_continue(zygote, reference, tmp_path / "run", at, action).saving
 
 
-def test_a_kill_at_a_random_time_changes_nothing(
+def test_kill_at_a_random_event_changes_nothing(
     zygote: Zygote, reference: Reference, tmp_path: Path
 ) -> None:
     _kill_by_the_clock(zygote, reference, tmp_path, random.Random().uniform(0.05, 0.3))
 
 
 def _kill_by_the_clock(zygote: Zygote, reference: Reference, folder: Path, seconds: float) -> int:
-    """Kill whatever the process does after ``seconds``; returns its status."""
+    """Kill the process after ``seconds``; return its status."""
     config = write_config(folder)
     killed = zygote.start("train", "-c", config, watch=folder).wait(kill_after=seconds)
-    if killed.status != 0:  # a fast machine may be through already
+    if killed.status != 0:  # a fast machine may have finished
         assert killed.status == -signal.SIGKILL, killed.err
         continued = _continue(zygote, folder)
         assert continued.status == 0, f"{seconds} s, {killed.events[-1:]}: {continued.err}"
@@ -115,10 +115,10 @@ def _kill_by_the_clock(zygote: Zygote, reference: Reference, folder: Path, secon
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_kills_by_the_clock_change_nothing(
+def test_kill_at_a_random_time_changes_nothing(
     zygote: Zygote, reference: Reference, tmp_path: Path
 ) -> None:
-    """The process itself knows nothing of these kills; they come at any instruction."""
+    """These kills come from outside the process, at any instruction."""
     rng = random.Random()
     statuses = []
     for number in range(30):
@@ -130,7 +130,7 @@ def test_kills_by_the_clock_change_nothing(
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_one_run_killed_again_and_again_changes_nothing(
+def test_repeated_kills_change_nothing(
     zygote: Zygote, reference: Reference, tmp_path: Path
 ) -> None:
     rng = random.Random(3)

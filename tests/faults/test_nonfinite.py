@@ -1,4 +1,4 @@
-"""NaN and infinity stop a run, name step and quantity, and never reach a checkpoint."""
+"""NaN and infinity stop a run with a clear error and are never saved."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _one_thread_and_the_environment() -> None:
 
 
 def _train(folder: Path, **changes: Any) -> str:
-    """Train into the poison; returns the error's text."""
+    """Train until the error; return its text."""
     config = config_for(folder, **{"train_frequency": 1} | changes)
     with pytest.raises(TrainingError) as caught:
         train(config)
@@ -39,7 +39,7 @@ def _train(folder: Path, **changes: Any) -> str:
 
 
 def _assert_all_finite(folder: Path, *, at_least: int) -> None:
-    """Every checkpoint opens, holds finite numbers only and gives actions."""
+    """Check that every checkpoint can be loaded and contains only finite numbers."""
     (run_dir,) = [path for path in folder.iterdir() if path.is_dir()]
     steps = list_steps(run_dir)
     assert int(steps[-1].name.removeprefix("step_")) >= at_least
@@ -56,7 +56,7 @@ def _assert_all_finite(folder: Path, *, at_least: int) -> None:
 
 @pytest.mark.parametrize("value", [NAN, INFINITY, -INFINITY, 1e39])
 @pytest.mark.parametrize("quantity", ["observation", "reward"])
-def test_a_poisoned_step_stops_the_run(tmp_path: Path, quantity: str, value: float) -> None:
+def test_nonfinite_step_stops_the_run(tmp_path: Path, quantity: str, value: float) -> None:
     kwargs = {"quantity": quantity, "at": 60, "value": str(value)}
     message = _train(tmp_path, env_id=POISON, env_kwargs=kwargs, eval_episodes=0)
     shown = {1e39: "inf"}.get(value, str(value))  # too large for float32
@@ -66,8 +66,8 @@ def test_a_poisoned_step_stops_the_run(tmp_path: Path, quantity: str, value: flo
 
 
 @pytest.mark.parametrize(("at", "step"), [(1, 0), (3, 80)])
-def test_a_poisoned_reset_stops_the_run(tmp_path: Path, at: int, step: int) -> None:
-    """The first reset, and that of an episode's end: their observations are acted on, too."""
+def test_nonfinite_reset_stops_the_run(tmp_path: Path, at: int, step: int) -> None:
+    """The first reset, and the reset at the end of an episode."""
     kwargs = {"quantity": "reset", "at": at, "length": 40}
     message = _train(tmp_path, env_id=POISON, env_kwargs=kwargs, eval_episodes=0)
     assert "the observation of environment 0, entry 1 is nan" in message
@@ -76,12 +76,12 @@ def test_a_poisoned_reset_stops_the_run(tmp_path: Path, at: int, step: int) -> N
         _assert_all_finite(tmp_path, at_least=75)
 
 
-def test_the_second_of_two_environments_is_named(tmp_path: Path) -> None:
+def test_error_contains_the_environment_index(tmp_path: Path) -> None:
     step, order = PoisonEnv.step, list[PoisonEnv]()
 
     def poisoned(self: PoisonEnv, action: Any) -> Any:
         if self not in order:
-            order.append(self)  # the first is tried before the run, and closed
+            order.append(self)  # the first environment is tried before the run and closed
         obs, reward, ended, cut, info = step(self, action)
         due = self is order[-1] and self.steps == 30
         return obs, NAN if due else reward, ended, cut, info
@@ -91,7 +91,7 @@ def test_the_second_of_two_environments_is_named(tmp_path: Path) -> None:
     assert "the reward of environment 1 is nan at step" in message
 
 
-def test_a_poisoned_evaluation_stops_the_run(tmp_path: Path) -> None:
+def test_nonfinite_evaluation_stops_the_run(tmp_path: Path) -> None:
     kwargs = {"quantity": "reward", "at": 190, "length": 200}
     message = _train(tmp_path, env_id=POISON, env_kwargs=kwargs)
     assert "evaluation" in message
@@ -102,27 +102,27 @@ def test_a_poisoned_evaluation_stops_the_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", [NAN, INFINITY, 1e39])
 @pytest.mark.parametrize(("quantity", "at", "steps"), [("observation", 200, 200), ("reset", 1, 0)])
-def test_a_poisoned_observation_stops_an_evaluation(
+def test_nonfinite_observation_stops_an_evaluation(
     quantity: str, at: int, steps: int, value: float
 ) -> None:
-    """Also an episode's last one, on which nothing acts; rewards stay finite."""
+    """Also the last observation of an episode; rewards stay finite."""
     evaluator = Evaluator(POISON, {"quantity": quantity, "at": at, "value": str(value)}, seed=0)
     policy: Any = lambda _obs: np.zeros(1, dtype=np.float32)  # noqa: E731
     with pytest.raises(TrainingError) as caught:
         evaluator.evaluate(policy, 1)
-    told = f"the observation of an evaluation episode, entry 1 is {value} after {steps} steps"
+    told = f"entry 1 of the observation is {value} after {steps} steps of an evaluation episode"
     assert str(caught.value) == told
 
 
-def test_a_value_too_large_for_float32_is_not_predicted_from() -> None:
+def test_predict_refuses_values_too_large_for_float32() -> None:
     spec = describe_env("Pendulum-v1", EnvConfig())
     policy = Policy(sac.SACAlgorithm.build(spec), spec)
     for obs in ([1e39, 0.0, 0.0], [[0.0, 0.0, 0.0], [0.0, -1e39, 0.0]]):
-        with pytest.raises(ConfigError, match="not finite as float32"):
+        with pytest.raises(ConfigError, match="not finite in float32"):
             policy(check_obs(np.array(obs), spec))
 
 
-def test_a_diverging_loss_stops_the_run(tmp_path: Path) -> None:
+def test_diverging_loss_stops_the_run(tmp_path: Path) -> None:
     rewards = {"wrappers": {"reward": {"scale": 1e30}}}
     message = _train(tmp_path, env_kwargs=rewards)
     assert " at step " in message
@@ -133,7 +133,7 @@ def test_a_diverging_loss_stops_the_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("module", "loss"), [(base, "critic"), (sac, "actor"), (sac, "temperature")]
 )
-def test_a_nan_loss_is_named(tmp_path: Path, module: Any, loss: str) -> None:
+def test_error_contains_the_nan_loss(tmp_path: Path, module: Any, loss: str) -> None:
     original = getattr(module, f"{loss}_loss")
     calls = 0
 
@@ -145,12 +145,12 @@ def test_a_nan_loss_is_named(tmp_path: Path, module: Any, loss: str) -> None:
 
     with mock.patch.object(module, f"{loss}_loss", poisoned):
         message = _train(tmp_path)
-    assert message == f"loss/{loss} is nan by update 50 at step 70"
+    assert message == f"loss/{loss} is nan after update 50 at step 70"
     _assert_all_finite(tmp_path, at_least=50)
 
 
-def test_a_nan_weight_is_never_saved(tmp_path: Path) -> None:
-    """Finite losses with a gradient that is not: the weights show it, not the metrics."""
+def test_nan_weight_is_never_saved(tmp_path: Path) -> None:
+    """The losses are finite but the gradient is not, so only the weights show it."""
     original = sac.SACAlgorithm.update
     calls = 0
 
@@ -170,8 +170,8 @@ def test_a_nan_weight_is_never_saved(tmp_path: Path) -> None:
     _assert_all_finite(tmp_path, at_least=50)
 
 
-def test_a_nan_action_is_named(tmp_path: Path) -> None:
-    """An actor that turned NaN between two checkpoints is found before the environment sees it."""
+def test_error_contains_the_nan_action(tmp_path: Path) -> None:
+    """A NaN in the actor is detected before the action reaches the environment."""
     original = sac.SACAlgorithm.update
     calls = 0
 

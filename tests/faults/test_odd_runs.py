@@ -1,4 +1,4 @@
-"""Runs in odd places and states: two processes at once, moved, removed, read-only, empty."""
+"""Runs in unusual states: two processes, moved, removed, read-only or empty."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_two_processes_cannot_resume_one_run(
     children = [zygote.start("resume", run_dir) for _ in range(3)]
     outcomes = [child.wait() for child in children]
     statuses = sorted(outcome.status for outcome in outcomes)
-    assert statuses in ([0, 2, 2], [0, 0, 2])  # one may begin after the other's end, and has none
+    assert statuses in ([0, 2, 2], [0, 0, 2])  # one may start after the other has finished
     for outcome in outcomes:
         if outcome.status:
             line = outcome.error_line()
@@ -59,7 +59,7 @@ def test_two_processes_cannot_resume_one_run(
     assert_equal_runs(run_dir, reference.run_dir)
 
 
-def test_two_trainings_get_folders_of_their_own(
+def test_two_runs_get_separate_folders(
     zygote: Zygote, reference: Reference, tmp_path: Path
 ) -> None:
     config = write_config(tmp_path)
@@ -71,7 +71,7 @@ def test_two_trainings_get_folders_of_their_own(
         assert_equal_runs(run_dir, reference.run_dir)
 
 
-def test_a_moved_run_goes_on_where_it_is(
+def test_moved_run_continues_in_its_new_folder(
     zygote: Zygote, reference: Reference, interrupted: Path, tmp_path: Path
 ) -> None:
     moved = tmp_path / "elsewhere" / "renamed"
@@ -82,7 +82,9 @@ def test_a_moved_run_goes_on_where_it_is(
     assert [path.name for path in tmp_path.iterdir()] == ["elsewhere"]
 
 
-def test_a_finished_run_says_so(zygote: Zygote, reference: Reference, tmp_path: Path) -> None:
+def test_resume_of_a_finished_run_is_refused(
+    zygote: Zygote, reference: Reference, tmp_path: Path
+) -> None:
     run_dir = copy_run(reference.run_dir, tmp_path)
     outcome = zygote.run("resume", run_dir)
     assert outcome.status == 2
@@ -90,7 +92,7 @@ def test_a_finished_run_says_so(zygote: Zygote, reference: Reference, tmp_path: 
 
 
 @pytest.mark.parametrize("contents", [[], ["checkpoints"], ["config.yaml"], ["run.json"]])
-def test_a_folder_that_is_no_run_is_refused(
+def test_folder_that_is_not_a_run_is_refused(
     zygote: Zygote, tmp_path: Path, contents: list[str]
 ) -> None:
     folder = tmp_path / "empty"
@@ -104,7 +106,7 @@ def test_a_folder_that_is_no_run_is_refused(
     assert sorted(path.name for path in folder.iterdir()) == contents
 
 
-def test_a_run_without_any_checkpoint_begins_anew(
+def test_run_without_a_checkpoint_is_restarted(
     zygote: Zygote, reference: Reference, interrupted: Path, tmp_path: Path
 ) -> None:
     run_dir = copy_run(interrupted, tmp_path)
@@ -115,8 +117,8 @@ def test_a_run_without_any_checkpoint_begins_anew(
     assert_equal_runs(run_dir, reference.run_dir)
 
 
-def test_a_read_only_run_is_one_line(interrupted: Path, tmp_path: Path) -> None:
-    """Permissions do not bind a superuser, so the refusal is made here, not by the disk."""
+def test_read_only_run_is_one_line(interrupted: Path, tmp_path: Path) -> None:
+    """Permissions do not apply to root, so the error is simulated."""
     run_dir = copy_run(interrupted, tmp_path)
     before = {path: path.stat().st_mtime_ns for path in run_dir.rglob("*")}
     real_open = Path.open
@@ -133,7 +135,7 @@ def test_a_read_only_run_is_one_line(interrupted: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="permissions do not bind a superuser")
-def test_a_folder_without_write_permission_is_one_line(
+def test_folder_without_write_permission_is_one_line(
     zygote: Zygote, interrupted: Path, tmp_path: Path
 ) -> None:
     run_dir = copy_run(interrupted, tmp_path)
@@ -145,7 +147,7 @@ def test_a_folder_without_write_permission_is_one_line(
         run_dir.chmod(stat.S_IRWXU)
 
 
-def test_an_output_dir_that_is_a_file_is_refused(zygote: Zygote, tmp_path: Path) -> None:
+def test_output_dir_that_is_a_file_is_refused(zygote: Zygote, tmp_path: Path) -> None:
     config = write_config(tmp_path)
     outcome = zygote.run("train", "-c", config, f"output_dir={config}")
     assert outcome.status == 2
@@ -160,10 +162,10 @@ def test_an_output_dir_that_is_a_file_is_refused(zygote: Zygote, tmp_path: Path)
     ],
     ids=range(7),
 )
-def test_a_broken_run_json_does_no_harm(
+def test_damaged_run_json_is_harmless(
     zygote: Zygote, reference: Reference, interrupted: Path, tmp_path: Path, text: str
 ) -> None:
-    """It only informs: listings go on, and a resume writes it anew."""
+    """Listings still work, and a resume writes it again."""
     run_dir = copy_run(interrupted, tmp_path)
     (run_dir / "run.json").write_text(text)
     listed = zygote.run("runs", tmp_path)
@@ -174,7 +176,7 @@ def test_a_broken_run_json_does_no_harm(
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), KeyboardInterrupt()])
-def test_a_run_that_cannot_be_made_leaves_nothing(tmp_path: Path, error: BaseException) -> None:
+def test_failed_start_leaves_no_files(tmp_path: Path, error: BaseException) -> None:
     config = make_config(config_for(tmp_path)).resolved()
     with (
         mock.patch("os.rename", side_effect=error),
@@ -194,7 +196,7 @@ def test_a_run_that_cannot_be_made_leaves_nothing(tmp_path: Path, error: BaseExc
     ],
     ids=["too large", "poisoned", "no such value"],
 )
-def test_a_start_that_is_refused_leaves_nothing(
+def test_refused_config_leaves_no_files(
     tmp_path: Path, changes: dict[str, Any], error: type[Exception]
 ) -> None:
     register()
@@ -203,10 +205,10 @@ def test_a_start_that_is_refused_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_kill_left_of_a_run_without_a_name_goes_after_a_while(
+def test_abandoned_run_folders_are_removed(
     zygote: Zygote, reference: Reference, tmp_path: Path
 ) -> None:
-    """A young one may be another process's; one with other files is not ours."""
+    """A recent folder may belong to another process, and one with other files is kept."""
     at = max(
         n for n, event in enumerate(reference.events) if "/.tmp-" in event.path.split(RUN_NAME)[0]
     )
@@ -230,11 +232,11 @@ def test_what_a_kill_left_of_a_run_without_a_name_goes_after_a_while(
     assert list(foreign.glob("precious.txt"))
 
 
-# --- In mid-run ---------------------------------------------------------------
+# --- During a run ---------------------------------------------------------------
 
 
 class At(Callback):
-    """Calls a function with the run's folder after a step."""
+    """Calls a function with the run folder after a step."""
 
     def __init__(self, step: int, call: Callable[[Path], object]) -> None:
         self.step = step
@@ -247,7 +249,7 @@ class At(Callback):
 
 @pytest.mark.parametrize("next_write", ["log", "checkpoint"])
 @pytest.mark.parametrize("change", ["removed", "renamed"])
-def test_a_run_that_loses_its_folder_ends_in_one_line(
+def test_run_whose_folder_is_removed_ends_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], change: str, next_write: str
 ) -> None:
     moved = tmp_path / "moved"
@@ -269,7 +271,7 @@ def test_a_run_that_loses_its_folder_ends_in_one_line(
 
 
 class Bored(BaseException):
-    """Neither an error nor one of Python's own ways out."""
+    """Neither an Exception nor one of Python's own exit exceptions."""
 
 
 @pytest.mark.parametrize(
@@ -282,7 +284,7 @@ class Bored(BaseException):
         ("on_end", SystemExit(0)),
     ],
 )
-def test_no_way_out_leaves_a_run_running(
+def test_every_exit_updates_the_state_of_the_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], hook: str, error: BaseException
 ) -> None:
     class Leaves(Callback):
@@ -298,8 +300,8 @@ def test_no_way_out_leaves_a_run_running(
     assert read_run_info(tmp_path / RUN_NAME)["state"] == "completed"
 
 
-def test_callbacks_may_make_their_state_when_they_start(tmp_path: Path) -> None:
-    """The first checkpoint comes before that, and holds what an earlier one gave them."""
+def test_callbacks_may_create_their_state_in_on_start(tmp_path: Path) -> None:
+    """The first checkpoint is saved before that, and has the states of an earlier one."""
 
     class Counter(Callback):
         counted: int
@@ -331,7 +333,7 @@ def test_callbacks_may_make_their_state_when_they_start(tmp_path: Path) -> None:
 # --- Locks --------------------------------------------------------------------
 
 
-def test_a_run_is_locked_while_it_is_trained(tmp_path: Path) -> None:
+def test_run_is_locked_during_training(tmp_path: Path) -> None:
     seen: list[object] = []
 
     def look(run_dir: Path) -> None:
@@ -347,8 +349,8 @@ def test_a_run_is_locked_while_it_is_trained(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link", "folder", "none"])
-def test_a_lock_that_is_no_file_is_nobodys(interrupted: Path, tmp_path: Path, kind: str) -> None:
-    """A listing neither waits for it nor makes one; a training refuses it."""
+def test_lock_that_is_not_a_file_is_not_held(interrupted: Path, tmp_path: Path, kind: str) -> None:
+    """A listing neither waits for it nor creates one; training refuses it."""
     run_dir, elsewhere = copy_run(interrupted, tmp_path), tmp_path / "elsewhere"
     lock = run_dir / ".lock"
     lock.unlink()
@@ -368,7 +370,7 @@ def test_a_lock_that_is_no_file_is_nobodys(interrupted: Path, tmp_path: Path, ki
             pass
 
 
-def test_a_lock_that_may_not_be_opened_counts_as_held(interrupted: Path, tmp_path: Path) -> None:
+def test_lock_that_cannot_be_opened_counts_as_held(interrupted: Path, tmp_path: Path) -> None:
     run_dir = copy_run(interrupted, tmp_path)
     refused = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     with mock.patch("filelock.FileLock.acquire", side_effect=refused):
@@ -378,10 +380,10 @@ def test_a_lock_that_may_not_be_opened_counts_as_held(interrupted: Path, tmp_pat
 # --- Branches and copies ------------------------------------------------------
 
 
-def test_an_older_checkpoint_branches_off(
+def test_older_checkpoint_starts_a_new_run(
     zygote: Zygote, reference: Reference, tmp_path: Path
 ) -> None:
-    """Its run stays as it is, to the byte."""
+    """The original run is unchanged, byte for byte."""
     run_dir = copy_run(reference.run_dir, tmp_path)
     before = {path: path.stat().st_mtime_ns for path in run_dir.rglob("*")}
     outcome = zygote.run("resume", list_steps(run_dir)[-2])
@@ -393,7 +395,7 @@ def test_an_older_checkpoint_branches_off(
 
 
 def test_saving_twice_in_a_step_keeps_retention_working(tmp_path: Path) -> None:
-    """A callback that saves where a save is due leaves no trap for the later removal."""
+    """A callback may save at a step at which the run saves, too."""
 
     class Saver(Callback):
         def on_step(self, session: Session) -> None:
@@ -409,10 +411,10 @@ def test_saving_twice_in_a_step_keeps_retention_working(tmp_path: Path) -> None:
     assert not list((result.run_dir / "checkpoints").glob(".tmp-*"))
 
 
-def test_a_kill_amid_a_second_save_of_the_only_checkpoint_loses_nothing(
+def test_kill_during_a_swap_loses_nothing(
     zygote: Zygote, reference: Reference, interrupted: Path, tmp_path: Path
 ) -> None:
-    """Between two renames neither the old folder nor the new one has the checkpoint's name."""
+    """Between two renames, neither folder has the name of the checkpoint."""
     run_dir = copy_run(interrupted, tmp_path)
     first, *others = reversed(list_steps(run_dir))
     for path in others:
@@ -428,7 +430,7 @@ def test_a_kill_amid_a_second_save_of_the_only_checkpoint_loses_nothing(
     assert not list(run_dir.rglob(".tmp-*"))
 
 
-def test_a_copy_is_complete_without_its_run(tmp_path: Path, reference: Reference) -> None:
+def test_copy_is_self_contained(tmp_path: Path, reference: Reference) -> None:
     from rl_training.api.checkpoints import predict_checkpoint
     from rl_training.runtime.checkpointing import copy_checkpoint
 

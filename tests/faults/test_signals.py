@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM end a run in order; no process outlives its trainer."""
+"""SIGINT and SIGTERM end a run cleanly; no process outlives its trainer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ASYNC = {"num_envs": 2, "env_kwargs": {"vectorization": "async"}, "total_timeste
 
 @pytest.mark.parametrize("name", EXIT_CODES)
 @pytest.mark.parametrize("place", ["amid a save", "between saves"])
-def test_a_signal_ends_a_run_in_order(
+def test_signal_ends_a_run_cleanly(
     zygote: Zygote, reference: Reference, tmp_path: Path, name: str, place: str
 ) -> None:
     saving = place == "amid a save"
@@ -47,12 +47,12 @@ def async_reference(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.mark.parametrize("name", EXIT_CODES)
-def test_a_signal_to_the_whole_group_ends_a_run_in_order(
+def test_signal_to_the_process_group_ends_a_run_cleanly(
     zygote: Zygote, async_reference: Path, tmp_path: Path, name: str
 ) -> None:
-    """As a terminal's Ctrl-C and a scheduler's SIGTERM do it: every worker gets it, too."""
+    """Like Ctrl-C in a terminal or SIGTERM from a scheduler, it also reaches every worker."""
     child = zygote.start("train", "-c", write_config(tmp_path, **ASYNC))
-    # Not at step 50: that is the best checkpoint, and a save that a signal reaches holds the
+    # Not at step 50, the best checkpoint: a save after the signal contains the
     # request to stop.
     child.wait_for_line("step 100/")
     workers = session_members(child.pid)
@@ -68,7 +68,7 @@ def test_a_signal_to_the_whole_group_ends_a_run_in_order(
     assert_equal_runs(run_dir, async_reference)
 
 
-def test_a_killed_trainer_leaves_no_workers(
+def test_killed_trainer_leaves_no_workers(
     zygote: Zygote, async_reference: Path, tmp_path: Path
 ) -> None:
     child = zygote.start("train", "-c", write_config(tmp_path, **ASYNC))
@@ -82,10 +82,10 @@ def test_a_killed_trainer_leaves_no_workers(
     assert_equal_runs(tmp_path / RUN_NAME, async_reference)
 
 
-def test_a_second_signal_ends_a_run_at_once(
+def test_second_signal_ends_a_run_immediately(
     zygote: Zygote, reference: Reference, tmp_path: Path
 ) -> None:
-    """Whoever presses Ctrl-C twice does not want to wait; what is on the disk stays whole."""
+    """A second Ctrl-C does not wait; files on disk stay intact."""
     config = write_config(tmp_path, total_timesteps=1_000_000, engine="eager")
     child = zygote.start("train", "-c", config)
     child.wait_for_line("step 100/")

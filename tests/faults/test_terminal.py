@@ -1,4 +1,4 @@
-"""Terminals, pipes and names of every kind: no traceback, no control characters, one sentence."""
+"""Terminals, pipes and unusual names: no traceback and no control characters."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def state_of(run_dir: Path) -> Any:
 
 
 def is_plain(text: str) -> bool:
-    """Whether text can only print, not command a terminal."""
+    """Return whether text contains no terminal control sequences."""
     unsafe = {"Cc", "Cf", "Cs", "Zl", "Zp"}
     return not [char for char in text if char != "\n" and unicodedata.category(char) in unsafe]
 
 
-# --- Names that are markup or commands ----------------------------------------
+# --- Names with markup or control sequences ----------------------------------------
 
 
 @pytest.mark.parametrize("name", ["exp[/2]", "[red]x[/]", ":smile:"])
-def test_markup_in_a_path_is_text(zygote: Zygote, tmp_path: Path, name: str) -> None:
+def test_markup_in_a_path_is_printed_literally(zygote: Zygote, tmp_path: Path, name: str) -> None:
     folder = tmp_path / name
     folder.mkdir(parents=True)
     done = zygote.run("train", "-c", write_config(folder, **TINY))
@@ -62,7 +62,7 @@ def test_markup_in_a_path_is_text(zygote: Zygote, tmp_path: Path, name: str) -> 
 def test_control_characters_in_a_path_are_escaped(
     zygote: Zygote, interrupted: Path, tmp_path: Path, name: str
 ) -> None:
-    """No config may name such a folder, but a run can be moved there."""
+    """A config refuses such a folder, but a run can be moved there."""
     folder = tmp_path / name
     folder.mkdir(parents=True)
     run_dir = copy_run(interrupted, folder)
@@ -97,7 +97,7 @@ def test_run_metadata_is_printed_as_plain_text(
     assert is_plain(listed.out)
 
 
-# --- Streams that are broken --------------------------------------------------
+# --- Broken streams --------------------------------------------------
 
 STREAMS: dict[str, tuple[dict[str, str], int]] = {
     "the reader of both has left": ({"out": "broken", "err": "broken"}, 141),
@@ -114,7 +114,7 @@ STREAMS: dict[str, tuple[dict[str, str], int]] = {
 
 @pytest.mark.parametrize("as_json", [[], ["--json"]], ids=["text", "json"])
 @pytest.mark.parametrize(("streams", "status"), STREAMS.values(), ids=list(STREAMS))
-def test_training_goes_on_without_a_display(
+def test_training_continues_without_a_display(
     zygote: Zygote, tmp_path: Path, streams: dict[str, str], status: int, as_json: list[str]
 ) -> None:
     folder = tmp_path / "é"
@@ -132,7 +132,7 @@ def test_training_goes_on_without_a_display(
         assert "Standard output could not be written: No space left on device." in done.error_line()
 
 
-def test_workers_that_print_go_on_without_a_reader(zygote: Zygote, tmp_path: Path) -> None:
+def test_workers_that_print_continue_without_a_reader(zygote: Zygote, tmp_path: Path) -> None:
     workers = {"num_envs": 2, "env_kwargs": {"vectorization": "async"}}
     config = write_config(tmp_path, **TINY, **workers, env_id=NOISY)
     broken = {"out": "broken", "err": "broken"}
@@ -146,7 +146,7 @@ def test_workers_that_print_go_on_without_a_reader(zygote: Zygote, tmp_path: Pat
     "command", ["runs {} | head -1", "algorithms | head -1", "--help | head -1"]
 )
 @pytest.mark.parametrize("streams", [{"out": "broken"}, {"out": "closed"}, {"out": "ascii"}])
-def test_reading_commands_end_quietly(
+def test_reading_commands_exit_quietly(
     zygote: Zygote, reference: Reference, command: str, streams: dict[str, str]
 ) -> None:
     words = command.removesuffix(" | head -1").format(reference.run_dir.parent).split()
@@ -158,7 +158,7 @@ def test_reading_commands_end_quietly(
 
 
 def shell(line: str) -> subprocess.CompletedProcess[str]:
-    """A line for bash, in which $RL is the command line."""
+    """Run a line in bash, in which $RL is the command line."""
     program = f"{sys.executable} -m rl_training"
     return subprocess.run(
         ["bash", "-c", line.replace("$RL", program)],
@@ -170,15 +170,15 @@ def shell(line: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_streams_that_a_shell_breaks() -> None:
+def test_streams_closed_by_a_shell() -> None:
     done = shell("$RL algorithms 2>&- >&-; echo $?; $RL --import '' runs 2>/dev/full; echo $?")
     assert (done.stdout, done.stderr) == ("0\n2\n", "")
     done = shell("$RL --help 2>&1 | head -1; echo ${PIPESTATUS[0]}")
-    assert done.stdout.split() in (["141"], ["0"])  # head may not have left yet
+    assert done.stdout.split() in (["141"], ["0"])  # head may still be running
     assert done.stderr == ""
 
 
-# --- Standard output is for the result alone ----------------------------------
+# --- Standard output contains only the result ----------------------------------
 
 
 def one_object(done: Outcome) -> Any:
@@ -189,7 +189,7 @@ def one_object(done: Outcome) -> Any:
     return json.loads(done.out)
 
 
-def test_json_is_alone_on_standard_output(zygote: Zygote, tmp_path: Path) -> None:
+def test_only_json_on_standard_output(zygote: Zygote, tmp_path: Path) -> None:
     config = write_config(tmp_path, **TINY, env_id=NOISY)
     noisy = ("--import", "tests.faults.noisy")
     done = zygote.run(*noisy, "train", "-c", config, "--json")
@@ -198,7 +198,7 @@ def test_json_is_alone_on_standard_output(zygote: Zygote, tmp_path: Path) -> Non
     done = zygote.run(*noisy, "evaluate", run_dir, "--episodes", "1", "--json")
     assert one_object(done)["eval_episodes"] == 1
     loud = zygote.run(*noisy, "evaluate", run_dir, "--episodes", "1")
-    assert "step written to the descriptor" in loud.out  # as it is where nobody asked for JSON
+    assert "step written to the descriptor" in loud.out  # as without --json
 
 
 def test_json_of_an_interrupted_training(
@@ -215,7 +215,7 @@ def test_json_of_an_interrupted_training(
 def test_an_error_leaves_standard_output_empty(zygote: Zygote) -> None:
     done = zygote.run("--import", "tests.faults.noisy", "resume", "nowhere", "--json")
     assert (done.status, done.out) == (2, "")
-    assert "There is no run or checkpoint 'nowhere'" in done.error_line()
+    assert "The run or checkpoint 'nowhere' does not exist" in done.error_line()
 
 
 # --- Modules ------------------------------------------------------------------
@@ -234,7 +234,7 @@ MODULES = {
 
 
 @pytest.mark.parametrize(("module", "sentence"), MODULES.items())
-def test_a_module_that_cannot_be_imported_is_one_sentence(
+def test_failed_import_is_one_sentence(
     zygote: Zygote, tmp_path: Path, module: str, sentence: str
 ) -> None:
     (tmp_path / "raises.py").write_text("raise ValueError('boom\\nwith two lines')")
@@ -248,7 +248,7 @@ def test_a_module_that_cannot_be_imported_is_one_sentence(
 
 @pytest.fixture
 def planted(tmp_path: Path, reference: Reference) -> Path:
-    """A folder with a run and with modules that say that they were imported."""
+    """A folder with a run and modules that report their import."""
     copy_run(reference.run_dir, tmp_path)
     for name in ("gymnasium_robotics", "minari", "yaml", "h5py", "rich", "torch", "typer", "mine"):
         (tmp_path / f"{name}.py").write_text(f"open('imported', 'a').write('{name} ')")
@@ -256,7 +256,7 @@ def planted(tmp_path: Path, reference: Reference) -> Path:
 
 
 def start_in(folder: Path, *words: str, **environment: str) -> str:
-    """The modules of ``folder`` that ``python -m rl_training WORDS`` imported."""
+    """Return the modules of ``folder`` that ``python -m rl_training WORDS`` imports."""
     subprocess.run(
         [sys.executable, "-m", "rl_training", *words],
         cwd=folder,
@@ -273,7 +273,7 @@ def test_modules_of_the_current_folder_are_not_imported(planted: Path) -> None:
     assert start_in(planted, "evaluate", RUN_NAME, "--episodes", "1") == ""
 
 
-def test_modules_that_the_user_asks_for_are_imported(planted: Path) -> None:
+def test_requested_modules_are_imported(planted: Path) -> None:
     assert start_in(planted, "--import", "mine", "algorithms") == "mine "
     path = os.pathsep.join([str(planted), ENVIRONMENT.get("PYTHONPATH", "")])
     (planted / "imported").unlink()
@@ -312,7 +312,7 @@ PATHS = [
 
 @pytest.mark.parametrize("name", ["a\0b", LONG], ids=["null byte", "too long"])
 @pytest.mark.parametrize("words", PATHS, ids=" ".join)
-def test_a_name_that_no_file_can_have_is_one_sentence(
+def test_invalid_file_name_is_one_sentence(
     zygote: Zygote, reference: Reference, tmp_path: Path, words: list[str], name: str
 ) -> None:
     np.save(tmp_path / "obs.npy", np.zeros(3))
@@ -322,13 +322,13 @@ def test_a_name_that_no_file_can_have_is_one_sentence(
     assert done.out == ""
     assert "Traceback" not in done.err
     assert is_plain(done.err)
-    if "Usage:" not in done.err:  # a null byte may be refused before any command begins
+    if "Usage:" not in done.err:  # a null byte may be refused before the command starts
         assert (len(done.error_line()) <= 2_000, done.err.count("\n")) == (True, 1)
     assert [path.name for path in tmp_path.iterdir()] == ["obs.npy"]
 
 
 @pytest.mark.parametrize("words", [["--json"], [], ["--out", "actions.npy"]])
-def test_actions_that_are_not_finite_are_told_once(
+def test_nonfinite_actions_are_reported_once(
     zygote: Zygote, reference: Reference, tmp_path: Path, words: list[str]
 ) -> None:
     np.save(tmp_path / "obs.npy", np.array([[1e20, -1e20, 1e20], [0, 0, 0]]))
@@ -338,7 +338,7 @@ def test_actions_that_are_not_finite_are_told_once(
     assert (done.status, done.err) == (0, "")
     file = newest(run_dir) / "model.safetensors"
     tensors = {name: 1e10 * tensor for name, tensor in load_file(file).items()}
-    file.write_bytes(save(tensors))  # finite weights, whose products are not
+    file.write_bytes(save(tensors))  # the weights are finite, but their products are not
     forge(newest(run_dir))
     done = zygote.run("predict", run_dir, *arguments, cwd=tmp_path)
     assert done.status == 0, done.err
@@ -361,7 +361,7 @@ def draw(reference: Reference, file: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.png", "a.PDF", "a.gif"])
-def test_a_picture_is_whole_and_written_through_no_planted_link(
+def test_plot_is_written_atomically_and_follows_no_planted_link(
     reference: Reference, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("imageio")
@@ -389,16 +389,16 @@ def test_a_picture_is_whole_and_written_through_no_planted_link(
     assert {path.name for path in tmp_path.iterdir()} == {"target", name}
 
 
-def test_a_picture_needs_a_folder_and_an_ending(reference: Reference, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="there is no folder"):
+def test_plot_needs_a_folder_and_a_suffix(reference: Reference, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="does not exist"):
         draw(reference, tmp_path / "none" / "a.png")
     with pytest.raises(ConfigError, match=r"must end in \.png or \.pdf"):
         draw(reference, tmp_path / "a.xyz")
-    with pytest.raises(ConfigError, match="there is no folder"):
+    with pytest.raises(ConfigError, match="does not exist"):
         film(tmp_path / "none" / "a.gif")
 
 
-def test_dollar_signs_in_a_name_are_not_a_formula(reference: Reference, tmp_path: Path) -> None:
+def test_dollar_signs_in_a_name_are_not_math(reference: Reference, tmp_path: Path) -> None:
     run_dir = tmp_path / r"$\frac{$"
     shutil.copytree(reference.run_dir, run_dir)
     plot_runs([run_dir], tmp_path / "a.png")
@@ -408,7 +408,7 @@ def test_dollar_signs_in_a_name_are_not_a_formula(reference: Reference, tmp_path
 # --- Exit codes ---------------------------------------------------------------
 
 
-def test_an_environment_with_other_spaces_is_a_users_error(
+def test_environment_with_other_spaces_is_a_user_error(
     zygote: Zygote, reference: Reference, tmp_path: Path
 ) -> None:
     run = reference.run_dir

@@ -1,4 +1,4 @@
-"""Environments in processes of their own: one that dies ends the run at once, with a sentence."""
+"""Environments in worker processes: a dead worker ends the run immediately with one sentence."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.envs.odd_envs import WALK
 
 Config = Callable[..., dict[str, Any]]
 SECONDS = 8.0
-"""What is allowed for the end of a run on a busy machine; it waited for ever."""
+"""Time limit for the end of a run on a busy machine."""
 
 
 def workers(num_envs: int = 3, **kwargs: Any) -> vector.WorkerEnvs:
@@ -49,7 +49,7 @@ def play(envs: vector.WorkerEnvs, steps: int) -> None:
 
 
 class KillAt(Callback):
-    """Kills the last worker after a step; a save comes before the next one if it is due."""
+    """Kills the last worker after a step."""
 
     def __init__(self, step: int) -> None:
         self.step = step
@@ -71,10 +71,10 @@ KILLED = (
 
 
 @pytest.mark.parametrize(("step", "place"), [(60, "at step 61, "), (40, "")])
-def test_a_killed_worker_ends_the_run_and_a_resume_continues_it(
+def test_killed_worker_ends_the_run_and_resume_continues_it(
     step: int, place: str, small_config: Config
 ) -> None:
-    """In the middle of collection, and just before a save asks every worker for its state."""
+    """During collection, and just before a save requests the state of every worker."""
     config = small_config(env_id=WALK, num_envs=2, env_kwargs={"vectorization": "async"})
     killing = KillAt(step)
     with pytest.raises(EnvError, match=f"^{place}{KILLED}"):
@@ -87,7 +87,7 @@ def test_a_killed_worker_ends_the_run_and_a_resume_continues_it(
 
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGSEGV, signal.SIGRTMIN])
-def test_each_call_notices_a_worker_that_is_gone(sent: signal.Signals) -> None:
+def test_every_call_detects_a_dead_worker(sent: signal.Signals) -> None:
     for ask in (
         lambda envs: play(envs, 1),
         lambda envs: envs.reset(seed=0),
@@ -105,7 +105,7 @@ def test_each_call_notices_a_worker_that_is_gone(sent: signal.Signals) -> None:
 
 
 @pytest.mark.parametrize("method", ["reset", "step"])
-def test_a_worker_that_leaves_without_a_word_is_named(method: str) -> None:
+def test_worker_that_exits_silently_is_reported(method: str) -> None:
     envs = workers(2, trouble="os_exit", method=method, at=2)
     with quickly():
         envs.reset(seed=0)
@@ -114,7 +114,7 @@ def test_a_worker_that_leaves_without_a_word_is_named(method: str) -> None:
         envs.close()
 
 
-def test_a_constructor_that_fails_in_a_worker_is_one_sentence() -> None:
+def test_failing_constructor_in_a_worker_is_one_sentence() -> None:
     def make(*, fails: bool) -> gym.Env[Any, Any]:
         if fails:
             raise TrainingError("the port is taken")
@@ -123,10 +123,10 @@ def test_a_constructor_that_fails_in_a_worker_is_one_sentence() -> None:
     makers = [partial(make, fails=False), partial(make, fails=True)]
     with pytest.raises(TrainingError, match=r"^the port is taken$") as caught:
         vector.WorkerEnvs(makers, ["a", "b"])
-    assert "in make" in str(caught.value.__cause__)  # what --debug shows
+    assert "in make" in str(caught.value.__cause__)  # shown by --debug
 
 
-def test_closing_does_not_wait_for_workers_that_are_gone_or_hang(
+def test_close_does_not_wait_for_dead_or_hanging_workers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(vector, "CLOSE_SECONDS", 0.5)
@@ -139,7 +139,7 @@ def test_closing_does_not_wait_for_workers_that_are_gone_or_hang(
     assert not any(process.is_alive() for process in envs.processes)
 
 
-def test_closing_in_the_middle_of_a_step_lets_environments_close(tmp_path: Path) -> None:
+def test_close_during_a_step_closes_environments(tmp_path: Path) -> None:
     envs = workers(2)
     envs.reset(seed=0)
     envs.step_async(np.zeros((2, 1), np.float32))
@@ -148,7 +148,7 @@ def test_closing_in_the_middle_of_a_step_lets_environments_close(tmp_path: Path)
     assert [process.exitcode for process in envs.processes] == [0, 0]
 
 
-def test_a_close_that_fails_in_a_worker_ends_it_in_order() -> None:
+def test_failing_close_in_a_worker_ends_it_cleanly() -> None:
     envs = workers(2, trouble="error", method="close")
     envs.reset(seed=0)
     envs.close()

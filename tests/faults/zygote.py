@@ -1,4 +1,4 @@
-"""Many command-line processes for the price of one import of torch.
+"""A server that forks command-line processes, so that torch is imported only once.
 
 ``python -m tests.faults.zygote`` imports the package once and then forks a process for each request
 on its standard input; the child calls the command line's `main`, or runs Python code, alone in its
@@ -32,9 +32,9 @@ from tests.faults.injection import Disk, Event
 
 REPOSITORY = Path(__file__).parents[2]
 PATIENCE_SECONDS = 45.0
-"""A child that takes longer hangs: it is killed, and its test fails."""
+"""Time limit; a child that takes longer is killed, and its test fails."""
 MEMORY_LIMIT = 8 << 30
-"""A child that takes more is under an attack that works."""
+"""Memory limit of a child; an attack that exceeds it has succeeded."""
 ENVIRONMENT = os.environ | {
     "OMP_NUM_THREADS": "1",
     "CUDA_VISIBLE_DEVICES": "",
@@ -51,32 +51,32 @@ PRELOADED = (
     "rich.progress",
     "gymnasium.envs.classic_control",
 )
-"""What the server imports, so that its children need not."""
+"""Modules that the server imports for its children."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a process ended."""
+    """Result of a process."""
 
     status: int
-    """Its exit code, or minus the signal that killed it."""
+    """Exit code, or the negative number of the signal that killed it."""
     out: str
     err: str
     events: list[Event] = field(default_factory=list)
 
     def error_line(self) -> str:
-        """The one line that a refusal prints, without a traceback before it."""
+        """Return the line that an error prints, which must not follow a traceback."""
         lines = [line for line in self.err.splitlines() if line.startswith("Error: ")]
         assert "Traceback" not in self.err, self.err
         assert len(lines) == 1, self.err
         return lines[0]
 
 
-# --- The tests' side ----------------------------------------------------------
+# --- Client ----------------------------------------------------------
 
 
 class Zygote:
-    """Asks the server for processes."""
+    """Requests processes from the server."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -99,10 +99,10 @@ class Zygote:
         file_limit: int | None = None,
         streams: Mapping[str, str] | None = None,
     ) -> Child:
-        """Begin ``rl-training ARGV``, or ``python -c CODE``.
+        """Start ``rl-training ARGV`` or ``python -c CODE``.
 
-        With ``watch``, every change below it is an event. ``streams`` says what is wrong with
-        ``out`` and ``err``: they are ``closed``, ``full``, ``broken`` (nobody reads) or ``ascii``.
+        With ``watch``, every change below this folder is an event. ``streams`` sets the faults of
+        ``out`` and ``err``: ``closed``, ``full``, ``broken`` (without a reader) or ``ascii``.
         """
         request = {
             "do": "start",
@@ -118,11 +118,11 @@ class Zygote:
         return Child(self, **self._ask(request))
 
     def run(self, *argv: str | Path, **options: Any) -> Outcome:
-        """Begin it and wait for its end."""
+        """Start it and wait until it ends."""
         return self.start(*argv, **options).wait()
 
     def wait(self, pid: int, kill_after: float) -> int:
-        """A child's status; it is killed if it takes longer."""
+        """Return the status of a child, which is killed after a timeout."""
         return int(self._ask({"do": "wait", "pid": pid, "kill_after": kill_after})["status"])
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -133,13 +133,13 @@ class Zygote:
         return reply
 
     def close(self) -> None:
-        """End the server."""
+        """Stop the server."""
         self._process.communicate(timeout=PATIENCE_SECONDS)
 
 
 @functools.cache
 def shared_zygote() -> Zygote:
-    """One server for all tests of this process; it ends with it."""
+    """Return the server that all tests of this process share."""
     server = Zygote()
     atexit.register(server.close)
     return server
@@ -147,14 +147,14 @@ def shared_zygote() -> Zygote:
 
 @dataclass(frozen=True)
 class Child:
-    """A process that the server forked."""
+    """A process forked by the server."""
 
     zygote: Zygote
     pid: int
     folder: str
 
     def wait_for_line(self, start: str) -> None:
-        """Wait until a line of its standard error begins with ``start``: it says how far it is."""
+        """Wait until a line of its standard error starts with ``start``."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             text = Path(self.folder, "err").read_text()
@@ -164,7 +164,7 @@ class Child:
             time.sleep(0.01)
 
     def wait(self, kill_after: float = PATIENCE_SECONDS) -> Outcome:
-        """Wait for its end; kill it if it takes longer than ``kill_after`` seconds."""
+        """Wait until it ends; kill it after ``kill_after`` seconds."""
         status = self.zygote.wait(self.pid, kill_after)
         folder = Path(self.folder)
         events = (folder / "events").read_text().splitlines()
@@ -176,11 +176,11 @@ class Child:
         )
 
 
-# --- The server's side --------------------------------------------------------
+# --- Server --------------------------------------------------------
 
 
 def serve() -> None:
-    """Answer requests until the standard input ends."""
+    """Handle requests until standard input ends."""
     import torch
 
     for module in PRELOADED:
@@ -190,7 +190,7 @@ def serve() -> None:
     torch.set_num_threads(1)
     multiprocessing.set_forkserver_preload(["rl_training.envs.factory"])
     mock.patch.object(os, "fsync", os.fstat).start()  # as in tests/conftest.py
-    gc.freeze()  # a collection in a child would copy all pages that it marks
+    gc.freeze()  # garbage collection in a child would copy memory pages
     with tempfile.TemporaryDirectory() as scratch:
         for number, line in enumerate(sys.stdin):
             request = json.loads(line)
@@ -207,7 +207,7 @@ def _wait(pid: int, kill_after: float) -> int:
     descriptor = os.pidfd_open(pid)
     select.select([descriptor], [], [], kill_after)
     os.close(descriptor)
-    os.kill(pid, signal.SIGKILL)  # no error if it has ended: it is not reaped yet
+    os.kill(pid, signal.SIGKILL)  # no error if it has ended, since it is not reaped yet
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
@@ -222,19 +222,19 @@ def _fork(request: dict[str, Any], folder: Path) -> int:
 
 
 def _exit_with(work: Callable[[], int]) -> NoReturn:
-    """End this process with what ``work`` returns, without the server's own clean-up."""
-    status = 70  # a failure of this harness, should the work not come to its end
+    """Exit with the result of ``work``, without the cleanup of the server."""
+    status = 70  # the exit code if the harness itself fails
     try:
         status = work()
     finally:
         for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, AttributeError):  # None, where it is closed
+            with contextlib.suppress(OSError, AttributeError):  # None if it is closed
                 stream.flush()
         os._exit(status)
 
 
 def _become(request: dict[str, Any], files: list[int]) -> int:
-    """Be the program that was asked for; the exit code it would have."""
+    """Run the requested program and return its exit code."""
     os.setsid()
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(files[0], 1)
@@ -255,11 +255,11 @@ def _become(request: dict[str, Any], files: list[int]) -> int:
 
 
 def _break_stream(name: str, fault: str) -> None:
-    """Do to a standard stream what a shell, a terminal or the reader of a pipe can do to it."""
+    """Apply a fault to a standard stream, like a shell, a terminal or a pipe can cause."""
     descriptor, stream = {"out": (1, "stdout"), "err": (2, "stderr")}[name]
     if fault == "closed":
         os.close(descriptor)
-        setattr(sys, stream, None)  # as Python does when it starts
+        setattr(sys, stream, None)  # like Python at startup
     elif fault == "full":
         os.dup2(os.open("/dev/full", os.O_WRONLY), descriptor)
     elif fault == "broken":
@@ -271,7 +271,7 @@ def _break_stream(name: str, fault: str) -> None:
 
 
 def run_command(*argv: str) -> None:
-    """``rl-training ARGV``, which must end well, in a fork of the process that calls this."""
+    """Run ``rl-training ARGV`` in a fork of this process; it must succeed."""
     sys.stdout.flush()
     pid = os.fork()
     if not pid:

@@ -1,1 +1,1 @@
-"""Runs of earlier versions are read by this one."""
+"""Runs of earlier versions."""

@@ -40,16 +40,16 @@ def expected() -> dict[str, Any]:
 
 @pytest.fixture
 def run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of a recorded run as the current folder's own, with its dataset beside it."""
+    """Copy a recorded run and its dataset into the current folder."""
     copy = Path(shutil.copytree(FIXTURES / name, tmp_path / name))
-    (copy / "replay").mkdir(exist_ok=True)  # runs have it, but git does not keep empty folders
+    (copy / "replay").mkdir(exist_ok=True)  # git does not keep empty folders
     shutil.copy(FIXTURES / DATASET, tmp_path)
     monkeypatch.chdir(tmp_path)
     return Path(name)
 
 
 def assert_close(found: Any, wanted: Any, where: str = "") -> None:
-    """Compare nested values; numbers may differ by rounding, and a mapping may have more keys."""
+    """Compare nested values, up to rounding; mappings may have additional keys."""
     if isinstance(wanted, dict):
         for key, value in wanted.items():
             assert key in found, f"{where}/{key}"
@@ -70,7 +70,7 @@ def files(folder: Path) -> dict[str, bytes]:
     }
 
 
-def test_every_algorithm_of_the_time_is_recorded() -> None:
+def test_every_algorithm_of_format_1_has_a_fixture() -> None:
     configs = {name: yaml.safe_load((FIXTURES / name / "config.yaml").read_text()) for name in RUNS}
     assert len(ALGORITHMS) == 14
     assert set(ALGORITHMS) <= set(REGISTRY)
@@ -83,7 +83,7 @@ def test_every_algorithm_of_the_time_is_recorded() -> None:
 
 @each_run
 def test_every_checkpoint_is_of_format_1(name: str) -> None:
-    """The fixtures were not recorded again with later code."""
+    """The fixtures must not be recorded again with later code."""
     manifests = sorted((FIXTURES / name / "checkpoints").glob("step_*/manifest.json"))
     assert len(manifests) == 2
     for file in manifests:

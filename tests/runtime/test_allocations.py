@@ -1,4 +1,4 @@
-"""Runs that cannot fit into memory, and refused starts: one sentence, and nothing on disk."""
+"""Runs that do not fit into memory raise one sentence and leave no files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rl_training.errors import CheckpointError, ConfigError, TrainingError
 from rl_training.experiment import machine, memory
 from rl_training.experiment.build import build_algorithm, build_replay
 from rl_training.experiment.config import TrainConfig, make_config
-from rl_training.experiment.memory import check_memory, explaining_memory, learner_bytes
+from rl_training.experiment.memory import check_memory, learner_bytes, report_out_of_memory
 from rl_training.experiment.task import check_config
 from rl_training.runtime.checkpointing import list_steps
 from rl_training.types import EnvSpec
@@ -38,7 +38,7 @@ DATA = {"dataset_kind": "random", "dataset_size": 100}
 
 @pytest.fixture(autouse=True)
 def _small_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """8 GiB, wherever the tests run."""
+    """Pretend that the machine has 8 GiB of memory."""
     monkeypatch.setattr(memory, "available_memory", lambda _device: 8 * GIB)
 
 
@@ -71,7 +71,7 @@ WIDE = [65_536] * 3
         ("sac", {"num_envs": 65_536, "env_kwargs": {"vectorization": "async"}}, "num_envs = 65536"),
     ],
 )
-def test_what_cannot_fit_is_refused_before_anything_is_made(
+def test_runs_that_do_not_fit_are_refused_early(
     tmp_path: Path, algo: str, kwargs: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(ConfigError, match=sentence) as caught:
@@ -104,7 +104,7 @@ def test_what_cannot_fit_is_refused_before_anything_is_made(
         ("sac", "env_kwargs", {"nope": 1}),
     ],
 )
-def test_a_refused_start_leaves_nothing(
+def test_refused_start_leaves_no_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algo: str, key: str, value: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -116,7 +116,7 @@ def test_a_refused_start_leaves_nothing(
 
 
 @pytest.mark.parametrize("name", ["x" * 300, "file", "file/below"])
-def test_an_output_dir_that_cannot_be_made_gets_one_sentence(tmp_path: Path, name: str) -> None:
+def test_unwritable_output_dir_raises_one_sentence(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(
         ConfigError, match=r"output_dir .* cannot be written \(.*\): choose"
@@ -128,7 +128,7 @@ def test_an_output_dir_that_cannot_be_made_gets_one_sentence(tmp_path: Path, nam
 
 
 @pytest.mark.parametrize("algo", LEARNERS)
-def test_the_estimate_of_a_learner_is_exact(algo: str) -> None:
+def test_estimate_of_a_learner_is_exact(algo: str) -> None:
     spec = SPECS[REGISTRY[algo].actions]
     config = make_config(run_of(Path(), algo, hidden_sizes=[8, 16]))
     real = build_algorithm(config, spec, CPU)
@@ -142,8 +142,8 @@ def test_the_estimate_of_a_learner_is_exact(algo: str) -> None:
     assert learner_bytes(real) >= 4 * (optimizers + weights)
 
 
-def test_what_just_fits_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The replay, the learner and one update; a byte less is refused."""
+def test_run_that_just_fits_is_accepted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The sum of replay, learner and one update; one byte less is refused."""
     config = make_config(run_of(tmp_path, buffer_capacity=1_000, batch_size=64))
     replay = build_replay(config, BOX, CPU).rows.nbytes
     learner = build_algorithm(config, BOX, CPU)
@@ -164,11 +164,11 @@ def test_what_just_fits_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         ("sac", {"buffer_capacity": 10**8}, r"the replay would need .* but cuda has 1\.0 GiB"),
         ("sac", {"hidden_sizes": [9_000] * 2}, r"the learner would need .* but cuda has 1\.0 GiB"),
         ("bc", {"dataset_size": 10**8}, r"the dataset would need .* but cuda has 1\.0 GiB"),
-        ("her", {"buffer_capacity": 10**8}, None),  # which is in the machine's memory
+        ("her", {"buffer_capacity": 10**8}, None),  # which is in host memory
         ("her", {"buffer_capacity": 10**9}, r"the replay would .* this machine has 8\.0 GiB"),
     ],
 )
-def test_a_gpu_has_memory_of_its_own(
+def test_gpu_memory_is_checked_separately(
     monkeypatch: pytest.MonkeyPatch, algo: str, kwargs: dict[str, Any], sentence: str | None
 ) -> None:
     sizes = {"cpu": 8 * GIB, "cuda": GIB}
@@ -189,7 +189,7 @@ def test_packaged_configs_fit_a_small_machine(name: str) -> None:
 
 
 class Shapes(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes the operations on tensors without memory."""
+    """Records the operations on meta tensors."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -207,15 +207,15 @@ QUICK = {
     *("clone", "copy_", "detach", "empty", "fill_", "full", "lift_fresh", "ones", "slice"),
     *("split_with_sizes", "uniform_", "view", "zero_", "zeros", "zeros_like"),
 }
-"""Of other operations, some import PyTorch's compiler to find the shape of their result.
+"""Some other operations import PyTorch's compiler to compute the shape of their result.
 
 That takes two seconds: `python -c "import sys, torch; torch.ones(2, device='meta').log();
-print('torch._dynamo' in sys.modules)"` says whether one does.
+print('torch._dynamo' in sys.modules)"` shows whether an operation does.
 """
 
 
 @pytest.mark.parametrize("algo", LEARNERS)
-def test_the_estimate_does_not_wait_for_the_compiler(algo: str) -> None:
+def test_estimate_does_not_import_the_compiler(algo: str) -> None:
     settings = REGISTRY[algo].config_class()()
     with torch.device("meta"), Shapes() as shapes:
         REGISTRY[algo].learner_class().build(SPECS[REGISTRY[algo].actions], settings)
@@ -223,7 +223,7 @@ def test_the_estimate_does_not_wait_for_the_compiler(algo: str) -> None:
     assert shapes.seen <= QUICK
 
 
-def test_a_learner_of_ones_own_is_not_built_twice(tmp_path: Path) -> None:
+def test_custom_learner_is_not_built_twice(tmp_path: Path) -> None:
     class Mine(SACAlgorithm):
         name = "mine"
 
@@ -240,7 +240,7 @@ def test_a_learner_of_ones_own_is_not_built_twice(tmp_path: Path) -> None:
         del REGISTRY["mine"]
 
 
-def test_spaces_without_end_are_refused(tmp_path: Path) -> None:
+def test_huge_spaces_are_refused(tmp_path: Path) -> None:
     config = make_config(run_of(tmp_path, "dqn"))
     spec = EnvSpec(4, 2**62, discrete=True)
     with pytest.raises(ConfigError, match="env_id = 'CartPole-v1': a layer for its spaces would"):
@@ -248,7 +248,7 @@ def test_spaces_without_end_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't allocate memory: 1 bytes")])
-def test_an_allocation_that_fails_in_building_is_one_sentence(
+def test_failed_allocation_raises_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def fails(*_arguments: Any, **_options: Any) -> None:
@@ -261,11 +261,11 @@ def test_an_allocation_that_fails_in_building_is_one_sentence(
         build_algorithm(config, BOX, CPU)
     with pytest.raises(ConfigError, match=r"^buffer_capacity = 1000000: the replay does not fit"):
         build_replay(config, BOX, CPU)
-    with pytest.raises(RuntimeError, match="other"), explaining_memory("x", CPU):
+    with pytest.raises(RuntimeError, match="other"), report_out_of_memory("x", CPU):
         raise RuntimeError("other")
 
 
-def test_an_update_that_does_not_fit_ends_the_run_with_a_sentence(
+def test_update_that_does_not_fit_ends_the_run(
     monkeypatch: pytest.MonkeyPatch, small_config: Callable[..., dict[str, Any]]
 ) -> None:
     def fails(*_arguments: Any, **_options: Any) -> None:
@@ -276,10 +276,10 @@ def test_an_update_that_does_not_fit_ends_the_run_with_a_sentence(
         train(small_config(algo_kwargs={"engine": "eager"}))
 
 
-def test_a_checkpoint_cannot_ask_for_more_weights_than_it_has(
+def test_forged_config_cannot_allocate_more_than_the_checkpoint(
     monkeypatch: pytest.MonkeyPatch, small_config: Callable[..., dict[str, Any]]
 ) -> None:
-    """Neither evaluation nor resume nor fine-tuning builds what a forged config describes."""
+    """Evaluation, resume and fine-tuning do not build the learner of a forged config."""
     run_dir = train(small_config(total_timesteps=40)).run_dir
     path = list_steps(run_dir)[-1]
 
@@ -305,7 +305,7 @@ def test_a_checkpoint_cannot_ask_for_more_weights_than_it_has(
             call()
 
 
-def test_the_machine_tells_its_memory() -> None:
+def test_available_memory_of_this_machine() -> None:
     assert GIB / 4 < machine.available_memory(CPU) < 2**50
 
 
@@ -320,7 +320,7 @@ def test_the_machine_tells_its_memory() -> None:
         ({"learning_rate_warmup": 11, "schedule_horizon": 7}, 7),
     ],
 )
-def test_a_warm_up_longer_than_its_schedule_is_refused(
+def test_warm_up_longer_than_the_schedule_is_refused(
     tmp_path: Path, kwargs: dict[str, Any], horizon: int
 ) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -333,16 +333,16 @@ def test_a_warm_up_longer_than_its_schedule_is_refused(
     check_config(make_config(run_of(tmp_path, **(kwargs | {"learning_rate_warmup": horizon}))))
 
 
-def test_a_warm_up_by_epochs_is_compared_with_their_updates(tmp_path: Path) -> None:
+def test_warm_up_is_checked_against_epochs(tmp_path: Path) -> None:
     kwargs = {"num_epochs": 2, "batch_size": 20, "learning_rate_warmup": 11}
     with pytest.raises(ConfigError, match=r"= 11: should be at most .* which is 10 steps"):
         check_config(make_config(run_of(tmp_path, "bc", **kwargs) | {"total_timesteps": None}))
 
 
-def test_a_run_that_began_with_a_long_warm_up_goes_on(
+def test_old_run_with_a_long_warm_up_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_config: Callable[..., dict[str, Any]]
 ) -> None:
-    """Earlier versions took it; a new horizon is checked."""
+    """Earlier versions accepted it; a new horizon is checked."""
     monkeypatch.setattr("rl_training.experiment.task._check_schedule", lambda _config: None)
     kwargs = {"learning_rate_warmup": 50}
     run_dir = train(small_config(total_timesteps=40, algo_kwargs=kwargs)).run_dir

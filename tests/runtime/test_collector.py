@@ -1,4 +1,4 @@
-"""What reaches the replay: true next observations, terminations apart from time limits."""
+"""Transitions in the replay: true next observations, terminations and time limits."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_no_transition_crosses_two_episodes(
 
 
 def test_rewards_and_actions_are_stored_in_their_own_scales() -> None:
-    """The replay holds actions in [-1, 1]; the environment saw -2 to 6 and echoed it as reward."""
+    """The replay has actions in [-1, 1]; the environment gets -2 to 6 and returns it as reward."""
     _, buffer = collect(40)
     actions, rewards = buffer.rows[:40, 2], buffer.rows[:40, 3]
     assert actions.abs().max() <= 1
@@ -126,10 +126,10 @@ def test_rewards_and_actions_are_stored_in_their_own_scales() -> None:
 @pytest.mark.parametrize(("size", "start"), [(2, 0), (3, 5), (4, -2)])
 @pytest.mark.parametrize("num_envs", [1, 3])
 def test_discrete_actions_are_stored_as_indices(size: int, start: int, num_envs: int) -> None:
-    """The environment saw integers from its start on and echoed them as reward."""
+    """The environment gets integers starting at `start` and returns them as reward."""
     _, buffer = collect(90, num_envs, discrete=(size, start))
     for rows in (buffer.rows[: 45 * num_envs], buffer.rows[45 * num_envs : 90 * num_envs]):
-        actions, rewards = rows[:, 2], rows[:, 3]  # uniform play first, then the policy
+        actions, rewards = rows[:, 2], rows[:, 3]  # random actions first, then the policy
         assert set(actions.tolist()) == set(range(size))
         torch.testing.assert_close(rewards, actions + start)
     batch = buffer.sample(8, torch.Generator().manual_seed(0))
@@ -137,12 +137,12 @@ def test_discrete_actions_are_stored_as_indices(size: int, start: int, num_envs:
 
 
 @pytest.mark.parametrize(("poison", "quantity"), [("obs", "observation"), ("reward", "reward")])
-def test_values_that_are_not_finite_are_named_and_not_stored(poison: str, quantity: str) -> None:
+def test_nonfinite_values_raise_and_are_not_stored(poison: str, quantity: str) -> None:
     with pytest.raises(TrainingError, match=f"the {quantity} of environment 0.* at step 7"):
         collect(20, poison=poison, poison_at=7)
 
 
-def test_episode_returns_are_the_environments_own() -> None:
+def test_episode_returns_are_untransformed() -> None:
     collector, buffer = collect(10, max_episode_steps=5)
     metrics = collector.pop_metrics()
     expected = [float(buffer.rows[i : i + 5, 3].sum()) for i in (0, 5)]
@@ -152,8 +152,8 @@ def test_episode_returns_are_the_environments_own() -> None:
 
 
 @pytest.mark.parametrize("vectorization", ["sync", "async"])
-def test_episode_returns_are_the_tasks_where_rewards_are_transformed(vectorization: str) -> None:
-    """Clipped to one value, the learner's rewards no longer tell what the task gave."""
+def test_episode_returns_ignore_reward_transforms(vectorization: str) -> None:
+    """The learner's rewards are clipped to a single value."""
     reward = {"scale": 0.1, "shift": 30.0, "clip_max": 7.0}
     collector, buffer = collect(
         *(10, 2), vectorization=vectorization, max_episode_steps=5, wrappers={"reward": reward}
@@ -177,7 +177,7 @@ def test_action_scaling_is_exact_at_the_bounds_and_inverts() -> None:
     np.testing.assert_allclose(scaler.to_model(scaler.to_env(middle)), middle, atol=1e-5)
 
 
-def test_discrete_actions_change_their_form_at_the_boundary() -> None:
+def test_discrete_actions_are_converted_for_the_environment() -> None:
     scaler = ActionScaler(EnvSpec(1, 3, discrete=True, action_start=-1))
     integers = scaler.to_env(np.array([[0.0], [2.0]], dtype=np.float32))
     assert (integers.tolist(), integers.dtype) == ([-1, 1], np.dtype(np.int64))
@@ -186,8 +186,8 @@ def test_discrete_actions_change_their_form_at_the_boundary() -> None:
     assert (int(one), np.shape(one)) == (1, ())
 
 
-def test_large_values_are_not_taken_for_infinite_ones() -> None:
-    """Their squares overflow, they do not."""
+def test_large_finite_values_are_accepted() -> None:
+    """Their squares overflow, but the values do not."""
     collector, _ = collect(1)
     collector._check_finite(1, observation=np.full((1, 2), 1e30, dtype=np.float32))
     with pytest.raises(TrainingError, match="entry 1 is inf"):
@@ -239,7 +239,7 @@ BOUNDED = gym.spaces.Box(-1.0, 1.0, (2,))
         (FLAT, gym.spaces.Box(-1, 1, (2, 2)), "action space Box"),
     ],
 )
-def test_unsupported_spaces_are_named(
+def test_unsupported_spaces_raise_a_clear_error(
     obs: gym.Space[Any], actions: gym.Space[Any], sentence: str
 ) -> None:
     with pytest.raises(ConfigError, match=sentence):
@@ -284,7 +284,7 @@ def test_unknown_environments_get_a_suggestion(env_id: str, sentence: str) -> No
         ("Ant-v3", "", "Gymnasium does not include Ant-v3: use Ant-v5 instead"),
     ],
 )
-def test_a_missing_package_gets_its_own_install_line(
+def test_missing_package_error_has_the_install_line(
     env_id: str, module: str, sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in list(sys.modules):
@@ -296,6 +296,6 @@ def test_a_missing_package_gets_its_own_install_line(
         make_env(env_id)
 
 
-def test_arguments_the_environment_does_not_take_are_named() -> None:
+def test_unknown_environment_arguments_raise_a_clear_error() -> None:
     with pytest.raises(ConfigError, match="gravitation"):
         make_env("Pendulum-v1", {"gravitation": 3})

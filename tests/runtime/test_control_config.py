@@ -1,4 +1,4 @@
-"""Schedules, early stopping, seeds, the books of a run."""
+"""Schedules, early stopping, seeds, plain data and threads."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from rl_training.runtime.training_loop import updates_due
 
 
 def stop_step(config: EarlyStoppingConfig, values: list[float]) -> int | None:
-    """The evaluation (1-based, 100 steps apart) at which the callback stops, if it does."""
+    """Return the evaluation (1-based, 100 steps apart) at which the callback stops, if any."""
     callback, state = EarlyStoppingCallback(config), TrainerState()
     for index, value in enumerate(values, start=1):
         state.step = 100 * index
@@ -69,8 +69,8 @@ def test_early_stopping(
     assert stop_step(config, values) == expected
 
 
-def test_early_stopping_tells_how_long_it_waited() -> None:
-    """`min_steps` may make it wait for longer than its patience."""
+def test_early_stopping_reports_its_waiting_time() -> None:
+    """Because of `min_steps`, it may wait longer than its patience."""
     callback = EarlyStoppingCallback(EarlyStoppingConfig(patience=2, min_steps=500))
     state = TrainerState()
     for step in range(100, 600, 100):
@@ -87,7 +87,7 @@ def test_early_stopping_tells_how_long_it_waited() -> None:
         ({"patience": 1, "min_delta": 1e6}, "patience", "early_stopping.patience=9"),
     ],
 )
-def test_the_advice_after_an_early_stop_lets_the_run_go_on(
+def test_advice_after_an_early_stop_works(
     stopping: dict[str, Any], advice: str, enough: str, small_config: Callable[..., dict[str, Any]]
 ) -> None:
     config = small_config(eval_episodes=1, env_kwargs={"max_episode_steps": 20})
@@ -99,8 +99,8 @@ def test_the_advice_after_an_early_stop_lets_the_run_go_on(
     assert resume(stopped.run_dir, [enough]).stop_reason == "completed"
 
 
-def test_early_stopping_begins_anew_with_another_metric() -> None:
-    """The best of one metric says nothing about another."""
+def test_early_stopping_resets_with_another_metric() -> None:
+    """The best value of one metric does not apply to another."""
     before = EarlyStoppingCallback(EarlyStoppingConfig(metric="eval_length_mean", patience=3))
     before.best, before.evaluations_without_improvement = 200.0, 2
     same = EarlyStoppingCallback(EarlyStoppingConfig(metric="eval_length_mean", patience=3))
@@ -129,7 +129,7 @@ def test_control_callbacks_follow_the_config() -> None:
     assert isinstance(callback, EarlyStoppingCallback)
 
 
-def test_the_first_stop_reason_stands_but_completion_outranks_a_signal() -> None:
+def test_first_stop_reason_is_kept_but_completion_replaces_a_signal() -> None:
     state = TrainerState()
     state.request_stop("first")
     state.request_stop("second")
@@ -141,7 +141,7 @@ def test_the_first_stop_reason_stands_but_completion_outranks_a_signal() -> None
 
 
 @pytest.mark.parametrize("reason", ["early_stopping: reached", "enough"])
-def test_a_reason_of_the_runs_own_outranks_a_signal(reason: str) -> None:
+def test_any_other_reason_replaces_a_signal(reason: str) -> None:
     state = TrainerState()
     for text in ("signal: SIGTERM", "signal: SIGINT", reason, "later", "signal: SIGTERM"):
         state.request_stop(text)
@@ -247,7 +247,7 @@ def test_arrays_round_trip_bit_for_bit(dtype: str) -> None:
     assert type(back["s"]) is type(array[0, 0])
 
 
-def test_what_is_not_plain_is_refused() -> None:
+def test_unsupported_types_are_refused() -> None:
     for value in (object(), np.array([object()]), {"a": {1, 2}}):
         with pytest.raises(TypeError, match="not plain data"):
             json_codec.dumps(value)
@@ -272,7 +272,7 @@ def test_bootstrap_interval_covers_the_mean() -> None:
     ("variable", "requested", "expected"),
     [("3", None, 3), ("64", None, 64), ("2,4", None, 2), (" 5 ", None, 5), ("3", 2, 2)],
 )
-def test_threads_follow_the_environment_unless_they_are_asked_for(
+def test_threads_from_the_config_or_the_environment(
     variable: str, requested: int | None, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", variable)
@@ -280,7 +280,7 @@ def test_threads_follow_the_environment_unless_they_are_asked_for(
 
 
 @pytest.mark.parametrize("variable", [None, "", "0", "-2", "many"])
-def test_threads_are_the_cores_where_the_environment_gives_no_number(
+def test_threads_default_to_the_cores(
     variable: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(3)), raising=False)
@@ -292,7 +292,7 @@ def test_threads_are_the_cores_where_the_environment_gives_no_number(
     assert choose_threads(None) == MAX_THREADS
 
 
-def test_a_program_keeps_its_threads(small_config: Callable[..., dict[str, Any]]) -> None:
+def test_caller_keeps_its_thread_count(small_config: Callable[..., dict[str, Any]]) -> None:
     class Looks(Callback):
         def on_step(self, session: Any) -> None:
             seen.append(torch.get_num_threads())
@@ -314,7 +314,7 @@ def test_a_program_keeps_its_threads(small_config: Callable[..., dict[str, Any]]
 @pytest.mark.parametrize(
     ("num_threads", "line"), [(None, "2 threads (OMP_NUM_THREADS),"), (1, "1 thread,")]
 )
-def test_a_run_says_that_the_environment_chose_its_threads(
+def test_display_shows_threads_from_the_environment(
     num_threads: int | None,
     line: str,
     small_config: Callable[..., dict[str, Any]],
@@ -330,14 +330,14 @@ def test_a_run_says_that_the_environment_chose_its_threads(
 @pytest.mark.parametrize(
     ("load", "num_threads", "times"), [(3.0, None, 1), (2.9, None, 0), (9.0, 2, 0), (9.0, 1, 0)]
 )
-def test_a_run_notices_once_that_it_shares_its_cores(
+def test_crowded_cores_are_reported_once(
     load: float,
     num_threads: int | None,
     times: int,
     small_config: Callable[..., dict[str, Any]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Two cores: a load of three is one more than they can do at once."""
+    """With two cores, a load of three means that one process has to wait."""
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
     monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
@@ -348,7 +348,7 @@ def test_a_run_notices_once_that_it_shares_its_cores(
     assert said.getvalue().count("With num_threads=1, runs that share") == times
 
 
-def test_a_system_without_load_averages_is_not_crowded(
+def test_no_warning_without_load_averages(
     small_config: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)

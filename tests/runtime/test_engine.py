@@ -1,4 +1,4 @@
-"""The engine: every mode makes the updates that eager makes, and says when it cannot."""
+"""The engine: every mode equals eager updates, or falls back with a warning."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from rl_training.errors import ConfigError
 from rl_training.runtime import compilation, engine
 from rl_training.runtime.engine import BLOCK, Engine
 from rl_training.runtime.engine_choice import (
-    WORTH_A_GRAPH,
-    WORTH_COMPILING,
+    COMPILE_FROM_UPDATES,
+    GRAPH_FROM_UPDATES,
     EngineMode,
     choose_engine,
 )
@@ -42,7 +42,21 @@ from tests.toys import (
 Config = Callable[..., dict[str, Any]]
 SPEC = EnvSpec(5, 3, (-1.0,) * 3, (1.0,) * 3)
 LEARNERS: list[Any] = [SACAlgorithm, DelayedSAC, SubsetSAC, HardCopySAC, ReBRACAlgorithm]
-CALLS = [1, 1, 1, 7, 1, 45, 20, 1, 1, 3, 60, 19, 40]  # 200 updates, in pieces as loops ask for them
+CALLS = [
+    1,
+    1,
+    1,
+    7,
+    1,
+    45,
+    20,
+    1,
+    1,
+    3,
+    60,
+    19,
+    40,
+]  # 200 updates, split like those of a training loop
 
 
 class Cast(Sampler):
@@ -98,7 +112,7 @@ def make_engine(
 
 
 def run_scheduled(running: Engine) -> dict[str, float]:
-    """200 updates in pieces, the learning rate falling between them."""
+    """Run 200 updates in several calls with a decaying learning rate."""
     for index, count in enumerate(CALLS):
         running.algorithm.scale_learning_rates(1.0 - index / 20)
         running.run(count)
@@ -107,13 +121,13 @@ def run_scheduled(running: Engine) -> dict[str, float]:
 
 
 def distance(one: Engine, other: Engine) -> float:
-    """The greatest difference between the states of two engines' learners."""
+    """Return the largest difference between the states of two learners."""
     states = one.algorithm.state_dict(), other.algorithm.state_dict()
     return max(float((a - states[1][k]).abs().max()) for k, a in states[0].items())
 
 
 def drift(one: Engine, other: Engine) -> float:
-    """The distance between the networks of two engines' learners, all weights together."""
+    """Return the distance between the weights of two learners."""
     states = one.algorithm.state_dict(), other.algorithm.state_dict()
     names = [name for name in states[0] if name.startswith("model.")]
     squares = [float((states[0][k] - states[1][k]).square().sum()) for k in names]
@@ -130,7 +144,7 @@ def assert_close(one: Engine, other: Engine, tolerance: float) -> None:
 @pytest.mark.parametrize("learner", LEARNERS)
 @pytest.mark.usefixtures("without_compiler")
 def test_traced_updates_equal_eager_ones(learner: type[SACAlgorithm]) -> None:
-    """The trace alone, without code generation: what it misses no compiler brings back."""
+    """Only the trace, without code generation."""
     traced = make_engine(learner, "compiled")
     assert_close(make_engine(learner, "eager"), traced, 1e-9)
     assert traced.mode == "compiled"
@@ -138,13 +152,15 @@ def test_traced_updates_equal_eager_ones(learner: type[SACAlgorithm]) -> None:
 
 @pytest.fixture(params=["functional", pytest.param("aot_eager", marks=pytest.mark.slow)])
 def _traced(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compilers make writes in place functional first, which fails where tensors overlap.
+    """Compilers functionalize in-place writes first, which fails if tensors overlap.
 
-    The first way does that at each call; the second traces it, which takes seconds.
+    The first backend does this at each call; the second traces it, which takes seconds.
     """
     if request.param == "functional":
         functional = torch.func.functionalize
-        monkeypatch.setattr(compilation, "compiled", lambda program, inputs: functional(program))
+        monkeypatch.setattr(
+            compilation, "compile_program", lambda program, inputs: functional(program)
+        )
     monkeypatch.setattr(compilation, "BACKEND", request.param)
 
 
@@ -183,8 +199,8 @@ def test_compiled_updates_equal_eager_ones(learner: type[SACAlgorithm]) -> None:
     assert compiled.mode == "compiled"
 
 
-def test_compiled_float32_stays_within_the_drift_of_the_last_place() -> None:
-    """Not further from eager than eager is from itself after a change of one unit."""
+def test_compiled_float32_drift_is_bounded() -> None:
+    """The drift is at most that of eager updates after a change in the last bit."""
     up = make_engine(
         SACAlgorithm,
         "eager",
@@ -200,10 +216,10 @@ def test_compiled_float32_stays_within_the_drift_of_the_last_place() -> None:
 
 @pytest.mark.parametrize("learner", LEARNERS)
 @pytest.mark.usefixtures("without_compiler")
-def test_blocks_are_recorded_once_a_pattern(
+def test_each_pattern_is_captured_once(
     learner: type[SACAlgorithm], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The scheduling of graphs, with plain calls in the place of recordings."""
+    """The scheduling of graphs, with plain calls instead of captures."""
     recorded = []
 
     def pretend(work: Callable[[], None], generator: torch.Generator) -> Callable[[], None]:
@@ -218,7 +234,7 @@ def test_blocks_are_recorded_once_a_pattern(
     for call in CALLS:
         while call:
             count = min(call, BLOCK)
-            if updates:  # the very first block prepares and runs without a graph
+            if updates:  # the first block compiles and runs without a graph
                 patterns.add(tuple(graphs.algorithm.due(updates + i) for i in range(count)))
             updates += count
             call -= count
@@ -226,8 +242,8 @@ def test_blocks_are_recorded_once_a_pattern(
 
 
 @pytest.mark.usefixtures("without_compiler")
-def test_graphs_that_do_not_fit_are_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory ends while a later block is recorded: that block and all others still run, once."""
+def test_fallback_if_graphs_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If memory runs out during a capture, this block and all others still run once."""
     room = 2
 
     def capture(work: Callable[[], None], generator: torch.Generator) -> Callable[[], None]:
@@ -242,7 +258,7 @@ def test_graphs_that_do_not_fit_are_done_without(monkeypatch: pytest.MonkeyPatch
     graphs = make_engine(DelayedSAC, "cuda_graph", warn=said.append)
     assert_close(make_engine(DelayedSAC, "eager"), graphs, 1e-9)
     assert said == [
-        "the cuda_graph engine cannot be used, because there is not enough GPU memory for its "
+        "the cuda_graph engine cannot be used because there is not enough GPU memory for its "
         "graphs: this run uses compiled updates."
     ]
     assert graphs.mode == "compiled"
@@ -251,12 +267,12 @@ def test_graphs_that_do_not_fit_are_done_without(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("learner", "reason"),
     [
-        (PeekingSAC, "a tensor's value"),
+        (PeekingSAC, "the value of a tensor"),
         (GamblingSAC, "random numbers"),
         (HoardingSAC, "neither a parameter nor a buffer"),
     ],
 )
-def test_what_is_not_graph_safe_runs_eagerly_and_says_so(
+def test_unsafe_updates_run_eagerly_with_a_warning(
     learner: type[SACAlgorithm], reason: str
 ) -> None:
     torch.manual_seed(0)
@@ -271,8 +287,8 @@ def test_what_is_not_graph_safe_runs_eagerly_and_says_so(
     assert distance(running, eager) == 0
 
 
-def test_a_missing_compiler_is_said_and_survived(small_config: Config, tmp_path: Path) -> None:
-    """A whole run in a process of its own, whose C++ compiler does not work."""
+def test_missing_compiler_falls_back_with_a_warning(small_config: Config, tmp_path: Path) -> None:
+    """Train in a process whose C++ compiler does not work."""
     config = small_config(algo="bc", total_timesteps=60, algo_kwargs={"engine": "compiled"})
     code = f"""
 import os, rl_training, torch._inductor.config
@@ -282,14 +298,14 @@ rl_training.train({config!r})
 """
     done = shared_zygote().run(code=code)
     assert done.status == 0, done.err
-    assert "Warning: the compiled engine cannot be used, because the compiler failed" in done.err
+    assert "Warning: the compiled engine cannot be used because the compiler failed" in done.err
     manifest = next(tmp_path.glob("runs/*/checkpoints/step_000000060/manifest.json"))
     assert json.loads(manifest.read_text())["engine"] == "eager"
 
 
 @pytest.mark.parametrize("algo", ["sac", "dqn", "her"])
 @pytest.mark.parametrize("compiler", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_a_compiled_run_resumes_bit_for_bit(
+def test_compiled_run_resumes_bit_for_bit(
     small_config: Config, tmp_path: Path, request: pytest.FixtureRequest, compiler: bool, algo: str
 ) -> None:
     if not compiler:
@@ -304,28 +320,28 @@ def test_a_compiled_run_resumes_bit_for_bit(
     assert manifest["engine"] == "compiled"
 
 
-def test_a_longer_budget_keeps_the_engine(
+def test_longer_budget_keeps_the_engine(
     small_config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Auto chooses once; a continued run must not change its last bits."""
-    monkeypatch.setattr("rl_training.runtime.engine_choice.WORTH_COMPILING", 100)
+    """`auto` chooses once, so that a continued run has the same results."""
+    monkeypatch.setattr("rl_training.runtime.engine_choice.COMPILE_FROM_UPDATES", 100)
     result = train(small_config(total_timesteps=60))
     further = resume(result.run_dir, ["total_timesteps=140"])
     manifest = json.loads((further.checkpoint_path / "manifest.json").read_text())
     assert manifest["engine"] == "eager"
 
 
-def test_auto_prepares_only_what_pays() -> None:
-    assert choose_engine("auto", "cpu", WORTH_COMPILING - 1) == "eager"
-    assert choose_engine("auto", "cpu", WORTH_COMPILING) == "compiled"
-    assert choose_engine("auto", "cuda", WORTH_A_GRAPH - 1) == "eager"
-    assert choose_engine("auto", "cuda", WORTH_A_GRAPH) == "cuda_graph"
-    assert choose_engine("auto", "mps", WORTH_COMPILING) == "eager"
+def test_auto_chooses_by_device_and_budget() -> None:
+    assert choose_engine("auto", "cpu", COMPILE_FROM_UPDATES - 1) == "eager"
+    assert choose_engine("auto", "cpu", COMPILE_FROM_UPDATES) == "compiled"
+    assert choose_engine("auto", "cuda", GRAPH_FROM_UPDATES - 1) == "eager"
+    assert choose_engine("auto", "cuda", GRAPH_FROM_UPDATES) == "cuda_graph"
+    assert choose_engine("auto", "mps", COMPILE_FROM_UPDATES) == "eager"
     assert choose_engine("compiled", "cpu", 1) == "compiled"
 
 
 def test_graphs_without_a_gpu_are_refused(small_config: Config, tmp_path: Path) -> None:
     config = small_config(algo_kwargs={"engine": "cuda_graph"})
-    with pytest.raises(ConfigError, match="needs a CUDA device"):
+    with pytest.raises(ConfigError, match="requires a CUDA device"):
         train(config)
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""Same seed, same bits; N steps equal k steps, a crash and a resume, bit for bit."""
+"""Equal seeds give equal bits, and a crashed and resumed run equals an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_another_seed_gives_other_bits(small_config: Config) -> None:
     assert one.read_bytes() != two.read_bytes()
 
 
-# Updates of the target every 7: the checkpoints at steps 40 and 80 follow 10 and 50 updates.
+# The target is updated every 7 updates; the checkpoints at steps 40 and 80 follow 10 and 50.
 DQN = {"train_frequency": 1, "target_update_interval": 7, "epsilon_decay_steps": 100}
 
 
@@ -77,7 +77,7 @@ def test_resume_in_the_middle_of_an_episode(
     assert_same_run(whole, crash_and_resume(config, 57, 99))
 
 
-# The checkpoints at steps 40 and 80 follow 10 and 50 updates: both cut TD3's delay of 3.
+# The checkpoints at steps 40 and 80 follow 10 and 50 updates, inside TD3's delay of 3.
 FAMILY: dict[str, dict[str, Any]] = {
     "ddpg": {},
     "td3": {"policy_delay": 3},
@@ -124,8 +124,8 @@ def test_resume_with_a_wrapped_replay_and_schedules(small_config: Config) -> Non
     assert_same_run(train(config), crash_and_resume(config, 61, 95))
 
 
-def test_a_stop_between_checkpoints_leaves_no_trace(small_config: Config) -> None:
-    """A signal saves at a step of its own; the end is the same as without it."""
+def test_stop_between_checkpoints_changes_nothing(small_config: Config) -> None:
+    """A signal saves an additional checkpoint; the final result is the same."""
 
     class StopAt(Callback):
         def on_step(self, session: Session) -> None:
@@ -140,10 +140,8 @@ def test_a_stop_between_checkpoints_leaves_no_trace(small_config: Config) -> Non
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-def test_a_signal_in_the_step_that_stops_early_leaves_the_end_as_it_is(
-    small_config: Config, name: str
-) -> None:
-    """A resume after it would go on past the end of a run that got no signal."""
+def test_signal_in_the_last_step_changes_nothing(small_config: Config, name: str) -> None:
+    """Otherwise a resume would continue beyond the end of an uninterrupted run."""
 
     class SendAt(Callback):
         def on_step(self, session: Session) -> None:
@@ -176,7 +174,7 @@ def test_evaluation_does_not_change_training(small_config: Config, interval: int
 
 
 def fail_evaluation(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """Let the evaluation of that number, counted from 1, raise."""
+    """Make the n-th evaluation, counted from 1, raise an error."""
     evaluate, calls = Evaluator.evaluate, list[int]()
 
     def failing(self: Evaluator, *args: Any) -> Any:
@@ -189,10 +187,10 @@ def fail_evaluation(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
 
 
 @pytest.mark.parametrize(("number", "step"), [(2, 60), (4, 120)])
-def test_a_failed_evaluation_loses_nothing(
+def test_failed_evaluation_loses_nothing(
     small_config: Config, monkeypatch: pytest.MonkeyPatch, number: int, step: int
 ) -> None:
-    """In the middle and at the end: the resumed run makes up for it and equals a whole one."""
+    """The resumed run repeats the evaluation and equals an uninterrupted run."""
     config = small_config(eval_episodes=1, env_kwargs={"max_episode_steps": 20})
     config["algo_kwargs"]["eval_interval"] = 30
     whole = train(config)
@@ -208,7 +206,7 @@ def test_a_failed_evaluation_loses_nothing(
     assert resumed.best_checkpoint_path.name == whole.best_checkpoint_path.name
 
 
-def test_an_owed_evaluation_may_be_left_out_or_end_the_run(
+def test_pending_evaluation_can_be_skipped_or_stop_the_run(
     small_config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = small_config(eval_episodes=1, env_kwargs={"max_episode_steps": 20})
@@ -226,7 +224,7 @@ def test_an_owed_evaluation_may_be_left_out_or_end_the_run(
     assert resume(copied, overrides).metrics["step"] == 120
 
 
-def test_the_error_of_an_evaluation_outranks_that_of_its_save(
+def test_evaluation_error_is_raised_if_its_save_fails_too(
     small_config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save = Session.save
@@ -244,18 +242,18 @@ def test_the_error_of_an_evaluation_outranks_that_of_its_save(
         train(config)
 
 
-def test_an_episode_that_never_ends_stops_the_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_episode_stops_the_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluation, "MAX_EPISODE_STEPS", 300)
     policy: Any = lambda _obs: np.zeros(1, dtype=np.float32)  # noqa: E731
     endless = Evaluator("Pendulum-v1", {"max_episode_steps": -1}, seed=0)
-    with pytest.raises(TrainingError, match=r"max_episode_steps=N.* not ended after 300 steps"):
+    with pytest.raises(TrainingError, match=r"did not end within 300 steps: .*max_episode_steps=N"):
         endless.evaluate(policy, 1)
     limited = Evaluator("Pendulum-v1", {"max_episode_steps": 300}, seed=0)
     assert limited.evaluate(policy, 1).lengths == (300,)
 
 
 def test_extending_a_finished_run_equals_the_longer_run(small_config: Config) -> None:
-    """The schedule keeps its first horizon, so the longer run is told it too."""
+    """The schedule keeps its horizon, which is therefore also set for the longer run."""
     short = train(small_config(total_timesteps=80))
     longer = resume(short.run_dir, ["total_timesteps=120"])
     config = small_config(total_timesteps=120)
@@ -288,7 +286,7 @@ def test_captured_environment_continues_exactly(env_id: str) -> None:
 
 
 class Opaque(gym.Env[Any, Any]):
-    """An environment with something inside that cannot be saved."""
+    """An environment with an attribute that cannot be saved."""
 
     observation_space = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
     action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
@@ -304,7 +302,7 @@ class Opaque(gym.Env[Any, Any]):
         return self.np_random.uniform(-1, 1, 2).astype(np.float32), 0.0, False, False, {}
 
 
-def test_an_environment_that_cannot_be_captured_is_declared(small_config: Config) -> None:
+def test_environment_that_cannot_be_captured_is_reported(small_config: Config) -> None:
     if "tests/Opaque-v0" not in gym.registry:
         gym.register("tests/Opaque-v0", entry_point=lambda **_: Opaque(), max_episode_steps=30)
     config = small_config(env_id="tests/Opaque-v0")
@@ -318,19 +316,19 @@ def test_an_environment_that_cannot_be_captured_is_declared(small_config: Config
 
 
 class Grade(enum.IntEnum):
-    """A number of another type."""
+    """A subclass of a number."""
 
     LOW = 1
 
 
 class Place(NamedTuple):
-    """A tuple of another type."""
+    """A subclass of a tuple."""
 
     x: float
 
 
 class Holding(gym.Env[Any, Any]):
-    """An environment that holds what it is given."""
+    """An environment that stores its argument."""
 
     observation_space = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
     action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
@@ -340,7 +338,7 @@ class Holding(gym.Env[Any, Any]):
 
 
 def saved_and_read(env: gym.Env[Any, Any]) -> Any:
-    """A captured state as it comes back out of a checkpoint's file."""
+    """Return a captured state after a round trip through a checkpoint file."""
     return json_codec.loads(json_codec.dumps(capture_env(env)))
 
 
@@ -365,20 +363,20 @@ INEXACT = {
 
 
 @pytest.mark.parametrize("name", INEXACT)
-def test_what_would_come_back_as_something_else_is_refused(name: str) -> None:
+def test_values_that_do_not_round_trip_are_refused(name: str) -> None:
     held = INEXACT[name]
     with pytest.raises(CaptureError, match=rf"Holding\.({'|'.join(held)}) .* exactly"):
         capture_env(Holding(**held))
 
 
-def test_a_list_that_holds_itself_is_refused() -> None:
+def test_recursive_list_is_refused() -> None:
     loop: list[Any] = []
     loop.append(loop)
     with pytest.raises(CaptureError, match="holds itself"):
         capture_env(Holding(loop=loop))
 
 
-def test_a_view_of_the_simulator_is_refused() -> None:
+def test_view_of_the_simulator_is_refused() -> None:
     env = make_env("Hopper-v5")
     env.reset(seed=0)
     vars(env.unwrapped)["joints"] = env.unwrapped.data.qpos  # type: ignore[attr-defined]
@@ -386,7 +384,7 @@ def test_a_view_of_the_simulator_is_refused() -> None:
         capture_env(env)
 
 
-def test_one_object_in_two_places_comes_back_as_one() -> None:
+def test_shared_objects_stay_shared() -> None:
     def holding() -> Any:
         array, log, rng = np.zeros(2), [[1]], np.random.default_rng(5)
         inner = Holding(array=array)
@@ -403,7 +401,7 @@ def test_one_object_in_two_places_comes_back_as_one() -> None:
     assert second.rng.random() == first.rng.random()
 
 
-def test_order_of_a_dict_and_a_number_called_clock_come_back() -> None:
+def test_dict_order_and_clock_attribute_are_restored() -> None:
     first = Holding(table={"b": 1, "a": {"d": 2, "c": 3}}, clock=7)
     second = Holding(table={}, clock=0)
     restore_env(second, saved_and_read(first))

@@ -1,4 +1,4 @@
-"""Per-sample values from updates to their sampler, in every engine, and runs with priorities."""
+"""Feedback from updates to the sampler in every engine, and runs with priorities."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def priorities(running: Engine) -> torch.Tensor:
 
 
 class Recorder(ReplayBuffer):
-    """A plain replay whose batches have weights, and that keeps what it is given."""
+    """A replay whose batches have weights, and which stores the feedback."""
 
     def __init__(self, *sizes: int) -> None:
         super().__init__(*sizes)
@@ -66,10 +66,10 @@ class Recorder(ReplayBuffer):
 
 @pytest.mark.usefixtures("without_compiler")
 @pytest.mark.parametrize("learner", [SACAlgorithm, DelayedSAC])
-def test_every_engine_draws_the_same_rows(
+def test_every_engine_samples_the_same_rows(
     learner: type[SACAlgorithm], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Eager, traced, and as graphs with plain calls in the place of recordings."""
+    """Eager, traced, and as graphs with plain calls instead of captures."""
     monkeypatch.setattr(engine, "capture", lambda work, _: work)
     running = [make_engine(mode, learner) for mode in ("eager", "compiled", "cuda_graph")]
     for one in running:
@@ -95,7 +95,7 @@ def test_compiled_feedback_equals_eager() -> None:
 
 @pytest.mark.usefixtures("without_compiler")
 @pytest.mark.parametrize("mode", ["eager", "compiled"])
-def test_values_reach_the_sampler_and_no_metric(mode: str) -> None:
+def test_sample_values_reach_the_sampler_but_not_the_metrics(mode: str) -> None:
     source = replay(Recorder)
     assert isinstance(source, Recorder)
     running = make_engine(mode, source=source)
@@ -108,7 +108,7 @@ def test_values_reach_the_sampler_and_no_metric(mode: str) -> None:
 
 @pytest.mark.parametrize("mode", ["eager", "compiled"])
 @pytest.mark.usefixtures("without_compiler")
-def test_a_uniform_replay_asks_for_nothing(mode: str) -> None:
+def test_uniform_replay_needs_no_feedback(mode: str) -> None:
     class Strict(ReplayBuffer):
         def feedback(self, batch: Batch, values: Metrics) -> None:
             assert batch.extra == {}
@@ -121,12 +121,10 @@ def test_a_uniform_replay_asks_for_nothing(mode: str) -> None:
 
 
 @pytest.mark.parametrize("algo", [name for name in REGISTRY if name != "her"])
-def test_every_learner_that_collects_trains_with_priorities(
-    algo: str, small_config: Config
-) -> None:
+def test_every_online_learner_trains_with_priorities(algo: str, small_config: Config) -> None:
     entry = REGISTRY[algo]
     if entry.mode == "offline":
-        with pytest.raises(ConfigError, match="Unknown key 'replay'"):
+        with pytest.raises(ConfigError, match="'replay' is not an option of"):
             train(small_config(algo=algo, algo_kwargs=PRIORITIZED))
         return
     result = train(small_config(algo=algo, algo_kwargs=PRIORITIZED))
@@ -139,7 +137,7 @@ def test_every_learner_that_collects_trains_with_priorities(
 def test_resume_with_priorities_is_exact(
     num_envs: int, small_config: Config, tmp_path: Path
 ) -> None:
-    """Killed in the middle; the ring of 100 rows has wrapped around by then."""
+    """Killed in the middle, after the ring buffer of 100 rows has wrapped around."""
     kwargs = PRIORITIZED | {"buffer_capacity": 50}
     config = small_config(num_envs=num_envs, algo_kwargs=kwargs)
     whole = train(config)
@@ -168,7 +166,7 @@ def test_checkpoint_intervals_change_nothing(small_config: Config, tmp_path: Pat
 
 
 @pytest.mark.parametrize("value", [float("nan"), -1.0, 0.0])
-def test_forged_priorities_are_refused_in_one_sentence(value: float, small_config: Config) -> None:
+def test_forged_priorities_raise_one_sentence(value: float, small_config: Config) -> None:
     result = train(small_config(algo_kwargs=PRIORITIZED))
 
     def forge(state: Any) -> Any:
@@ -189,7 +187,9 @@ def test_fine_tuning_with_priorities(algo: str, small_config: Config) -> None:
     keys = ["total_timesteps=60", "learning_starts=20", "replay=prioritized"]
     result = finetune(source.run_dir, "Pendulum-v1", keys)
     state = json.loads((result.checkpoint_path / "state.json").read_text())
-    assert state["storage"]["largest_priority"] > 1.0  # feedback came: new rows have 1
+    assert (
+        state["storage"]["largest_priority"] > 1.0
+    )  # new rows have priority 1, so there was feedback
 
 
 class OwnReplay(PrioritizedReplay):
@@ -197,14 +197,14 @@ class OwnReplay(PrioritizedReplay):
 
 
 class OwnReplaySAC(SACAlgorithm):
-    """SAC with a replay of its own."""
+    """SAC with its own replay."""
 
     name = "own_replay_sac"
     replay_class = OwnReplay
 
 
 class SilentSAC(SACAlgorithm):
-    """SAC that does not say how wrong it was."""
+    """SAC that does not return TD errors."""
 
     name = "silent_sac"
 
@@ -223,7 +223,7 @@ def _own() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_own")
-def test_an_algorithm_may_choose_its_replay(small_config: Config) -> None:
+def test_algorithm_can_select_its_replay(small_config: Config) -> None:
     kinds = []
 
     class Look(CrashAt):
@@ -232,11 +232,11 @@ def test_an_algorithm_may_choose_its_replay(small_config: Config) -> None:
 
     train(small_config(algo="own_replay_sac"), callbacks=[Look(1000)])
     assert kinds == [OwnReplay]
-    with pytest.raises(ConfigError, match="has a replay of its own"):
+    with pytest.raises(ConfigError, match="brings its own replay"):
         train(small_config(algo="own_replay_sac", algo_kwargs=PRIORITIZED))
 
 
 @pytest.mark.usefixtures("_own")
-def test_a_learner_that_reports_no_errors_is_refused(small_config: Config) -> None:
+def test_learner_without_td_errors_is_refused(small_config: Config) -> None:
     with pytest.raises(ConfigError, match="sample/td_error"):
         train(small_config(algo="silent_sac", algo_kwargs=PRIORITIZED))

@@ -1,4 +1,4 @@
-"""What needs a CUDA device: `make test-gpu`."""
+"""Tests that require a CUDA device (`make test-gpu`)."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def make_arrays(rows: int) -> dict[str, Any]:
 
 
 def captured(work: Any, generator: torch.Generator | None = None) -> torch.cuda.CUDAGraph:
-    """Record ``work`` in a graph, without running it."""
+    """Capture ``work`` in a graph, without running it."""
     graph = torch.cuda.CUDAGraph()
     if generator is not None:
         graph.register_generator_state(generator)
@@ -76,7 +76,7 @@ def captured(work: Any, generator: torch.Generator | None = None) -> torch.cuda.
 
 
 def test_epochs_can_be_captured() -> None:
-    """Replays of one graph give the rows that eager sampling gives, over several epochs."""
+    """Replays of one graph sample the same rows as eager code, over several epochs."""
     dataset = TransitionDataset.from_dict(make_arrays(50), device="cuda")
     eager, generator = EpochSampler(dataset), torch.Generator("cuda").manual_seed(0)
     expected = [eager.sample(8, generator).obs.clone() for _ in range(16)]
@@ -100,7 +100,7 @@ def test_epochs_can_be_captured() -> None:
 
 @pytest.mark.parametrize("kind", ["replay", "dataset"])
 def test_uniform_sampling_can_be_captured(kind: str) -> None:
-    """A captured draw is new at each replay, and sees rows that were added after the capture."""
+    """Each replay draws new rows, including rows that were added after the capture."""
     generator = torch.Generator("cuda").manual_seed(0)
     arrays = make_arrays(100)
     columns = [arrays[k] for k in ("observations", "actions", "rewards", "next_observations")]
@@ -125,7 +125,7 @@ def test_uniform_sampling_can_be_captured(kind: str) -> None:
 
 
 def test_declared_fields_can_be_captured() -> None:
-    """Replays see rows that came after the capture, and where the newest one is."""
+    """Replays use rows that were added after the capture, and the position of the newest row."""
     fields = ("next_actions", "next_action_mask", "discounts", "indices")
     arrays = make_arrays(60)
     names = ("observations", "actions", "rewards", "next_observations", "terminals", "timeouts")
@@ -153,7 +153,7 @@ def test_declared_fields_can_be_captured() -> None:
 
 @pytest.mark.parametrize("algo", ["sac", "rebrac"])
 def test_fields_and_several_steps_in_a_graph(tmp_path: Path, algo: str) -> None:
-    """A run with both, by CUDA graphs, is resumed bit for bit."""
+    """A run with both resumes bit for bit with CUDA graphs."""
     data = {"dataset_kind": "random", "dataset_size": 500} if algo == "rebrac" else {}
     starts = {} if data else {"learning_starts": 30}
     config = {
@@ -177,7 +177,7 @@ def test_fields_and_several_steps_in_a_graph(tmp_path: Path, algo: str) -> None:
 
 @pytest.mark.parametrize("mode", ["compiled", "cuda_graph"])
 def test_priorities_in_every_engine(mode: EngineMode) -> None:
-    """Draws, weights and new priorities inside a graph are those of eager updates."""
+    """Samples, weights and priorities inside a graph equal those of eager updates."""
     engines = []
     for one in ("eager", mode):
         config = SACConfig(hidden_sizes=(16, 16), batch_size=32)
@@ -260,9 +260,7 @@ def test_train_resume_evaluate(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("engine", ["eager", "cuda_graph"])
-def test_goals_are_relabeled_on_the_host_and_learned_on_the_device(
-    tmp_path: Path, engine: str
-) -> None:
+def test_goal_relabeling_on_the_host_with_learning_on_the_gpu(tmp_path: Path, engine: str) -> None:
     config = {
         "algo": "her",
         "env_id": "rl_training/PointGoal-v0",
@@ -283,14 +281,14 @@ def test_goals_are_relabeled_on_the_host_and_learned_on_the_device(
 @pytest.mark.parametrize("mode", ["compiled", "cuda_graph"])
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_modes_equal_eager(learner: type[SACAlgorithm], mode: str) -> None:
-    """200 updates in float64, in pieces, the learning rate falling between them."""
+    """200 updates in float64, in several calls with a decaying learning rate."""
     fast = make_engine(learner, mode, device="cuda")
     assert_close(make_engine(learner, "eager", device="cuda"), fast, 1e-9)
     assert fast.mode == mode
 
 
 @pytest.mark.parametrize("mode", ["compiled", "cuda_graph"])
-def test_float32_stays_within_the_drift_of_the_last_place(mode: str) -> None:
+def test_float32_drift_is_bounded(mode: str) -> None:
     def up(x: torch.Tensor) -> torch.Tensor:
         return torch.nextafter(x, torch.full_like(x, torch.inf))
 
@@ -326,7 +324,7 @@ def gpu_config(folder: Path, engine: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("engine", ["eager", "compiled", "cuda_graph"])
 def test_resume_is_exact(tmp_path: Path, engine: str) -> None:
-    """Cut between checkpoints, in mid-episode: the continued run has the bits of the whole one."""
+    """A run stopped inside an episode and resumed equals an uninterrupted one."""
     whole = train(gpu_config(tmp_path / "whole", engine))
     for step in (130, 270):
         config = gpu_config(tmp_path / str(step), engine)
@@ -335,8 +333,8 @@ def test_resume_is_exact(tmp_path: Path, engine: str) -> None:
         assert_same_run(whole, resume(next((tmp_path / str(step)).iterdir())))
 
 
-def test_running_statistics_resume_exactly_as_graphs(tmp_path: Path) -> None:
-    """They are updated on the device, in place: recorded acting and sampling read them there."""
+def test_running_statistics_resume_exactly_with_graphs(tmp_path: Path) -> None:
+    """They are updated in place on the device, where captured acting and sampling read them."""
     keys = {"normalize_observations": True, "normalize_rewards": True}
     configs = [gpu_config(tmp_path / name, "cuda_graph") for name in ("whole", "cut")]
     for config in configs:
@@ -347,8 +345,8 @@ def test_running_statistics_resume_exactly_as_graphs(tmp_path: Path) -> None:
     assert_same_run(whole, resume(next((tmp_path / "cut").iterdir())))
 
 
-def test_memory_that_ends_while_graphs_are_recorded_is_survived(tmp_path: Path) -> None:
-    """The allocator gets no more than it holds when the first graph is recorded."""
+def test_out_of_memory_during_capture_falls_back(tmp_path: Path) -> None:
+    """The allocator gets no additional memory from the first capture on."""
 
     class Full(Callback):
         def on_message(self, session: Session, text: str) -> None:
@@ -367,10 +365,10 @@ def test_memory_that_ends_while_graphs_are_recorded_is_survived(tmp_path: Path) 
     assert open_checkpoint(result.checkpoint_path).manifest["engine"] == "compiled"
 
 
-def test_a_replay_that_does_not_fit_is_refused(
+def test_replay_that_does_not_fit_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the estimate, or, where another process takes the memory meanwhile, by the allocator."""
+    """By the estimate, or by the allocator if another process has taken the memory."""
     config = gpu_config(tmp_path, "eager")
     config["algo_kwargs"]["buffer_capacity"] = 10**9
     free = available_memory(torch.device("cuda"))
@@ -390,8 +388,8 @@ def test_a_replay_that_does_not_fit_is_refused(
 
 
 @pytest.mark.parametrize("sampling", ["replacement", "epochs"])
-def test_recorded_data_in_pieces_gives_the_updates_of_whole_blocks(sampling: str) -> None:
-    """Calls that end inside a block, saved and restored there, draw what replayed blocks draw."""
+def test_partial_blocks_equal_whole_blocks(sampling: str) -> None:
+    """Calls that end inside a block, saved and restored there, sample the same rows."""
     config = SACConfig(hidden_sizes=(16, 16), batch_size=16, learning_rate=1e-3)
     ends = []
     for calls in ([120], [7, 13, 45, 1, 54], [20, 33, 67]):
@@ -412,10 +410,10 @@ def test_recorded_data_in_pieces_gives_the_updates_of_whole_blocks(sampling: str
 
 
 @pytest.mark.parametrize("mode", ["eager", "compiled", "cuda_graph"])
-def test_fitted_q_evaluation_finds_a_known_value(
+def test_fitted_q_evaluation_finds_the_known_value(
     mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The value that `test_fqe.py` asks for on the host, by the updates of every mode."""
+    """The value of `test_fqe.py`, in every mode."""
     engines: list[Engine] = []
 
     def make(*args: Any, **kwargs: Any) -> Engine:
@@ -437,13 +435,13 @@ def test_fitted_q_evaluation_finds_a_known_value(
 
 
 @pytest.mark.parametrize("algo", ["bc", "cql", "dqn"])
-def test_a_checkpoint_is_evaluated_by_fqe(
+def test_fqe_of_a_checkpoint(
     algo: str, small_config: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
-    """On the GPU as on the host: the same data, and estimates near each other."""
+    """On the GPU and on the host: the same data and similar estimates."""
     config = small_config(algo=algo, total_timesteps=40)
     dataset = None
-    if algo == "dqn":  # discrete actions; an online run is told its dataset
+    if algo == "dqn":  # discrete actions, and an online run with a dataset
         dataset = str(tmp_path / "cartpole.npz")
         write_arrays(record_random("CartPole-v1", {}, 300, 0), Path(dataset))
     else:
@@ -460,8 +458,8 @@ def test_a_checkpoint_is_evaluated_by_fqe(
 
 
 @pytest.mark.parametrize("mode", ["compiled", "cuda_graph"])
-def test_many_rows_of_a_stack_learn_as_few_do(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
-    """CQL at its own sizes, whose gradients are summed in pieces, beside one product a layer."""
+def test_summing_gradients_in_chunks_is_equal(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    """CQL at its default sizes, with gradients summed in chunks and in one product per layer."""
 
     def learned(mode: Any, many_rows: int) -> Any:
         monkeypatch.setattr("rl_training.models.kernels.products.MANY_ROWS", many_rows)

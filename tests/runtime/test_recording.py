@@ -1,4 +1,4 @@
-"""What recording writes: copies of what an environment gave, and chance of its own."""
+"""Recording: copies of observations, and independent random streams."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from rl_training.runtime.seeding import Stream, derive_seed
 from rl_training.types import EnvSpec
 
 
-def test_play_and_environment_draw_from_streams_of_their_own() -> None:
-    """With one stream a random action would be the very number that set the first state."""
+def test_actions_and_environment_use_independent_streams() -> None:
+    """With a shared stream, a random action would equal the number that set the first state."""
     for seed in range(4):
         data = record_random("Pendulum-v1", {}, 2, seed)
         cos, sin, velocity = data["observations"][0]
@@ -26,16 +26,16 @@ def test_play_and_environment_draw_from_streams_of_their_own() -> None:
         assert np.abs(drawn[1] - velocity) > 1e-3
 
 
-def test_noise_is_not_the_environments_either() -> None:
-    """The same for the noise on a policy: it is not what the environment draws from its seed."""
+def test_noise_and_environment_use_independent_streams() -> None:
+    """The noise on a policy does not equal the random numbers of the environment."""
     policy: Any = _Still(EnvSpec(3, 1, (-1.0,), (1.0,)))
     noise = float(noisy_policy(policy, 0.1, 3)(np.zeros(3, np.float32))[0])
     for taken in (3, derive_seed(3, Stream.RECORDING)):
         assert abs(noise - 0.1 * np.random.default_rng(taken).standard_normal()) > 1e-6
 
 
-def test_evaluations_do_not_begin_where_the_data_does() -> None:
-    """Both count from a seed of their own, 0 unless another is given."""
+def test_evaluation_seeds_differ_from_recording_seeds() -> None:
+    """Both derive different seeds from the same number, 0 by default."""
     recorded = record_random("Pendulum-v1", {}, 400, 0)["observations"][[0, 200]]
     env = gym.make("Pendulum-v1")
     starts = np.array([env.reset(seed=seed)[0] for seed in range(20)])
@@ -44,7 +44,7 @@ def test_evaluations_do_not_begin_where_the_data_does() -> None:
 
 @dataclass
 class _Still:
-    """A policy that does nothing."""
+    """A policy that always returns zeros."""
 
     spec: EnvSpec
 
@@ -52,8 +52,8 @@ class _Still:
         return np.zeros(1, np.float32)
 
 
-def test_an_environment_may_reuse_its_buffer() -> None:
-    """What is recorded is a copy of the observation, not the array that the next step fills."""
+def test_environment_may_reuse_its_observation_array() -> None:
+    """The recording contains copies, not the array that the next step overwrites."""
     env = _Counting()
     data = record(env, lambda _obs: np.zeros(1, np.float32), steps=4, seed=0)
     assert data["observations"][:, 0].tolist() == [0, 1, 2, 3]
@@ -61,7 +61,7 @@ def test_an_environment_may_reuse_its_buffer() -> None:
 
 
 class _Counting(gym.Env[Any, Any]):
-    """Counts in an array that it returns every time."""
+    """Counts in one array, which it returns at every step."""
 
     observation_space = gym.spaces.Box(-np.inf, np.inf, (1,), np.float32)
     action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
@@ -79,7 +79,7 @@ class _Counting(gym.Env[Any, Any]):
 
 
 @pytest.mark.parametrize(("reward", "last"), [(float("nan"), 3.0), (0.0, float("inf"))])
-def test_what_is_not_finite_ends_the_recording(reward: float, last: float) -> None:
+def test_nonfinite_value_stops_recording(reward: float, last: float) -> None:
     class Breaking(_Counting):
         def step(self, action: Any) -> Any:
             obs, good, *rest = super().step(action)

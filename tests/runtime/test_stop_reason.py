@@ -1,4 +1,4 @@
-"""Stop reasons as values and as text."""
+"""Stop reasons and their text."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from rl_training.runtime.trainer_state import TrainerState
         ("", StopKind.REQUESTED),
     ],
 )
-def test_text_gives_the_reason_back(text: str, kind: StopKind) -> None:
+def test_stop_reason_round_trips_through_text(text: str, kind: StopKind) -> None:
     reason = StopReason.parse(text)
     assert (reason.kind, str(reason)) == (kind, text)
 
 
-def test_a_checkpoint_saves_the_text() -> None:
+def test_checkpoint_saves_the_stop_reason_as_text() -> None:
     state, restored = TrainerState(), TrainerState()
     state.request_stop("signal: SIGINT")
     saved = state.state_dict()

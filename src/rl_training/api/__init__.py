@@ -1,4 +1,4 @@
-"""The managed Python API: classes and functions that look after runs and checkpoints."""
+"""Managed Python API: classes and functions that handle runs and checkpoints."""
 
 from __future__ import annotations
 

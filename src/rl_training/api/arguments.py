@@ -1,4 +1,4 @@
-"""The arguments of the API's functions: what is taken, and the sentence for what is not."""
+"""Validation of the arguments of API functions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from rl_training.text import shown
 
 
 def whole_number(name: str, value: Any) -> int:
-    """An integer, or a float that is one, such as 1e5; not text, and not True."""
+    """Return an integer, or a float with an integer value such as 1e5, as an int.
+
+    Strings and booleans are refused.
+    """
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
@@ -26,16 +29,16 @@ def whole_number(name: str, value: Any) -> int:
     return int(value)
 
 
-def as_path(name: str, value: Any, wanted: str = "the folder of a run or a checkpoint") -> Path:
-    """A path that a file can have; for an object with a run, the error says where its path is."""
+def as_path(name: str, value: Any, wanted: str = "a run or a checkpoint") -> Path:
+    """Return a valid path; an object with a `run_dir` is refused with a hint to pass that."""
     if not isinstance(value, str | os.PathLike):
-        advice = ", its run_dir" if hasattr(value, "run_dir") else ""
+        advice = " (its run_dir)" if hasattr(value, "run_dir") else ""
         raise ConfigError(f"{name} = {shown(value)}: should be the path of {wanted}{advice}.")
     try:
         os.lstat(value)
     except ValueError:
         raise ConfigError(
-            f"{name} = {shown(value)}: it contains a character that no file name can have."
+            f"{name} = {shown(value)}: file names cannot contain this character."
         ) from None
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
@@ -44,15 +47,15 @@ def as_path(name: str, value: Any, wanted: str = "the folder of a run or a check
 
 
 def as_output(name: str, value: Any, endings: Sequence[str] = ()) -> Path:
-    """The path of a file to write, in a folder that exists; with one of ``endings``, if given."""
+    """Return the path of a file to write; its folder must exist and its suffix must be valid."""
     path = as_path(name, value, "a file")
     if endings and path.suffix.lower() not in endings:
         raise ConfigError(
-            f"{name} = {shown(str(path))}: the name must end in {' or '.join(endings)}."
+            f"{name} = {shown(str(path))}: the file name must end in {' or '.join(endings)}."
         )
     if not path.parent.is_dir():
         raise ConfigError(
-            f"{name} = {shown(str(path))}: there is no folder {shown(str(path.parent))}."
+            f"{name} = {shown(str(path))}: the folder {shown(str(path.parent))} does not exist."
         )
     return path
 
@@ -77,7 +80,7 @@ def check_positional(
 
 
 def check_callbacks(callbacks: Sequence[Callback]) -> list[Callback]:
-    """The callbacks as a list, or an error that says what to write in place of what was given."""
+    """Return the callbacks as a list; errors show what to pass instead."""
     if isinstance(callbacks, Callback):
         name = type(callbacks).__name__
         raise ConfigError(f"callbacks is a single {name}: pass a list, callbacks=[{name}()].")

@@ -1,4 +1,4 @@
-"""Evaluate and predict: what a checkpoint is good for, the same for every algorithm."""
+"""Evaluation and prediction from a checkpoint, for every algorithm."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from rl_training.runtime.evaluation import Evaluator, Policy
 from rl_training.types import ActionArray, EnvSpec, FloatArray
 
 EPISODES = 10
-"""Episodes of an evaluation, unless told."""
+"""Default number of evaluation episodes."""
 
 
 def evaluate_checkpoint(
@@ -44,19 +44,31 @@ def evaluate_checkpoint(
     dataset: str | Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """Play seeded episodes, ten unless told, with a run's or checkpoint's policy, not exploring.
+    """Evaluate the deterministic policy of a run or checkpoint on seeded episodes.
 
-    Episode i starts from ``seed + i``; `eval_returns` has the return of each (docs/metrics.md).
-    They are played in the run's own environment or in ``env_id``, which must have its spaces;
-    ``env_kwargs`` are added to the run's own, or are those of ``env_id``. A run
-    without an environment is else evaluated by its losses on the rows that were held out. With
-    ``fqe`` nothing is played: the policy's value is estimated from the run's dataset, or from
-    ``dataset``, by fitted Q evaluation (docs/evaluation.md); ``progress`` is told how many
-    of its updates are done.
+    Runs without an environment are evaluated by their losses on the held-out rows. docs/metrics.md
+    describes the returned values.
+
+    Args:
+        path: A run or a checkpoint.
+        episodes: Number of episodes, 10 by default. Episode i starts from ``seed + i``.
+        env_id: Another environment with the same spaces; the run's own by default.
+        env_kwargs: Arguments of ``env_id``, or changes to the arguments of the run's environment.
+        seed: Seed of the first episode, or of fitted Q evaluation.
+        best: Use the best checkpoint of the run instead of the last one.
+        device: Where the policy runs.
+        video: A .mp4 or .gif file to write.
+        fqe: Play no episodes; estimate the value of the policy from recorded data by fitted Q
+            evaluation (docs/evaluation.md).
+        fqe_updates: Number of updates of fitted Q evaluation.
+        dataset: Data for fitted Q evaluation; the run's own by default.
+        progress: Called with the finished and the total number of updates of fitted Q evaluation.
     """
     plays = (episodes, video, env_id, env_kwargs or None)
     if fqe and any(given is not None for given in plays):
-        raise ConfigError("fqe plays nothing: leave out episodes, video, env_id and env_kwargs.")
+        raise ConfigError(
+            "fqe plays no episodes: leave out episodes, video, env_id and env_kwargs."
+        )
     episodes = EPISODES if episodes is None else whole_number("episodes", episodes)
     seed = whole_number("seed", seed)
     if fqe_updates is not None:
@@ -64,18 +76,22 @@ def evaluate_checkpoint(
     if episodes < 1 or seed < 0:
         raise ConfigError(f"episodes = {episodes} must be at least 1, seed = {seed} at least 0.")
     if not fqe and (fqe_updates is not None or dataset is not None):
-        raise ConfigError("fqe_updates and dataset are for fitted Q evaluation: ask for fqe too.")
+        raise ConfigError("fqe_updates and dataset are for fitted Q evaluation: set fqe as well.")
     checkpoint = SavedRun.load(as_path("path", path), best=best)
     config = checkpoint.config
     own = env_id in (None, config.env_id)
     place = config.env_id if own else env_id
     given = plain_env_kwargs(env_kwargs)
     if place is None and given:
-        raise ConfigError(f"{checkpoint.path} was trained without an environment: give env_id too.")
+        raise ConfigError(
+            f"{checkpoint.path} was trained without an environment: set env_id as well."
+        )
     name_env(env_id)
     name_kwargs(place, given)
     if place is None and video is not None:
-        raise ConfigError(f"{checkpoint.path} was trained without an environment to film.")
+        raise ConfigError(
+            f"{checkpoint.path} was trained without an environment, so no video can be recorded."
+        )
     policy = checkpoint.load_policy(device)
     if fqe:
         return estimate(
@@ -104,12 +120,14 @@ def evaluate_checkpoint(
 def _evaluate_held_out(checkpoint: SavedRun, policy: Policy) -> dict[str, Any]:
     config = checkpoint.config
     data = load_run_data(config, None)
-    checkpoint.check_data(data, advice="estimate its value on other data with --fqe")
+    checkpoint.check_data(
+        data, advice="use --fqe to estimate the value of the policy on other data"
+    )
     validation = build_validation(data, config.seed)
     if data.held_out is None or validation is None:
         raise ConfigError(
             f"{checkpoint.path} was trained without an environment, and no rows were held out: "
-            "estimate its value with --fqe (fqe=True)."
+            "use --fqe (fqe=True) to estimate the value of the policy."
         )
     prepare_sampler(config, data, policy.algorithm, policy.device)
     supply_fields(policy.algorithm, data.held_out)
@@ -129,9 +147,10 @@ def predict_checkpoint(
     best: bool = False,
     device: str = "cpu",
 ) -> ActionArray:
-    """Actions in the environment's scale for one observation or a batch.
+    """Return deterministic actions in the units of the environment for an observation or a batch.
 
-    A goal environment's observation is its Dict, or ``[observation, desired_goal]`` in a row.
+    An observation of a goal environment is its Dict, or ``observation`` and ``desired_goal``
+    concatenated.
     """
     checkpoint = SavedRun.load(as_path("path", path), best=best)
     policy = checkpoint.load_policy(device)
@@ -146,10 +165,10 @@ def predict_file(
     best: bool = False,
     device: str = "cpu",
 ) -> ActionArray:
-    """Actions for the observations of a ``.npy`` file; written to the file ``out`` if given."""
+    """Return actions for the observations in a ``.npy`` file, and write them to ``out``."""
     source = as_path("obs", obs, "a .npy file")
     if not source.is_file():
-        raise ConfigError(f"There is no file {str(obs)!r}.")
+        raise ConfigError(f"The file {str(obs)!r} does not exist.")
     destination = None if out is None else as_output("out", out)
     actions = predict_checkpoint(
         path, read_npy(source, follow_links=True), best=best, device=device
@@ -162,8 +181,8 @@ def predict_file(
 
 
 def check_obs(obs: FloatArray | Mapping[str, FloatArray], spec: EnvSpec) -> FloatArray:
-    """Observations of the right shape and finite, or an error that says which."""
-    needed = f"[{spec.obs_dim}] or [batch, {spec.obs_dim}] is needed"
+    """Return observations as float32; a wrong shape or a value that is not finite is an error."""
+    needed = f"shape [{spec.obs_dim}] or [batch, {spec.obs_dim}] is expected"
     if spec.goal_dim:
         needed += (
             f": first the {spec.obs_dim - spec.goal_dim} values of observation, then the "
@@ -172,19 +191,24 @@ def check_obs(obs: FloatArray | Mapping[str, FloatArray], spec: EnvSpec) -> Floa
     if isinstance(obs, Mapping):
         keys = GOAL_KEYS[:2]
         if not spec.goal_dim or not set(keys) <= set(obs):
-            raise ConfigError(f"Observations are a Dict of {', '.join(sorted(obs))}, but {needed}.")
+            raise ConfigError(
+                f"Observations are a Dict of {', '.join(sorted(obs))}, but an array of {needed}."
+            )
         parts = [np.asarray(obs[key]) for key in keys]
         if len({part.shape[:-1] for part in parts}) > 1:
             shapes = " and ".join(f"{k} {part.shape}" for k, part in zip(keys, parts, strict=True))
-            raise ConfigError(f"Observations have the shapes {shapes}, which are not of one batch.")
+            raise ConfigError(
+                f"Observations have the shapes {shapes}, but all parts of a batch need the same "
+                "number of rows."
+            )
         obs = np.concatenate(parts, axis=-1)
     array = np.asarray(obs)
     if array.dtype.kind not in "biuf":
-        raise ConfigError(f"Observations must be numbers, but these are {array.dtype}.")
+        raise ConfigError(f"Observations should be numbers, but have the type {array.dtype}.")
     if array.ndim not in (1, 2) or array.shape[-1] != spec.obs_dim:
         raise ConfigError(f"Observations have shape {array.shape}, but {needed}.")
-    with np.errstate(over="ignore"):  # what is too large for float32 is found below
+    with np.errstate(over="ignore"):  # values too large for float32 are found below
         held = array.astype(np.float32)
     if not np.isfinite(held).all():
-        raise ConfigError("Observations hold values that are not finite as float32.")
+        raise ConfigError("Observations contain values that are not finite in float32.")
     return held

@@ -1,4 +1,4 @@
-"""Looking at datasets, checking them, making them, converting them."""
+"""Inspect, validate, record and convert datasets."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ from rl_training.errors import CheckpointError, ConfigError
 from rl_training.experiment.build import build_replay
 from rl_training.experiment.config import plain_env_kwargs
 from rl_training.experiment.machine import available_memory
-from rl_training.experiment.memory import FLOAT
+from rl_training.experiment.memory import FLOAT_BYTES
 from rl_training.experiment.saved_run import SavedRun
 from rl_training.runtime.checkpointing import STATE
 from rl_training.runtime.recording import noisy_policy, record
 
 
 def read_raw(source: str) -> TransitionDataset:
-    """A dataset as it is: actions in their own units, values that are not finite let through.
+    """Read a dataset unchanged: actions in their own units, and values that are not finite.
 
-    A folder is a run or a checkpoint, and means its replay.
+    For a run or a checkpoint, read its replay.
     """
     path = as_path("source", source, "a dataset or a run")
     if path.is_dir():
@@ -60,26 +60,28 @@ def read_raw(source: str) -> TransitionDataset:
 
 
 def read_replay(checkpoint: SavedRun) -> TransitionDataset:
-    """What a run has collected and still holds, one environment's rows after the other's."""
+    """Return the transitions in a run's replay, grouped by environment."""
     config, spec = checkpoint.config, checkpoint.spec
     if config.mode == "offline":
-        raise ConfigError(f"{checkpoint.path} learned from recorded data: it has no replay.")
+        raise ConfigError(f"{checkpoint.path} was trained on recorded data and has no replay.")
     if spec.goal_dim:
-        raise ConfigError(f"{checkpoint.path} has a replay of goals, which no dataset holds.")
+        raise ConfigError(
+            f"{checkpoint.path} has a replay with goals, which datasets do not support."
+        )
     if not config.parts.rewards.is_identity:
         raise ConfigError(
-            f"{checkpoint.path} has a replay of changed rewards (reward_scale and the like), from "
-            "which the environment's own cannot be had: record its policy with data collect."
+            f"{checkpoint.path} has a replay with transformed rewards (reward_scale and the like), "
+            "and the original rewards are lost: record the policy with data collect instead."
         )
     buffer = build_replay(config, spec, torch.device("cpu"))
     try:
         checkpoint.restore_storage(buffer, checkpoint.state()["storage"])
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise CheckpointError(
-            f"{checkpoint.path / STATE} holds counters of a replay that cannot be: {error}"
+            f"{checkpoint.path / STATE} has invalid replay counters: {error}"
         ) from None
     if len(buffer) == 0:
-        raise ConfigError(f"{checkpoint.path} has collected nothing yet.")
+        raise ConfigError(f"{checkpoint.path} has not collected any transitions yet.")
     order = torch.arange(buffer.total - len(buffer), buffer.total)
     env, by_env = torch.sort(order % config.num_envs, stable=True)
     rows, names = buffer.rows[order[by_env] % buffer.capacity], buffer.layout.slices
@@ -93,7 +95,7 @@ def read_replay(checkpoint: SavedRun) -> TransitionDataset:
 
 
 def inspect_data(source: str, plot: str | Path | None = None) -> DatasetReport:
-    """The figures of a dataset; histograms of them in a picture if asked."""
+    """Return statistics of a dataset, and draw histograms to the file ``plot`` if given."""
     dataset = read_raw(source)
     report = inspect_dataset(dataset)
     if plot is not None:
@@ -106,10 +108,12 @@ def inspect_data(source: str, plot: str | Path | None = None) -> DatasetReport:
 def validate_data(
     source: str, env_id: str | None = None, *, env_kwargs: Mapping[str, Any] | None = None
 ) -> tuple[DatasetReport, list[str]]:
-    """The figures, and every problem against an environment or a Minari dataset's own record.
+    """Return statistics of a dataset, and everything that does not fit its environment.
+
+    The environment is ``env_id``, or the one that a run or a Minari dataset records.
 
     Raises:
-        ConfigError: ``env_id`` has spaces of other sizes: the data cannot be of it.
+        ConfigError: The sizes of the data do not match the spaces of ``env_id``.
     """
     name_env(env_id)
     given = plain_env_kwargs(env_kwargs)
@@ -122,7 +126,7 @@ def validate_data(
 
 
 def _expect_env(env_id: str, kwargs: dict[str, Any], given: Mapping[str, Any]) -> Expectation:
-    """The spaces of an environment with ``kwargs``, those of them that were ``given`` named."""
+    """Return what an environment made with ``kwargs`` expects; the user chose ``given``."""
     name_kwargs(env_id, given)
     with closing(make_env(env_id, kwargs)) as env:
         return _expectation(env, time_limit(env_id, kwargs), env_id)
@@ -134,15 +138,15 @@ def _expect_record(source: str, given: Mapping[str, Any]) -> Expectation:
         return _expect_env(env_id, own | dict(given), given)
     config = config_for(source)
     if config.dataset_kind != "minari":
-        raise ConfigError(f"{source} does not say what it is of: give --env-id.")
+        raise ConfigError(f"{source} does not record its environment: set --env-id.")
     dataset = open_minari(source)
     if dataset.observation_space is None or dataset.action_space is None:
-        raise ConfigError(f"{dataset.source} does not record flat spaces: give --env-id.")
+        raise ConfigError(f"{dataset.source} does not record flat spaces: set --env-id.")
     return _expectation(dataset, None, f"the record of {source}")
 
 
 def _env_of_run(source: str) -> tuple[str, dict[str, Any]]:
-    """The environment of a run that has a replay, and what it is made with."""
+    """Return the environment id of a run that has a replay, and the arguments to make it."""
     config = SavedRun.load(Path(source)).config
     assert config.env_id is not None
     return config.env_id, config.parts.env.make_kwargs
@@ -171,12 +175,12 @@ def collect_data(
     env_kwargs: Mapping[str, Any] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> str:
-    """Record a checkpoint's policy; the same seed gives the same file.
+    """Record transitions of a checkpoint's policy; the same seed gives the same file.
 
-    ``env_kwargs`` are added to the run's own.
+    ``env_kwargs`` override the arguments of the run's environment.
     """
     if (out is None) == (minari_id is None):
-        raise ConfigError("Give either --out FILE or --minari ID.")
+        raise ConfigError("Set either --out FILE or --minari ID.")
     if steps < 1 or not 0 <= noise < math.inf or seed < 0:
         raise ConfigError(
             f"steps = {steps} must be at least 1, noise = {noise} finite and at least 0, "
@@ -187,14 +191,16 @@ def collect_data(
     opened = SavedRun.load(as_path("checkpoint", checkpoint), best=best)
     config = opened.config
     if config.env_id is None:
-        raise ConfigError(f"{opened.path} was trained without an environment to record in.")
+        raise ConfigError(
+            f"{opened.path} was trained without an environment, so nothing can be recorded."
+        )
     policy = opened.load_policy()
-    size = steps * RowLayout(policy.spec.obs_dim, policy.spec.action_width).width * FLOAT
+    size = steps * RowLayout(policy.spec.obs_dim, policy.spec.action_width).width * FLOAT_BYTES
     room = available_memory(torch.device("cpu"))
     if size > room:
         raise ConfigError(
-            f"steps = {steps}: that many transitions take {size / 2**30:,.0f} GiB, but this "
-            f"machine has {room / 2**30:,.0f} GiB; record fewer at a time."
+            f"steps = {steps}: the transitions need {size / 2**30:,.0f} GiB, but this machine has "
+            f"{room / 2**30:,.0f} GiB. Record fewer steps at a time."
         )
     given = plain_env_kwargs(env_kwargs)
     name_kwargs(config.env_id, given)
@@ -220,7 +226,7 @@ def convert_data(
     if minari_id == destination:
         check_destination(as_path("destination", destination, "a file"))
     dataset = read_raw(source)
-    if dataset.odd_flags:  # which would be written as plain ones, and look right from then on
+    if dataset.odd_flags:  # they would be written as 0 or 1, which hides the problem
         raise ConfigError(f"{source}: {dataset.odd_flags[0]}.")
     arrays = dataset_arrays(dataset)
     if minari_id == destination:

@@ -1,4 +1,4 @@
-"""Fine-tuning: a checkpoint's learner continues in an environment, in a run of its own."""
+"""Fine-tuning: continue a checkpoint's learner in an environment, in a new run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rl_training.algorithms.finetuning_config import FinetuningConfig
 from rl_training.algorithms.registry import get_algorithm
 from rl_training.api.arguments import as_path, check_callbacks
 from rl_training.api.progress import displaying
-from rl_training.api.training import begin, warn
+from rl_training.api.training import start_training, warn
 from rl_training.config_model import Trait, keys_with
 from rl_training.data import DataConfig
 from rl_training.data.dataset_loaders import config_for
@@ -30,12 +30,12 @@ from rl_training.runtime.control_config import ControlsConfig
 from rl_training.runtime.training_loop import TrainResult
 
 DEFAULT_STEPS = 25_000
-"""Environment steps, where none are given."""
+"""Default number of environment steps."""
 
-PART = 5
-"""The first update comes after the config's default of steps, or after a fifth of a shorter run.
+LEARNING_STARTS_DIVISOR = 5
+"""A short run starts learning after this fraction of its steps, if the default would be later.
 
-With half of every batch from a replay of one episode or two, a policy that had come to rest falls.
+If half of every batch comes from a replay of one or two episodes, a converged policy collapses.
 """
 
 DATASET_KEYS = keys_with(Trait.DATASET, DataConfig)
@@ -54,13 +54,21 @@ def finetune(
     progress: bool | None = None,
     on_warning: Callable[[str], None] = warn,
 ) -> TrainResult:
-    """Continue a run's or checkpoint's learner in an environment, in a new run folder.
+    """Continue the learner of a run or checkpoint in an environment, in a new run folder.
 
-    Networks, targets, optimizers, temperature and normalization stay as they were; the metrics
-    begin with those of the source. The data that it was trained on stays in the batches, with a
-    share of `offline_batch_ratio`; ``dataset``, a file or a Minari id, takes its place, and a share
-    of 0 drops it. Without ``env_id`` it is the source's environment.
-    ``progress`` is as in `train`.
+    Networks, targets, optimizers, temperature and normalization are kept, and the metrics of the
+    source are copied.
+
+    Args:
+        path: A run or a checkpoint, the source.
+        env_id: The environment; the source's own by default.
+        overrides: ``key=value`` strings.
+        dataset: A file or a Minari id that replaces the data of the source. Its share of every
+            batch is `offline_batch_ratio`; 0 drops it.
+        best: Start from the best checkpoint of the run instead of the last one.
+        callbacks: Callbacks of the new run.
+        progress: Whether to show a live display; by default, in a terminal or a notebook only.
+        on_warning: Called with each warning.
     """
     callbacks = check_callbacks(callbacks)
     if dataset is not None:
@@ -69,7 +77,9 @@ def finetune(
     task = check_config(finetuning_run(checkpoint, env_id, overrides, dataset).resolved())
     _check_fits(checkpoint, task, other_data=dataset is not None)
     with displaying(progress) as display:
-        return begin(task, [*display, *callbacks], source=checkpoint, on_warning=on_warning)
+        return start_training(
+            task, [*display, *callbacks], source=checkpoint, on_warning=on_warning
+        )
 
 
 def finetuning_run(
@@ -78,14 +88,14 @@ def finetuning_run(
     overrides: Sequence[str] = (),
     dataset: str | PathLike[str] | None = None,
 ) -> TrainConfig:
-    """The config of the run that continues from ``checkpoint``."""
+    """Return the config of a run that fine-tunes ``checkpoint``."""
     source = checkpoint.config
     _check_algorithm(source)
     data = source.to_dict()
     data["env_id"] = env_id or source.env_id
     name_env(env_id)
     if data["env_id"] is None:
-        raise ConfigError(f"{checkpoint.path} was trained without an environment: give env_id.")
+        raise ConfigError(f"{checkpoint.path} was trained without an environment: set env_id.")
     data["total_timesteps"] = DEFAULT_STEPS
     kwargs = {k: v for k, v in data["algo_kwargs"].items() if k not in FRESH_KEYS}
     kwargs["finetuned_step"] = checkpoint.step
@@ -95,10 +105,12 @@ def finetuning_run(
         _use_dataset(kwargs, dataset)
     apply_overrides(data, overrides)
     if kwargs["finetuned_step"] != checkpoint.step:
-        raise ConfigError(f"finetuned_step is the source's, {checkpoint.step}: leave it out.")
+        raise ConfigError(
+            f"finetuned_step is {checkpoint.step}, the step of the checkpoint: leave it out."
+        )
     starts: int = FinetuningConfig.model_fields["learning_starts"].default
     if isinstance(data["total_timesteps"], int):
-        starts = min(starts, data["total_timesteps"] // PART)
+        starts = min(starts, data["total_timesteps"] // LEARNING_STARTS_DIVISOR)
     kwargs.setdefault("learning_starts", starts)
     kwargs.setdefault("offline_batch_ratio", 0.5 if kwargs.get("dataset_kind") else 0.0)
     used = kwargs["offline_batch_ratio"], kwargs.get("offline_pretrain_updates", 0)
@@ -113,18 +125,21 @@ def _check_algorithm(source: TrainConfig) -> None:
     entry = get_algorithm(source.algo)
     if entry.actions == "discrete":
         raise ConfigError(
-            f"{source.algo} chooses among discrete actions: fine-tuning is for continuous ones."
+            f"{source.algo} has discrete actions, but fine-tuning supports continuous actions only."
         )
     if entry.goals:
-        raise ConfigError(f"{source.algo} relabels goals and cannot be fine-tuned: resume its run.")
+        raise ConfigError(
+            f"{source.algo} relabels goals and cannot be fine-tuned: resume the run instead."
+        )
     if not entry.learner_class().learns_from_rewards:
         raise ConfigError(
-            f"{source.algo} imitates and learns nothing from rewards: fine-tune another learner."
+            f"{source.algo} does not learn from rewards, so it cannot be fine-tuned: choose "
+            "another algorithm."
         )
 
 
 def _use_dataset(kwargs: dict[str, Any], source: str | PathLike[str]) -> None:
-    """Other recorded data in place of the source's."""
+    """Replace the recorded data of the source."""
     found = config_for(fspath(source))
     kwargs |= {key: getattr(found, key) for key in DATASET_KEYS if key != "dataset_download"}
 
@@ -135,9 +150,9 @@ def _fix_return_scale(
     kwargs: dict[str, Any],
     dataset: str | PathLike[str] | None,
 ) -> None:
-    """The factor that `return_scaling` found in the source's data, as one for all rewards.
+    """Replace `return_scaling` by its factor for the source's data, to scale new rewards too.
 
-    Where that data is no longer in its place, ``dataset`` may be it.
+    If that data has moved, ``dataset`` may be its new path.
     """
     if not source.parts.data.return_scaling:
         return
@@ -155,25 +170,25 @@ def _fix_return_scale(
 
 def _return_scale(checkpoint: SavedRun, source: TrainConfig) -> float:
     data = load_run_data(source, checkpoint.spec if source.env_id else None)
-    advice = "give that data with --dataset FILE, since return_scaling takes its factor from it"
+    advice = "pass the original data with --dataset FILE, since return_scaling depends on it"
     checkpoint.check_data(data, advice)
     return data.train.return_scale
 
 
 def _check_fits(checkpoint: SavedRun, task: Task, *, other_data: bool) -> None:
-    """Whether data, environment and learner are those of the checkpoint, or chosen on purpose."""
+    """Check data, environment and learner against the checkpoint, unless changed explicitly."""
     old, new = checkpoint.config, task.config
     for key in ("normalize_observations", "normalize_rewards"):
         before, now = (config.algo_kwargs.get(key, False) for config in (old, new))
         if before != now:
             raise ConfigError(
                 f"{key} = {str(now).lower()}: the checkpoint was trained "
-                f"{'with' if before else 'without'} it; leave it out."
+                f"{'with' if before else 'without'} it, so leave it out."
             )
     shared = old.algo_kwargs.keys() & new.algo_kwargs.keys()
     changed = {key for key in shared if old.algo_kwargs[key] != new.algo_kwargs[key]}
     if task.data is not None and not other_data and not changed & {*DATASET_KEYS, *REWARD_KEYS}:
-        advice = "give that data, or other data on purpose, with --dataset FILE"
+        advice = "pass the original data, or choose other data, with --dataset FILE"
         checkpoint.check_data(task.data, advice)
     checkpoint.check_env(task.spec, named=new.env_id if new.env_id != old.env_id else None)
     try:
@@ -184,4 +199,4 @@ def _check_fits(checkpoint: SavedRun, task: Task, *, other_data: bool) -> None:
         causes = sorted(changed - {*FRESH_KEYS, *DATASET_KEYS, *REWARD_KEYS})
         if not causes:
             raise
-        raise ConfigError(f"{error}: it has another {' or '.join(causes)}.") from None
+        raise ConfigError(f"{error}: {' or '.join(causes)} differs.") from None

@@ -1,4 +1,4 @@
-"""`ManagedAlgorithm`, the base of `SAC`, `TD3`, … (managed_classes.py)."""
+"""`ManagedAlgorithm`, the base class of `SAC`, `TD3`, … (managed_classes.py)."""
 
 from __future__ import annotations
 
@@ -90,13 +90,17 @@ class ManagedAlgorithm:
     ) -> Self:
         """Train for ``total_timesteps`` more steps, in a new run or in the current one.
 
-        Offline, a step is a gradient update; a new run with the option `num_epochs` needs no
-        number. ``overrides`` are ``key=value`` strings as on the command line; a continued run
-        accepts those that do not contradict its checkpoint. ``progress`` shows a live display, by
-        default in a terminal or a notebook only.
+        After an error, `run_dir` and `predict` refer to the newest checkpoint of the run, from
+        which the next `learn` continues.
 
-        After an error, `run_dir` and `predict` refer to the run's newest checkpoint, from which
-        the next `learn` continues.
+        Args:
+            total_timesteps: Number of steps; offline, a step is a gradient update. A new run with
+                the option `num_epochs` does not need it.
+            overrides: ``key=value`` strings as on the command line. A continued run accepts those
+                that do not contradict its checkpoint.
+            callbacks: Callbacks, for this call only.
+            progress: Whether to show a live display; by default, in a terminal or a notebook
+                only.
         """
         callbacks = check_callbacks(callbacks)
         if total_timesteps is not None:
@@ -110,7 +114,8 @@ class ManagedAlgorithm:
                 self.result = train(data, callbacks=watching, progress=progress)
             elif total_timesteps is None or total_timesteps < 1:
                 raise ConfigError(
-                    f"learn({total_timesteps}): should be the number of further steps, at least 1."
+                    f"learn({total_timesteps}): should be the number of additional steps, at "
+                    "least 1."
                 )
             else:
                 current = self.checkpoint
@@ -143,24 +148,26 @@ class ManagedAlgorithm:
     def checkpoint(self) -> SavedRun:
         """The current checkpoint, verified.
 
-        If the run was continued elsewhere and has deleted it (`keep_checkpoints`), the run's last
-        checkpoint is used instead, with a warning.
+        If another process has continued the run and deleted it (`keep_checkpoints`), the run's
+        last checkpoint is used instead, with a warning.
         """
         name = type(self).__name__
         if self._checkpoint is None:
-            raise RLTrainingError(f"This {name} has not learned yet: call learn().")
+            raise RLTrainingError(f"This {name} has not been trained yet: call learn().")
         if not self._checkpoint.exists():
             gone, run_dir = self._checkpoint, self.run_dir
             steps = list_steps(run_dir) if run_dir is not None else []
             if not steps:
-                raise CheckpointError(f"{gone} no longer exists: load another, {name}.load(PATH)")
-            warn(f"{gone} no longer exists: this {name} uses the run's {steps[-1].name} instead.")
+                raise CheckpointError(
+                    f"{gone} no longer exists: load another checkpoint with {name}.load(PATH)"
+                )
+            warn(f"{gone} no longer exists: this {name} uses {steps[-1].name} of the run instead.")
             self._use_checkpoint(steps[-1])
         return SavedRun.of(open_checkpoint(self._checkpoint))
 
     @property
     def run_dir(self) -> Path | None:
-        """The run's folder, or None before the first `learn`."""
+        """The folder of the run, or None before the first `learn`."""
         return self._checkpoint and Checkpoint(self._checkpoint, {}).run_dir
 
     @property
@@ -171,9 +178,10 @@ class ManagedAlgorithm:
         return self._policy
 
     def predict(self, obs: FloatArray | Mapping[str, FloatArray]) -> ActionArray:
-        """Deterministic actions in the environment's units, for an observation or a batch.
+        """Return deterministic actions, in the units of the environment.
 
-        A goal environment's observation is its Dict, or both vectors concatenated.
+        ``obs`` is one observation or a batch. An observation of a goal environment is its Dict, or
+        ``observation`` and ``desired_goal`` concatenated.
         """
         return self.policy(check_obs(obs, self.policy.spec))
 
@@ -185,11 +193,11 @@ class ManagedAlgorithm:
         env_id: str | None = None,
         env_kwargs: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Play seeded episodes without exploration; docs/metrics.md explains the numbers.
+        """Evaluate on seeded episodes without exploration; see docs/metrics.md for the values.
 
-        Episode i starts from ``seed + i``: evaluations from neighboring seeds share episodes.
-        ``env_id`` chooses another environment than the run's; ``env_kwargs`` are its arguments,
-        or are added to those of the run.
+        Episode i starts from ``seed + i``, so evaluations with neighboring seeds share episodes.
+        ``env_id`` selects another environment with the same spaces, and ``env_kwargs`` are its
+        arguments; without ``env_id`` they override those of the run.
         """
         path = self.checkpoint.path
         return evaluate_checkpoint(
@@ -197,7 +205,7 @@ class ManagedAlgorithm:
         )
 
     def save(self, path: str | Path) -> Path:
-        """Copy the current checkpoint, replay included, to a new folder."""
+        """Copy the current checkpoint, including its replay, to a new folder."""
         return copy_checkpoint(self.checkpoint, as_path("path", path, "a new folder"))
 
     @classmethod
@@ -206,9 +214,7 @@ class ManagedAlgorithm:
         checkpoint = SavedRun.load(as_path("path", path), best=best)
         config = checkpoint.config.to_dict()
         if config["algo"] != cls.algo:
-            raise ConfigError(
-                f"{path} has a checkpoint of {config['algo']!r}, not of {cls.algo!r}."
-            )
+            raise ConfigError(f"{path} was trained with {config['algo']!r}, not with {cls.algo!r}.")
         kwargs = config.pop("algo_kwargs")
         learner = cls.__new__(cls)
         del config["algo"], config["total_timesteps"]
@@ -219,7 +225,7 @@ class ManagedAlgorithm:
 
 
 class _RunDirectoryRecorder(Callback):
-    """Records the run's folder, which is needed after an error, too."""
+    """Records the folder of the run, which is also needed after an error."""
 
     run_dir: Path | None = None
 

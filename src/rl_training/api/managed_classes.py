@@ -1,6 +1,6 @@
-"""`SAC`, `TD3`, … and `train_sac`, `train_td3`, …, built from what the learners declare.
+"""`SAC`, `TD3`, … and `train_sac`, `train_td3`, …, built from the declarations of the learners.
 
-Type checkers and editors read the same classes, written out, in `generated/managed.pyi`.
+Type checkers and editors read `generated/managed.pyi`, which contains the same classes as source.
 """
 
 from __future__ import annotations
@@ -59,12 +59,14 @@ def train_function(entry: AlgorithmEntry) -> Callable[..., TrainResult]:
     ) -> TrainResult:
         checked = as_config(config)
         if checked.algo != entry.name:
-            raise ConfigError(f"{name} was given a config of {checked.algo!r}: use train().")
+            raise ConfigError(
+                f"{name} cannot train a config with algo {checked.algo!r}: use train()."
+            )
         return train(checked, callbacks=callbacks, progress=progress)
 
     name = train_algorithm.__name__ = train_algorithm.__qualname__ = f"train_{entry.name}"
     train_algorithm.__module__ = "rl_training"
-    train_algorithm.__doc__ = f"Train {entry.short_name} from a config, which must be for it."
+    train_algorithm.__doc__ = f"Train {entry.short_name} from a config with this algorithm."
     return train_algorithm
 
 
@@ -83,7 +85,7 @@ if not TYPE_CHECKING:  # see generated/managed.pyi
 
 
 def option_groups(entry: AlgorithmEntry) -> dict[str, dict[str, FieldInfo]]:
-    """The options of a managed class as fields of the config classes, by heading."""
+    """Return the options of a managed class as config fields, grouped by heading."""
     run, own = TrainConfig.model_fields, entry.config_class().model_fields
     groups = {f"{entry.short_name} options": own}
     for base in entry.bases() if isinstance(entry, HindsightEntry) else ():
@@ -100,7 +102,7 @@ def option_groups(entry: AlgorithmEntry) -> dict[str, dict[str, FieldInfo]]:
 
 
 def signature(entry: AlgorithmEntry) -> Signature:
-    """Every option as a keyword with its type and default; `...` if it depends on `base_algo`."""
+    """Return the signature, with every option as a keyword; `...` if it depends on `base_algo`."""
     offline = entry.mode == "offline"
     env_id = Parameter(
         "env_id",
@@ -126,7 +128,7 @@ def signature(entry: AlgorithmEntry) -> Signature:
 
 
 def type_text(annotation: Any) -> str:
-    """The type of an option's values as source text; a tuple may be given as any sequence."""
+    """Return the type of an option as source text; tuples are shown as sequences."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return type_text(arguments[0])
@@ -142,7 +144,7 @@ def type_text(annotation: Any) -> str:
 
 
 def describe(entry: AlgorithmEntry) -> str:
-    """The docstring of a managed class: an example, and every option with its default."""
+    """Return the docstring of a managed class: an example, and every option with its default."""
     env_id = "CartPole-v1" if entry.actions == "discrete" else "Pendulum-v1"
     arguments = f'"{POINT_GOAL if entry.goals else env_id}"'
     if entry.mode != "online":
@@ -154,7 +156,7 @@ def describe(entry: AlgorithmEntry) -> str:
         "",
         f">>> {entry.short_name}({arguments}).learn(20_000).evaluate()",
         "",
-        "docs/configuration.md explains the options at length.",
+        "See docs/configuration.md for details of the options.",
     ]
     for heading, fields in option_groups(entry).items():
         lines += ["", f"{heading}:"]

@@ -1,4 +1,4 @@
-"""Fitted Q evaluation of a checkpoint on its run's dataset, or on another."""
+"""Fitted Q evaluation of a checkpoint on the dataset of its run or on another dataset."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rl_training.data.dataset_loaders import config_for
 from rl_training.envs import time_limit
 from rl_training.errors import ConfigError
 from rl_training.experiment.dataset_source import load_dataset, load_run_data
-from rl_training.experiment.machine import choose_threads, keep_freed_memory, restoring_threads
+from rl_training.experiment.machine import choose_threads, keep_freed_memory, restore_threads
 from rl_training.experiment.saved_run import SavedRun
 from rl_training.runtime.evaluation import Policy
 from rl_training.runtime.off_policy_evaluation import (
@@ -25,7 +25,7 @@ from rl_training.runtime.off_policy_evaluation import (
 )
 
 
-@restoring_threads()
+@restore_threads()
 def estimate(
     checkpoint: SavedRun,
     policy: Policy,
@@ -35,7 +35,7 @@ def estimate(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """The policy's value at the first observations of the data's episodes, and how sure it is."""
+    """Estimate the policy's value at the starts of the recorded episodes, with its spread."""
     config = checkpoint.config
     env_id, parts, spec = config.env_id, config.parts, policy.spec
     if dataset is not None:
@@ -44,12 +44,12 @@ def estimate(
         data = load_transition_dataset(config_for(source), spec=spec, time_limit=limit)
     elif parts.data.dataset_kind is not None:
         source = parts.data.source
-        advice = "give that or other data with --dataset (dataset=)"
+        advice = "pass the original data or other data with --dataset (dataset=)"
         checkpoint.check_data(load_run_data(config, spec), advice)
         data = load_dataset(config, spec, raw_rewards=True)
     else:
         raise ConfigError(
-            f"{checkpoint.path} was trained online and has no dataset: give one with --dataset "
+            f"{checkpoint.path} was trained online and has no dataset: set --dataset "
             "(dataset=PATH)."
         )
     torch.set_num_threads(choose_threads(parts.controls.num_threads))

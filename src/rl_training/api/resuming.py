@@ -1,4 +1,4 @@
-"""What a resume may change, and whether a run can continue from its checkpoint."""
+"""Checks before a resume: what may change, and whether there is anything left to train."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from rl_training.runtime.stop_reason import COMPLETED, StopKind
 from rl_training.text import shown
 
 RESUMABLE_KEYS = frozenset(keys_with(Trait.MAY_CHANGE, TrainConfig, ControlsConfig, DataConfig))
-"""What a resume may change; all else would contradict the checkpoint."""
+"""Keys that a resume may change; all others must match the checkpoint."""
 
 ENDED_STATES = ("completed", "stopped")
-"""What ``run.json`` calls a run that came to its own end."""
+"""States in ``run.json`` of a run that ended normally."""
 
 
 def changed_config(base: TrainConfig, overrides: Sequence[str]) -> TrainConfig:
-    """The config with the overrides; a budget given in steps replaces one in epochs, or back."""
+    """Apply overrides; a budget in steps replaces one in epochs, and vice versa."""
     data, overrides = base.to_dict(), check_overrides(overrides)
     keys = {override.partition("=")[0].removeprefix("algo_kwargs.") for override in overrides}
     if "num_epochs" in keys and "total_timesteps" not in keys:
@@ -51,15 +51,15 @@ def check_resume(
     on_warning: Callable[[str], None],
     run_dir: Path | None = None,
 ) -> Task:
-    """Refuse what would contradict the checkpoint, and what has nothing left to do.
+    """Refuse changes that contradict the checkpoint, and runs that are finished.
 
-    A run that was killed between its last checkpoint and its end has its end left to do.
+    A run that was killed after its last checkpoint but before it ended can still be resumed.
     """
     if checkpoint is None:
-        _check_first_state(config, run_dir)
+        _check_initial_checkpoint(config, run_dir)
         return check_config(config)
     old = checkpoint.config
-    # Keys that are newer than the checkpoint have their defaults.
+    # Keys that were added after the checkpoint was written have their default values.
     both = old.resolved().to_dict(), config.to_dict()
     before, now = (data.pop("algo_kwargs") | data for data in both)
     for key in sorted(before.keys() | now.keys()):
@@ -68,34 +68,34 @@ def check_resume(
                 f"{key} = {shown(now.get(key))} contradicts the checkpoint, which was trained with "
                 f"{shown(before.get(key))}: start a new run to change it."
             )
-    if config.total_timesteps is not None:  # or the data must be read first, to count epochs
-        _check_left(checkpoint, config, run_dir)
-    _warn_of_differences(checkpoint, config, on_warning)
+    if config.total_timesteps is not None:  # otherwise the rows must be counted first
+        _check_unfinished(checkpoint, config, run_dir)
+    _warn_about_differences(checkpoint, config, on_warning)
     horizons = [c.parts.controls.schedule_horizon for c in (old, config)]
     task = check_config(config, begins=horizons[0] != horizons[1])
-    _check_left(checkpoint, task.config, run_dir)
+    _check_unfinished(checkpoint, task.config, run_dir)
     checkpoint.check_env(task.spec)
     if task.data is not None:
-        advice = "give that data with dataset_path=FILE, or start a new run"
+        advice = "pass the original data with dataset_path=FILE, or start a new run"
         checkpoint.check_data(task.data, advice)
     checkpoint.check_learner(task.config, task.spec)
     return task
 
 
-def _check_first_state(config: TrainConfig, run_dir: Path | None) -> None:
-    """Refuse a run of an older version that began with another run's state and was killed at once.
+def _check_initial_checkpoint(config: TrainConfig, run_dir: Path | None) -> None:
+    """Refuse a run from an older version that was killed before it had saved its initial state.
 
-    Newer ones have a checkpoint from the instant that they have a name.
+    Newer runs have a checkpoint as soon as they have a name.
     """
     ended = f"{run_dir} ended before its first checkpoint"
     if config.finetunes:
-        raise CheckpointError(f"{ended}: fine-tune again")
+        raise CheckpointError(f"{ended}: start the fine-tuning again")
     if run_dir is not None and "branched_from_step" in read_run_info(run_dir):
-        raise CheckpointError(f"{ended}: resume the checkpoint that it came from again")
+        raise CheckpointError(f"{ended}: resume the checkpoint that it branched from again")
 
 
-def _check_left(checkpoint: SavedRun, config: TrainConfig, run_dir: Path | None) -> None:
-    over = why_over(checkpoint, config)
+def _check_unfinished(checkpoint: SavedRun, config: TrainConfig, run_dir: Path | None) -> None:
+    over = finished_reason(checkpoint, config)
     ended = run_dir is None or read_run_info(run_dir).get("state") in ENDED_STATES
     stop = checkpoint.stop_reason()
     at_its_end = stop is not None and (stop == COMPLETED or stop.is_early_stopping)
@@ -103,49 +103,51 @@ def _check_left(checkpoint: SavedRun, config: TrainConfig, run_dir: Path | None)
         raise ConfigError(over)
 
 
-def why_over(checkpoint: SavedRun, config: TrainConfig) -> str | None:
-    """Why there are no steps left to train, and the way out; None where there are."""
+def finished_reason(checkpoint: SavedRun, config: TrainConfig) -> str | None:
+    """Return why a run is finished and how to continue it; None if there are steps left."""
     stop, old = checkpoint.stop_reason(), checkpoint.config
     stopping = [c.parts.controls.early_stopping for c in (old, config)]
     if stop is not None and stop.is_early_stopping and stopping[0] == stopping[1]:
         key = "target_value" if stop.kind is StopKind.TARGET_REACHED else "patience"
         return (
-            f"This run stopped early at step {checkpoint.step} ({stop}): to go on, change "
+            f"This run stopped early at step {checkpoint.step} ({stop}). To continue, change "
             f"early_stopping (early_stopping.{key}=N) or switch it off (early_stopping=null)."
         )
     if checkpoint.step >= config.last_step:
         return (
-            f"This run is finished at step {checkpoint.step}: to go on, give a total_timesteps=N "
-            f"larger than {checkpoint.step - config.online_from}."
+            f"This run is finished at step {checkpoint.step}. To continue, set "
+            f"total_timesteps=N to more than {checkpoint.step - config.online_from}."
         )
     return None
 
 
-def _warn_of_differences(
+def _warn_about_differences(
     checkpoint: SavedRun, config: TrainConfig, on_warning: Callable[[str], None]
 ) -> None:
-    """Say what keeps the continuation from being exact."""
+    """Warn about everything that prevents an exact continuation."""
     manifest = checkpoint.manifest
     threads = choose_threads(config.parts.controls.num_threads)
     if threads != manifest.get("num_threads"):
         on_warning(
-            f"the checkpoint was written with {manifest.get('num_threads')} threads, this run uses "
-            f"{threads}: the last bits of products may differ."
+            f"the checkpoint was written with {manifest.get('num_threads')} threads, but this run "
+            f"uses {threads}: results may differ in the last bits."
         )
     device = choose_device(config.device).type
     if device != manifest.get("device"):
         on_warning(
-            f"the checkpoint is from {manifest.get('device')}, this run uses {device}: it goes on, "
-            "but not bit for bit."
+            f"the checkpoint was written on {manifest.get('device')}, but this run uses {device}: "
+            "it continues, but not bit for bit."
         )
     engine, wanted = manifest.get("engine", "eager"), config.parts.controls.engine
     if wanted not in ("auto", engine):
         on_warning(
-            f"the checkpoint is of {engine} updates, this run makes {wanted} ones: it goes on, but "
-            "the last bits may differ."
+            f"the checkpoint was written with engine={engine}, but this run uses engine={wanted}: "
+            "it continues, but results may differ in the last bits."
         )
     written = manifest.get("versions")
     for name, version in versions().items():
         saved = written.get(name) if isinstance(written, dict) else None
         if saved != version:
-            on_warning(f"the checkpoint was written with {name} {saved}, this is {version}.")
+            on_warning(
+                f"the checkpoint was written with {name} {saved}, but {version} is installed."
+            )

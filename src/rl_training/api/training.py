@@ -1,4 +1,4 @@
-"""Train and resume: each one function, the same for every algorithm."""
+"""`train` and `resume`, for every algorithm."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from rl_training.algorithms.config import CollectionConfig
 from rl_training.api.arguments import as_path, check_callbacks
 from rl_training.api.progress import displaying
-from rl_training.api.resuming import changed_config, check_resume, why_over
+from rl_training.api.resuming import changed_config, check_resume, finished_reason
 from rl_training.boundary.terminal import tell
 from rl_training.boundary.writing import reporting_failed_writes
 from rl_training.envs import name_env
@@ -20,8 +20,8 @@ from rl_training.errors import CheckpointError, ConfigError, TrainingError
 from rl_training.experiment.build import build_session, versions
 from rl_training.experiment.config import TrainConfig, make_config
 from rl_training.experiment.git_state import read_git_state
-from rl_training.experiment.machine import restoring_threads
-from rl_training.experiment.memory import explaining_memory
+from rl_training.experiment.machine import restore_threads
+from rl_training.experiment.memory import report_out_of_memory
 from rl_training.experiment.run_directory import (
     RUN_FILE,
     create_run,
@@ -29,10 +29,10 @@ from rl_training.experiment.run_directory import (
     locate,
     lock_run,
     name_run,
-    newest_sound_checkpoint,
+    newest_intact_checkpoint,
     read_config_file,
     refuse_links,
-    reporting_output_dir,
+    report_output_dir_errors,
     write_config,
     write_run_info,
 )
@@ -40,7 +40,7 @@ from rl_training.experiment.saved_run import SavedRun
 from rl_training.experiment.starter_data import save_starter
 from rl_training.experiment.task import Task, check_config
 from rl_training.runtime.callbacks import Callback
-from rl_training.runtime.checkpoint_writer import finish_swaps
+from rl_training.runtime.checkpoint_writer import recover_swaps
 from rl_training.runtime.checkpointing import Checkpoint, list_steps
 from rl_training.runtime.logging import cut_metrics
 from rl_training.runtime.session import Session
@@ -51,14 +51,14 @@ ConfigLike = TrainConfig | Mapping[str, Any] | str | Path
 
 
 def warn(message: str) -> None:
-    """Tell the user on standard error."""
+    """Print a warning to standard error."""
     tell(f"Warning: {message}")
 
 
 def train(
     config: ConfigLike, *, callbacks: Sequence[Callback] = (), progress: bool | None = None
 ) -> TrainResult:
-    """Train from a config, a mapping, a file or a packaged config's name.
+    """Train from a config, a mapping, a file or the name of a packaged config.
 
     ``progress`` shows a live display, by default in a terminal or a notebook only.
     """
@@ -75,17 +75,18 @@ def start_run(
     name_env(checked.env_id, checked.env_kwargs)
     if checked.finetunes:
         raise ConfigError(
-            "finetuned_step is for a run that goes on from a checkpoint: use rl-training finetune."
+            "finetuned_step is set by fine-tuning: use rl-training finetune, or finetune() in "
+            "Python."
         )
     task = check_config(checked.resolved())
     recorded = save_starter(task.config)
     if recorded is not None:
         tell(recorded)
     origin: dict[str, Any] = {} if command is None else {"command": list(command)}
-    return begin(task, callbacks, origin=origin | {"git": read_git_state()})
+    return start_training(task, callbacks, origin=origin | {"git": read_git_state()})
 
 
-def begin(
+def start_training(
     task: Task,
     callbacks: Sequence[Callback],
     *,
@@ -93,18 +94,18 @@ def begin(
     origin: Mapping[str, Any] | None = None,
     on_warning: Callable[[str], None] = warn,
 ) -> TrainResult:
-    """Make a run folder and train in it, with new weights or with those of ``source``."""
+    """Create a run folder and train in it, with new weights or with the weights of ``source``."""
     settings, steps = task.config.parts.algorithm, task.config.budget
     if isinstance(settings, CollectionConfig) and updates_due(steps, 0, settings) == 0:
         on_warning(
-            f"learning_starts = {settings.learning_starts}: {steps} steps end before the first "
-            "update on what they collect."
+            f"learning_starts = {settings.learning_starts}: the run ends after {steps} steps, "
+            "before the first update on collected data."
         )
-    return _run_new(task, callbacks, on_warning, adopted=source, origin=origin)
+    return _start_run(task, callbacks, on_warning, adopted=source, origin=origin)
 
 
 def as_config(config: ConfigLike) -> TrainConfig:
-    """Whatever describes a run, as a validated config."""
+    """Return a validated config."""
     if isinstance(config, TrainConfig):
         return config
     return make_config(config) if isinstance(config, Mapping) else TrainConfig.load(config)
@@ -118,10 +119,10 @@ def resume(
     progress: bool | None = None,
     on_warning: Callable[[str], None] = warn,
 ) -> TrainResult:
-    """Continue a run from its newest whole checkpoint, in place.
+    """Continue a run from its newest intact checkpoint, in place.
 
-    An older checkpoint of a run, or a self-contained copy, is continued in a new run folder: what
-    came after it stays as it is. ``progress`` is as in `train`.
+    An older checkpoint of a run, or a self-contained copy, is continued in a new run folder; the
+    original run is not changed. ``progress`` is as in `train`.
     """
     source, callbacks = as_path("path", path), check_callbacks(callbacks)
     with displaying(progress) as display:
@@ -138,26 +139,29 @@ def _resume(
     if run_dir is None:
         checkpoint = SavedRun.load(source, replay=True)
         task = check_resume(checkpoint, changed_config(checkpoint.config, overrides), on_warning)
-        return _run_new(task, callbacks, on_warning, resumed=checkpoint)
+        return _start_run(task, callbacks, on_warning, resumed=checkpoint)
     refuse_links(run_dir)
     with lock_run(run_dir):
         with reporting_failed_writes(run_dir, run_dir):
-            finish_swaps(run_dir / "checkpoints")
-        found = newest_sound_checkpoint(run_dir, on_warning)
+            recover_swaps(run_dir / "checkpoints")
+        found = newest_intact_checkpoint(run_dir, on_warning)
         newest = SavedRun.of(found) if found else None
         base = read_config_file(run_dir)
         config = changed_config(base, overrides)
         if config.output_dir != base.output_dir:
-            raise ConfigError("A run is continued where it is: move its folder to change that.")
+            raise ConfigError(
+                "A resumed run stays in its folder, so output_dir cannot change: move the "
+                "folder instead."
+            )
         task = check_resume(newest, config, on_warning, run_dir)
         with reporting_failed_writes(run_dir, run_dir):
             write_config(run_dir, task.config)
-            _keep_metrics(newest, run_dir, run_dir)
-        return _run_on(task, run_dir, newest, callbacks, on_warning)
+            _copy_metrics(newest, run_dir, run_dir)
+        return _continue_run(task, run_dir, newest, callbacks, on_warning)
 
 
 def _run_to_continue(source: Path) -> Path | None:
-    """The run to continue in place; None where the source must branch off."""
+    """Return the run to continue in place; None if the source needs a new run folder."""
     if source.exists() and is_run(source):
         return source
     checkpoint = locate(source)
@@ -167,15 +171,15 @@ def _run_to_continue(source: Path) -> Path | None:
     return run_dir if newest else None
 
 
-def _keep_metrics(checkpoint: Checkpoint | None, source: Path, run_dir: Path) -> None:
-    """Cut a run's metrics back to the checkpoint from which it continues."""
+def _copy_metrics(checkpoint: Checkpoint | None, source: Path, run_dir: Path) -> None:
+    """Copy the metrics up to the checkpoint from which a run continues."""
     rows = checkpoint.state().get("metrics_rows") if checkpoint else None
     known = rows if type(rows) is int and rows >= 0 else None
     cut_metrics(source, checkpoint.step if checkpoint else -1, run_dir, rows=known)
 
 
 class _RunInfo(Callback):
-    """Keeps ``run.json`` up to date for listings."""
+    """Keeps ``run.json`` up to date, for listings."""
 
     def on_log(self, session: Session, metrics: Mapping[str, float]) -> None:
         self.write(session)
@@ -190,7 +194,7 @@ class _RunInfo(Callback):
 
     @staticmethod
     def facts(session: Session) -> dict[str, Any]:
-        """How far a session is, and how good."""
+        """Return the progress and the results of a session."""
         state = session.state
         facts: dict[str, Any] = {
             "step": state.step,
@@ -203,8 +207,8 @@ class _RunInfo(Callback):
         return facts
 
 
-@restoring_threads()
-def _run_new(
+@restore_threads()
+def _start_run(
     task: Task,
     callbacks: Sequence[Callback],
     on_warning: Callable[[str], None],
@@ -213,14 +217,14 @@ def _run_new(
     resumed: SavedRun | None = None,
     origin: Mapping[str, Any] | None = None,
 ) -> TrainResult:
-    """Train in a new folder, which appears under its name with its first checkpoint in it.
+    """Train in a new folder, which gets its final name once it has a checkpoint.
 
-    So whatever ends the run, it can be resumed, and a start that is refused leaves nothing. The run
-    begins with new weights, with the learner of ``adopted``, or in the state of ``resumed``.
+    Thus a run can always be resumed, and a run that fails to start leaves no files. It starts with
+    new weights, with the learner of ``adopted``, or from the state of ``resumed``.
     """
     config, source = task.config, adopted or resumed
     with create_run(config) as folder:
-        with reporting_output_dir(config):
+        with report_output_dir_errors(config):
             if origin:
                 write_run_info(folder, dict(origin))
             if adopted is not None:
@@ -231,7 +235,7 @@ def _run_new(
             if resumed is not None:
                 write_run_info(folder, {"branched_from_step": resumed.step})
                 if resumed.run_dir is not None:
-                    _keep_metrics(resumed, resumed.run_dir, folder)
+                    _copy_metrics(resumed, resumed.run_dir, folder)
         session = build_session(
             task,
             folder,
@@ -241,27 +245,27 @@ def _run_new(
             on_warning=on_warning,
         )
         with closing(session):
-            _set_state(session, task, resumed, on_warning)
+            _restore_state(session, task, resumed, on_warning)
             if adopted is not None:
                 session.adopt(adopted)
-            session.begin()
+            session.save_initial()
             run_dir = name_run(folder, config)
             session.move_to(run_dir)
             with lock_run(run_dir):
                 return _train(session, config, on_warning)
 
 
-@restoring_threads()
-def _run_on(
+@restore_threads()
+def _continue_run(
     task: Task,
     run_dir: Path,
     resumed: SavedRun | None,
     callbacks: Sequence[Callback],
     on_warning: Callable[[str], None],
 ) -> TrainResult:
-    """Train on in a run's own folder; anew where an older version left no checkpoint in it."""
+    """Continue in the run's folder, from the start if an older version left no checkpoint."""
     with ExitStack() as stack:
-        with _noting_failure(run_dir, on_warning):
+        with _record_failure(run_dir, on_warning):
             session = build_session(
                 task,
                 run_dir,
@@ -271,15 +275,15 @@ def _run_on(
                 on_warning=on_warning,
             )
             stack.enter_context(closing(session))
-            _set_state(session, task, resumed, on_warning)
+            _restore_state(session, task, resumed, on_warning)
             session.logger.open_files()
         return _train(session, task.config, on_warning)
 
 
 def _train(session: Session, config: TrainConfig, on_warning: Callable[[str], None]) -> TrainResult:
-    """Run a session whose state is that of its latest checkpoint, and record how it ends."""
+    """Run a session that was just saved or restored, and record how it ends."""
     info = _RunInfo()
-    with _noting_failure(session.checkpoints.run_dir, on_warning, session):
+    with _record_failure(session.checkpoints.run_dir, on_warning, session):
         info.write(
             session,
             state="running",
@@ -290,7 +294,7 @@ def _train(session: Session, config: TrainConfig, on_warning: Callable[[str], No
             engine=session.engine.mode,
         )
         update = f"batch_size = {session.algorithm.config.batch_size}: an update"
-        with explaining_memory(update, session.policy.device, TrainingError):
+        with report_out_of_memory(update, session.policy.device, TrainingError):
             result = run_session(session)
         state = "interrupted" if result.stop.is_signal else "stopped"
         state = "completed" if result.stop == COMPLETED else state
@@ -298,31 +302,31 @@ def _train(session: Session, config: TrainConfig, on_warning: Callable[[str], No
         return result
 
 
-def _set_state(
+def _restore_state(
     session: Session,
     task: Task,
     resumed: SavedRun | None,
     on_warning: Callable[[str], None],
 ) -> None:
-    """Restore a session from a checkpoint, if there is one, and say what its user should know."""
+    """Restore a session from a checkpoint, if there is one, and report notes and warnings."""
     if resumed is None:
         for note in task.notes:
             on_warning(note)
         if task.data is not None:
             source, data = task.data.record["source"], task.data.train
-            for note in data.notes:  # guesses for everybody, the rest for whoever watches
-                tell_it = on_warning if note in data.guesses else session.say
-                tell_it(f"{source}: {note}.")
+            for note in data.notes:  # guesses are warnings, the rest is shown in the display
+                report = on_warning if note in data.guesses else session.say
+                report(f"{source}: {note}.")
         return
     session.restore(resumed)
-    if why_over(resumed, task.config) is None:
+    if finished_reason(resumed, task.config) is None:
         session.state.clear_stop()
     if session.collector is not None and session.collector.inexact_restore:
         reason = session.collector.inexact_restore
-        on_warning(f"{task.config.env_id} begins a new episode here: {reason}.")
+        on_warning(f"{task.config.env_id} starts a new episode here: {reason}.")
     first, last = session.settings.first_step, session.settings.total_timesteps
     end = session.schedule.zero_from
-    if end is not None and first + end < last:  # a longer budget, but no longer schedule
+    if end is not None and first + end < last:  # the budget was extended, but not the schedule
         change = f"schedule_horizon={last - first}"
         whose = "".join(f"{name}'s " for name in session.algorithm.scheduled)
         on_warning(
@@ -333,12 +337,13 @@ def _set_state(
 
 
 @contextmanager
-def _noting_failure(
+def _record_failure(
     run_dir: Path, on_warning: Callable[[str], None], session: Session | None = None
 ) -> Iterator[None]:
-    """Record in ``run.json`` that a run failed or was interrupted, and how far its session came.
+    """Record in ``run.json`` that a run failed or was interrupted, and its progress.
 
-    Whatever ends a run in order, `sys.exit` in a callback too, it is never called running after it.
+    This covers every exception, including `sys.exit` in a callback, so that the state does not
+    remain "running".
     """
     try:
         yield
@@ -356,7 +361,10 @@ def _noting_failure(
         try:
             write_run_info(run_dir, facts)
             steps = list_steps(run_dir)
-        except (OSError, CheckpointError) as second:  # as on a full disk; the first one counts
+        except (
+            OSError,
+            CheckpointError,
+        ) as second:  # such as a full disk
             warn(f"run.json could not be updated: {second}")
         else:
             then = f"resume continues it from {steps[-1].name}" if steps else "it has no checkpoint"

@@ -1,4 +1,4 @@
-"""Recording an evaluation to a film."""
+"""Video recording of an evaluation."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rl_training.api.arguments import as_output
 from rl_training.boundary.writing import write_output
 from rl_training.errors import ConfigError
 from rl_training.runtime.evaluation import EvaluationResult, Evaluator, Policy
+from rl_training.text import first_line
 
 _INSTALL = "pip install 'rl-training[video]'"
 
@@ -20,18 +21,20 @@ _INSTALL = "pip install 'rl-training[video]'"
 def record(
     evaluator: Evaluator, policy: Policy, episodes: int, file: str | Path
 ) -> EvaluationResult:
-    """Evaluate a policy and write a film of its episodes, one frame per step."""
+    """Evaluate a policy and write a video of its episodes, one frame per step."""
     file = as_output("video", file, (".mp4", ".gif"))
     try:
         import imageio.v3 as imageio
     except ImportError:
-        raise ConfigError(f"Recording needs imageio: {_INSTALL}") from None
+        raise ConfigError(f"Recording a video requires imageio: {_INSTALL}") from None
     frames: list[Any] = []
     try:
         result = evaluator.evaluate(policy, episodes, on_frame=frames.append)
     except Exception as error:
         if "render" in str(error).lower() or "pygame" in str(error).lower():
-            raise ConfigError(f"The environment cannot be drawn ({error}): {_INSTALL}") from error
+            raise ConfigError(
+                f"The environment cannot be rendered ({first_line(error)}): {_INSTALL}"
+            ) from error
         raise
     fps, ending = _frames_per_second(evaluator.env.metadata), file.suffix.lower()
     options: dict[str, Any] = (
@@ -40,12 +43,14 @@ def record(
     try:
         data = imageio.imwrite("<bytes>", np.stack(frames), extension=ending, **options)
     except (OSError, ValueError, ImportError) as error:
-        raise ConfigError(f"{file} could not be written ({error}): {_INSTALL}") from error
+        raise ConfigError(
+            f"{file} could not be written ({first_line(error)}): {_INSTALL}"
+        ) from error
     write_output(file, data)
     return result
 
 
 def _frames_per_second(metadata: Mapping[str, Any]) -> float:
-    """As the environment says, where that is a speed."""
+    """Return the frame rate of the environment, or 30 if it has none."""
     fps = metadata.get("render_fps")
     return float(fps) if isinstance(fps, int | float) and 0 < fps < math.inf else 30.0

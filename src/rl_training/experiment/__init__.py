@@ -1,1 +1,1 @@
-"""Experiments: the config, the run folders, and putting a session together."""
+"""Experiments: configs, run folders, and building a session."""

@@ -1,4 +1,4 @@
-"""From a config to the parts of a session."""
+"""Build a session and its parts from a config."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from rl_training.experiment.dataset_source import (
     supply_fields,
 )
 from rl_training.experiment.machine import choose_device, choose_threads, keep_freed_memory
-from rl_training.experiment.memory import explaining_memory
+from rl_training.experiment.memory import report_out_of_memory
 from rl_training.experiment.task import Task
 from rl_training.precision import widest_float
 from rl_training.runtime.acting import Explorer, GraphedExplorer
@@ -61,10 +61,10 @@ def build_session(
     saved_engine: str | None = None,
     on_warning: Callable[[str], None] = warnings.warn,
 ) -> Session:
-    """Put a run's parts together; environments, where there are any, begin their first episodes.
+    """Build the session of a run, with training environments at the start of an episode.
 
-    A continued run keeps the engine of its checkpoint, ``saved_engine``, unless another is asked
-    for: a longer budget must not change the last bits.
+    A continued run keeps the engine of its checkpoint, ``saved_engine``, unless the config sets
+    another one, so that a longer budget does not change the results.
     """
     config, parts = task.config, task.config.parts
     device = choose_device(config.device)
@@ -75,9 +75,9 @@ def build_session(
     logger = MetricsLogger(run_dir, tensorboard=parts.controls.tensorboard, start_step=start_step)
     sources = build_sources(task, algorithm, device, mode)
     evaluator = build_evaluator(config)
-    evaluates = sources.validation is not None or evaluator is not None
+    has_evaluation = sources.validation is not None or evaluator is not None
 
-    def say(text: str) -> None:  # to the callbacks of the session, which is built around the engine
+    def say(text: str) -> None:  # the session is created after the engine
         session.say(text)
 
     session = Session(
@@ -99,13 +99,13 @@ def build_session(
             total_timesteps=config.last_step,
             log_interval=config.log_interval,
             checkpoint_interval=config.checkpoint_interval,
-            eval_interval=parts.controls.eval_interval if evaluates else 0,
+            eval_interval=parts.controls.eval_interval if has_evaluation else 0,
             eval_episodes=config.eval_episodes,
-            evaluates=evaluates,
+            has_evaluation=has_evaluation,
             eager_checks=device.type == "cpu",
             first_step=config.first_step,
             online_from=config.online_from if sources.collector else config.last_step,
-            compares=config.finetunes and evaluator is not None,
+            compare_returns=config.finetunes and evaluator is not None,
         ),
         manifest=describe_run(task, device),
         collector=sources.collector,
@@ -118,7 +118,7 @@ def build_session(
 
 @dataclass(frozen=True)
 class Sources:
-    """Where a run's data comes from: what updates sample, and what collects or is held out."""
+    """The data sources of a run: the sampler, the collector and the held-out rows."""
 
     sampler: Sampler
     collector: Collector | None = None
@@ -128,13 +128,13 @@ class Sources:
 def build_sources(
     task: Task, algorithm: Algorithm, device: torch.device, mode: EngineMode
 ) -> Sources:
-    """The dataset's sampler, a replay with the collector that fills it, or a mixture of both."""
+    """Build the sampler of a dataset, a replay with its collector, or a mixture of both."""
     config, data = task.config, task.data
     validation = build_validation(data, config.seed) if data else None
     needed = config.replay_class.needed_fields if config.mode != "offline" else ()
     recorded: Sampler | None = None
     if data is not None:
-        with explaining_memory(f"{data.record['source']}: the dataset", device):
+        with report_out_of_memory(f"{data.record['source']}: the dataset", device):
             recorded = prepare_sampler(config, data, algorithm, device)
             supply_fields(algorithm, recorded, data.held_out, needed=needed)
         if config.mode == "offline":
@@ -150,14 +150,14 @@ def build_sources(
 
 
 def build_validation(data: RunData, seed: int) -> Validation | None:
-    """The losses on the rows that are held out, where there are any."""
+    """Build the evaluation on held-out rows; None if there are none."""
     if data.held_out is None:
         return None
     return Validation(data.held_out, seed=derive_seed(seed, Stream.VALIDATION, 1))
 
 
 def build_evaluator(config: TrainConfig) -> Evaluator | None:
-    """Episodes to play, where there is an environment and they are asked for."""
+    """Build the evaluator; None without an environment or evaluation episodes."""
     if config.env_id is None or config.eval_episodes == 0:
         return None
     seed = derive_seed(config.seed, Stream.EVALUATION)
@@ -167,11 +167,11 @@ def build_evaluator(config: TrainConfig) -> Evaluator | None:
 def build_collector(
     task: Task, algorithm: Algorithm, buffer: ReplayBuffer, mode: EngineMode
 ) -> Collector:
-    """Training environments at the beginning of their first episodes."""
+    """Build the collector, with its environments at the start of their first episodes."""
     config = task.config
     assert config.env_id is not None
     seed = derive_seed(config.seed, Stream.EXPLORATION)
-    # The learner's device: a replay with goals stays in the host's memory.
+    # Not the device of the replay, which stays in host memory if it has goals.
     generator = torch.Generator(algorithm.obs_shift.device).manual_seed(seed)
     explorer = GraphedExplorer if mode == "cuda_graph" else Explorer
     collector = Collector(
@@ -191,14 +191,14 @@ def build_collector(
 
 
 def build_observer(config: TrainConfig, algorithm: Algorithm) -> Observer | None:
-    """What passes collected transitions to running statistics, where the learner has any."""
+    """Build the observer that updates running statistics; None if the learner has none."""
     if not algorithm.has_running_statistics:
         return None
     return Observer(algorithm, config.num_envs, gamma=discount(algorithm))
 
 
 def engine_mode(config: TrainConfig, device: torch.device, saved: str | None) -> EngineMode:
-    """How this run updates; products on a GPU are set to the precision that goes with it."""
+    """Return the engine mode of a run, and set the precision of matrix products on a GPU."""
     parts = config.parts
     wanted = parts.controls.engine
     if device.type == "cuda":
@@ -215,7 +215,7 @@ def engine_mode(config: TrainConfig, device: torch.device, saved: str | None) ->
 
 
 def build_replay(config: TrainConfig, spec: EnvSpec, device: torch.device) -> ReplayBuffer:
-    """The replay of online experience that the config or the learner chooses."""
+    """Build the replay that the config or the learner selects."""
     settings, env_id = config.parts.algorithm, config.env_id
     assert isinstance(settings, CollectionConfig)
     assert env_id is not None
@@ -229,16 +229,16 @@ def build_replay(config: TrainConfig, spec: EnvSpec, device: torch.device) -> Re
         device=device,
         read_goal_task=lambda: read_goal_task(env_id, config.parts.training_env),
     )
-    with explaining_memory(f"buffer_capacity = {settings.buffer_capacity}: the replay", device):
+    with report_out_of_memory(f"buffer_capacity = {settings.buffer_capacity}: the replay", device):
         return config.replay_class.build(plan, **settings.replay_options())
 
 
 def build_algorithm(config: TrainConfig, spec: EnvSpec, device: torch.device) -> Algorithm:
-    """The learner with its first weights."""
+    """Build the learner with its initial weights."""
     learner, settings = config.learner_class, config.parts.algorithm
     seed = derive_seed(config.seed, Stream.NETWORKS)
     sizes = f"hidden_sizes = {shown([*settings.hidden_sizes])}"
-    with explaining_memory(f"{sizes}: the learner", device):
+    with report_out_of_memory(f"{sizes}: the learner", device):
         algorithm = learner.build(spec, settings, seed=seed)
         wide = any(tensor.dtype == torch.float64 for tensor in algorithm.buffers())
         if wide and widest_float(device) != torch.float64:
@@ -250,7 +250,7 @@ def build_algorithm(config: TrainConfig, spec: EnvSpec, device: torch.device) ->
 
 
 def describe_run(task: Task, device: torch.device) -> dict[str, Any]:
-    """What a manifest says besides its files: nothing that differs between equal runs."""
+    """Return the manifest's description of a run; it is the same for equal runs."""
     config, spec = task.config, task.spec
     kept = {key: value for key, value in config.to_dict().items() if key != "output_dir"}
     return {
@@ -265,7 +265,7 @@ def describe_run(task: Task, device: torch.device) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """The versions that decide a run's numbers."""
+    """Return the versions of the packages that affect the results of a run."""
     found = {
         "rl_training": __version__,
         "python": platform.python_version(),
@@ -275,5 +275,5 @@ def versions() -> dict[str, str]:
     }
     for package in ("mujoco", "gymnasium_robotics"):
         with suppress(metadata.PackageNotFoundError):
-            found[package] = metadata.version(package)  # by its record: it is not imported
+            found[package] = metadata.version(package)  # without importing the package
     return found

@@ -1,4 +1,4 @@
-"""The config of a run: a YAML file, overrides, and the typed parts that everything else reads."""
+"""The config of a run: YAML files, overrides and typed parts."""
 
 from __future__ import annotations
 
@@ -38,36 +38,36 @@ if TYPE_CHECKING:
 
 
 class TrainConfig(ConfigModel):
-    """A whole run. `algo_kwargs` holds the algorithm's keys and the controls."""
+    """Config of a run. `algo_kwargs` has the keys of the algorithm and the controls."""
 
     algo: str
-    """The algorithm's name."""
+    """Name of the algorithm."""
     env_id: str | None = None
-    """A registered Gymnasium environment; null for recorded data alone."""
+    """Id of a registered Gymnasium environment; null to train on recorded data only."""
     seed: int = Field(default=0, ge=0)
-    """All random streams derive from it."""
+    """Seed of all random streams."""
     total_timesteps: Annotated[int | None, Trait.MAY_CHANGE] = Field(default=None, gt=0, le=2**53)
-    """Environment steps, or gradient updates where there are none."""
+    """Number of environment steps, or of gradient updates for offline algorithms."""
     output_dir: Annotated[str, Trait.MAY_CHANGE, Trait.LABEL] = Field(default="runs", min_length=1)
-    """Where run folders are made."""
+    """Folder in which run folders are created."""
     device: Annotated[str, Trait.MAY_CHANGE] = "auto"
     """auto, cpu, cuda, cuda:N or mps."""
     num_envs: int = Field(default=1, gt=0, le=65_536)
-    """Training environments stepped together."""
+    """Number of training environments, which are stepped together."""
     eval_episodes: Annotated[int, Trait.MAY_CHANGE] = Field(default=10, ge=0)
-    """Episodes of each evaluation."""
+    """Number of episodes of each evaluation."""
     checkpoint_interval: Annotated[int, Trait.MAY_CHANGE] = Field(default=10_000, ge=0)
-    """Steps between checkpoints; the start, a new best and the end have one too."""
+    """Steps between checkpoints; the start, a new best and the end are always saved."""
     log_interval: Annotated[int, Trait.MAY_CHANGE] = Field(default=1_000, gt=0)
-    """Steps between lines of metrics."""
+    """Steps between log entries."""
     tags: Annotated[tuple[str, ...], Trait.MAY_CHANGE, Trait.LABEL] = ()
-    """Words that stay with the run."""
+    """Labels of the run."""
     algo_kwargs: dict[str, Any] = Field(default_factory=dict)
-    """The algorithm's hyper-parameters and the controls."""
+    """Hyperparameters of the algorithm, and controls."""
     env_kwargs: dict[str, Any] = Field(default_factory=dict)
-    """`vectorization`, and what gymnasium.make takes."""
+    """`vectorization`, `wrappers`, and arguments of gymnasium.make."""
 
-    if not TYPE_CHECKING:  # a type checker knows the fields
+    if not TYPE_CHECKING:  # type checkers use the fields
 
         def __init__(self, **data: Any) -> None:
             try:
@@ -78,7 +78,7 @@ class TrainConfig(ConfigModel):
     @model_validator(mode="before")
     @classmethod
     def _from_python(cls, data: Any) -> Any:
-        """What a file can hold: NumPy's numbers and paths are taken too."""
+        """Convert NumPy scalars and paths to values that a file can contain."""
         if not isinstance(data, Mapping):
             return data
         for level in (data, data.get("algo_kwargs")):
@@ -100,7 +100,7 @@ class TrainConfig(ConfigModel):
     @classmethod
     def _is_a_folder_name(cls, output_dir: str) -> str:
         if any(len(part) > 2 and set(part) == {"."} for part in Path(output_dir).parts):
-            raise ValueError("should not have a part of dots alone")
+            raise ValueError("should not have a part that consists of dots only")
         return output_dir
 
     @model_validator(mode="after")
@@ -118,34 +118,34 @@ class TrainConfig(ConfigModel):
         stopping = parts.controls.early_stopping
         plays = stopping is not None and stopping.metric != "eval_loss" and self.env_id is not None
         if plays and self.eval_episodes == 0:
-            raise ConfigError("early_stopping needs evaluations: set eval_episodes above 0.")
+            raise ConfigError("early_stopping requires evaluations: set eval_episodes above 0.")
         return self
 
     @cached_property
     def parts(self) -> ConfigParts:
-        """The typed parts of `algo_kwargs` and `env_kwargs`, parsed once."""
+        """Typed parts of `algo_kwargs` and `env_kwargs`, parsed once."""
         return ConfigParts.of(self)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy with other values, which has parts of its own."""
+        """Return a copy with updated values, whose parts are parsed again."""
         copied = super().model_copy(update=update, deep=deep)
         vars(copied).pop("parts", None)
         return copied
 
     def __getstate__(self) -> dict[Any, Any]:
         state = super().__getstate__()
-        # Fine-tuning and HER make config classes on the fly, which pickle cannot find by name.
+        # Pickle cannot find the config classes that fine-tuning and HER create dynamically.
         state["__dict__"] = {k: v for k, v in state["__dict__"].items() if k != "parts"}
         return state
 
     @property
     def learner_class(self) -> type[Algorithm]:
-        """The class of the run's learner."""
+        """Class of the run's learner."""
         return get_algorithm(self.algo).learner_class(self.algo_kwargs)
 
     @property
     def replay_class(self) -> type[ReplayBuffer]:
-        """The class of the replay that the learner or the config chooses; the run must collect."""
+        """Class of the replay, selected by the learner or the config, of a run that collects."""
         from rl_training.data.replays import REPLAYS
 
         settings, own = self.parts.algorithm, self.learner_class.replay_class
@@ -154,7 +154,7 @@ class TrainConfig(ConfigModel):
             return REPLAYS[settings.replay_kind]
         if settings.replay_kind != "uniform":
             raise ConfigError(
-                f"replay = {settings.replay_kind}: {self.algo} has a replay of its own; leave it "
+                f"replay = {settings.replay_kind}: {self.algo} brings its own replay, so leave it "
                 "out."
             )
         return own
@@ -166,41 +166,41 @@ class TrainConfig(ConfigModel):
 
     @property
     def mode(self) -> Mode:
-        """Where the run's data comes from."""
+        """Whether the run trains online, offline or from offline to online."""
         return "offline_to_online" if self.finetunes else get_algorithm(self.algo).mode
 
     @property
     def first_step(self) -> int:
-        """The step that the run's count begins with: that of a fine-tuning's checkpoint, or 0."""
+        """First step of the run: the step of the source checkpoint in fine-tuning, otherwise 0."""
         settings = self.parts.algorithm
         return settings.first_step if isinstance(settings, MixingConfig) else 0
 
     @property
     def online_from(self) -> int:
-        """The step at which a run from offline to online begins to collect; else 0."""
+        """Step at which an offline-to-online run starts to collect; 0 for other runs."""
         settings = self.parts.algorithm
         return settings.online_from if isinstance(settings, MixingConfig) else 0
 
     @property
     def last_step(self) -> int:
-        """The step at which the run ends: `total_timesteps` after collection began."""
+        """Step at which the run ends: `total_timesteps` after the start of collection."""
         return self.online_from + self.budget
 
     @property
     def budget(self) -> int:
-        """`total_timesteps` of a config that was checked: `num_epochs` is in it."""
+        """`total_timesteps` of a checked config, in which `num_epochs` is already converted."""
         assert self.total_timesteps is not None
         return self.total_timesteps
 
     @classmethod
     def load(cls, source: str | Path, overrides: Sequence[str] = ()) -> TrainConfig:
-        """A packaged config's name or a file, with ``key=value`` overrides."""
+        """Load a packaged config by its name, or a file, and apply ``key=value`` overrides."""
         data = read_config(source)
         apply_overrides(data, overrides)
         return make_config(data)
 
     def resolved(self) -> TrainConfig:
-        """The same config with every default written out."""
+        """Return the config with every default filled in."""
         parts = self.parts
         kwargs: dict[str, Any] = {}
         for part in (parts.algorithm, parts.controls, parts.data):
@@ -211,11 +211,11 @@ class TrainConfig(ConfigModel):
         return self.model_copy(update={"algo_kwargs": listed(kwargs)})
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, as in ``config.yaml``."""
+        """Return plain data, as in ``config.yaml``."""
         return listed(self.model_dump())  # type: ignore[no-any-return]
 
     def fingerprint(self) -> str:
-        """A short hash of everything that decides the result."""
+        """Return a short hash of everything that affects the result."""
         labels = keys_with(Trait.LABEL, TrainConfig)
         data = {k: v for k, v in self.to_dict().items() if k not in labels}
         return hashlib.sha256(json_codec.dumps(data)).hexdigest()[:16]
@@ -223,18 +223,18 @@ class TrainConfig(ConfigModel):
 
 @dataclass(frozen=True)
 class ConfigParts:
-    """A config's typed parts: `algo_kwargs` divided by field name, and `env_kwargs`."""
+    """Typed parts of a config: `algo_kwargs` split by field name, and `env_kwargs`."""
 
     algorithm: AlgorithmConfig
     controls: ControlsConfig
     data: DataConfig
     env: EnvConfig
     rewards: RewardTransformConfig
-    """What is done to every reward, recorded or new, by whichever of the two keys it is given."""
+    """Transform of all rewards, recorded and new, from either of the two keys."""
 
     @classmethod
     def of(cls, config: TrainConfig) -> ConfigParts:
-        """Parse a config; an unknown key fails with the nearest valid one."""
+        """Parse a config; the error for an unknown key suggests the nearest valid one."""
         kwargs = config.algo_kwargs
         models = kwargs_models(config.algo, kwargs)
         known = kwargs_keys(config.algo, kwargs)
@@ -252,7 +252,7 @@ class ConfigParts:
         if not wrapped.is_identity and not keyed.is_identity and wrapped != keyed:
             raise ConfigError(
                 f"env_kwargs.wrappers.reward ({wrapped}) and the reward_* keys ({keyed}) differ: "
-                "give one of them."
+                "set only one of them."
             )
         return cls(
             algorithm=part(models[0]),
@@ -264,19 +264,19 @@ class ConfigParts:
 
     @property
     def training_env(self) -> EnvConfig:
-        """The training environments' settings, with the rewards that the learner sees."""
+        """Settings of the training environments, with the reward transform of the learner."""
         return self.env.model_copy(update={"wrappers": WrappersConfig(reward=self.rewards)})
 
 
 def kwargs_models(
     algo: str, kwargs: Mapping[str, Any] | None = None
 ) -> tuple[type[AlgorithmConfig], type[ControlsConfig], type[DataConfig]]:
-    """The models whose fields are the keys of `algo_kwargs`."""
+    """Return the models whose fields are the keys of `algo_kwargs`."""
     return get_algorithm(algo).config_class(kwargs), ControlsConfig, DataConfig
 
 
 def kwargs_keys(algo: str, kwargs: Mapping[str, Any] | None = None) -> list[str]:
-    """The keys of `algo_kwargs`, those of the algorithm first."""
+    """Return the keys of `algo_kwargs`, with those of the algorithm first."""
     return [name for model in kwargs_models(algo, kwargs) for name in model.model_fields]
 
 
@@ -287,14 +287,14 @@ def unknown_key(key: str, algo: str, known: Sequence[str]) -> str:
         entry.short_name for entry in REGISTRY.values() if key in entry.config_class().model_fields
     ]
     if others and not familiar(key, names):
-        owners = ", ".join(others[:4]) + (", …" if len(others) > 4 else "")
+        owners = ", ".join(others[:4]) + (" and others" if len(others) > 4 else "")
         name = get_algorithm(algo).short_name
         return f"{key!r} is not an option of {name}; it is an option of {owners}."
     return f"Unknown key {shown(key)} for {algo}{nearest(key, names)}"
 
 
 def make_config(data: Mapping[str, Any]) -> TrainConfig:
-    """Validate a mapping; errors are one sentence."""
+    """Validate a mapping and return the config."""
     for key in data:
         if not isinstance(key, str):
             raise ConfigError(f"The config has the key {shown(key)}, but keys should be strings.")
@@ -302,9 +302,10 @@ def make_config(data: Mapping[str, Any]) -> TrainConfig:
 
 
 def saved_config(data: Mapping[str, Any]) -> TrainConfig:
-    """The config that a run folder or a checkpoint holds.
+    """Return the config of a run folder or a checkpoint.
 
-    `dataset_download` is off: a file starts no download. A resume may switch it on again.
+    `dataset_download` is set to false, so that opening a run does not start a download. It can be
+    enabled again when resuming.
     """
     config = make_config(data)
     if not config.parts.data.dataset_download:
@@ -318,7 +319,7 @@ def saved_config(data: Mapping[str, Any]) -> TrainConfig:
 
 
 def _check_level(data: Mapping[str, Any]) -> None:
-    """Refuse an algorithm's key that is written beside `algo_kwargs`, and say where it belongs."""
+    """Refuse a key at the top level that belongs in `algo_kwargs`."""
     kwargs = data.get("algo_kwargs") or {}
     algo = data.get("algo")
     if not isinstance(algo, str) or algo not in REGISTRY or not isinstance(kwargs, Mapping):
@@ -327,7 +328,7 @@ def _check_level(data: Mapping[str, Any]) -> None:
     for key in data:
         if key in known:
             raise ConfigError(
-                f"{key} = {shown(data[key])} is a key of algo_kwargs: write it there, "
+                f"{key} = {shown(data[key])} belongs in algo_kwargs: "
                 f"algo_kwargs={{{key!r}: {shown(data[key])}}}."
             )
         if key not in TrainConfig.model_fields and familiar(key, known):
@@ -360,7 +361,7 @@ def _check_dataset_path(path: Any) -> None:
 
 
 def plain_env_kwargs(kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
-    """`env_kwargs` that are given beside a config, as a config would hold them."""
+    """Return `env_kwargs` that were passed separately, as plain values."""
     if kwargs is not None and not isinstance(kwargs, Mapping):
         raise ConfigError(f"env_kwargs = {shown(kwargs)}: should be a mapping of names to values.")
     return dict(plain(kwargs or {}, "env_kwargs", storable=True))
@@ -370,18 +371,18 @@ def plain_env_kwargs(kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def config_text(name: str) -> str:
-    """A packaged config's text."""
+    """Return the text of a packaged config."""
     if name not in config_names():
         raise ConfigError(f"No packaged config {shown(name)}{nearest(name, config_names())}")
     return packaged_config(name)
 
 
 def read_config(source: str | Path) -> dict[str, Any]:
-    """The mapping in a packaged config or a file."""
+    """Return the mapping in a packaged config or a file."""
     if not isinstance(source, str | os.PathLike):
         raise ConfigError(
-            f"config = {shown(source)}: should be a TrainConfig, a mapping, or a config's name or "
-            "file."
+            f"config = {shown(source)}: should be a TrainConfig, a mapping, a file, or the name "
+            "of a packaged config."
         )
     path, name = Path(source), str(source)
     try:
@@ -390,7 +391,7 @@ def read_config(source: str | Path) -> dict[str, Any]:
         elif path.is_file():
             text = read_text(path, follow_links=True)
         elif path.suffix in (".yaml", ".yml") or path.is_absolute():
-            raise ConfigError(f"There is no config file {shown(name)}.")
+            raise ConfigError(f"The config file {shown(name)} does not exist.")
         else:
             raise ConfigError(
                 f"{shown(name)} is neither a file nor a packaged config"
@@ -400,18 +401,18 @@ def read_config(source: str | Path) -> dict[str, Any]:
         raise ConfigError(f"{shown(name)} cannot be read ({error.strerror}).") from None
     data = parse_yaml(text, name)
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
-        raise ConfigError(f"{shorten(name)} must hold a mapping of keys to values.")
+        raise ConfigError(f"{shorten(name)} should contain a mapping of keys to values.")
     return data
 
 
 def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> None:
-    """Set each ``key=value`` of a list."""
+    """Apply a list of ``key=value`` overrides."""
     for override in check_overrides(overrides):
         apply_override(data, override)
 
 
 def check_overrides(overrides: Sequence[str]) -> list[str]:
-    """The overrides as a list; a single text or a mapping is refused with the list to write."""
+    """Return the overrides as a list; for a string or a mapping, the error shows the list."""
     if isinstance(overrides, Mapping):
         wanted = [f"{key}={value}" for key, value in overrides.items()]
     elif isinstance(overrides, Sequence) and not isinstance(overrides, str):
@@ -421,13 +422,13 @@ def check_overrides(overrides: Sequence[str]) -> list[str]:
     else:
         wanted = [overrides if isinstance(overrides, str) else "total_timesteps=150"]
     raise ConfigError(
-        f"overrides = {shown(overrides)}: should be a list of texts key=value, such as "
+        f"overrides = {shown(overrides)}: should be a list of key=value strings, such as "
         f"{shown(wanted)}."
     )
 
 
 def apply_override(data: dict[str, Any], override: str) -> None:
-    """Set one ``key=value`` in a config's mapping; a short key finds its place."""
+    """Apply one ``key=value`` override to a config's mapping; `algo_kwargs.` may be left out."""
     key, equals, text = override.partition("=")
     if not equals or not key:
         raise ConfigError(f"{shown(override)} is not an override: write key=value.")
@@ -444,12 +445,12 @@ def apply_override(data: dict[str, Any], override: str) -> None:
             target[part] = {}
         target = target[part]
         if not isinstance(target, dict):
-            raise ConfigError(f"{shown(key)} cannot be set: {shown(part)} holds a single value.")
+            raise ConfigError(f"{shown(key)} cannot be set: {shown(part)} is not a mapping.")
     target[path[-1]] = parse_yaml(text, override)
 
 
 def parse_env_kwargs(texts: Sequence[str]) -> dict[str, Any]:
-    """The mapping that several ``KEY=VALUE`` mean."""
+    """Parse a list of ``KEY=VALUE`` strings into a mapping."""
     data: dict[str, Any] = {"env_kwargs": {}}
     for text in texts:
         apply_override(data, f"env_kwargs.{text}")
@@ -457,7 +458,7 @@ def parse_env_kwargs(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def name_overrides(env_id: str | None, overrides: Sequence[str]) -> None:
-    """Record the environment, or those of its arguments, that overrides name."""
+    """Record which environment, or which of its arguments, the overrides set."""
     for override in check_overrides(overrides):
         key = override.partition("=")[0]
         top, *path = key.split(".")

@@ -1,4 +1,4 @@
-"""A config's dataset: loading it for its environment, and sampling it for the learner."""
+"""Load the dataset of a config, and prepare it for sampling."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ from rl_training.runtime.seeding import Stream, derive_seed
 from rl_training.types import FIELD_NAMES, EnvSpec, Sampler
 
 STD_FLOOR = 1e-3
-"""Added to the deviation of an observation's entry, which may be constant."""
+"""Added to the standard deviation of each entry of an observation, which may be constant."""
 
-OBSERVED_AT_ONCE = 65_536
-"""Rows of a dataset that go into running statistics together."""
+STATISTICS_CHUNK = 65_536
+"""Number of rows that are added to running statistics at a time."""
 
 HELD_OUT_WITHOUT_ENV = 0.05
-"""Share of the rows that is held out where nothing else could tell how good a policy is."""
+"""Fraction of the rows that is held out for evaluation without an environment."""
 
 
 @dataclass(frozen=True)
 class RunData:
-    """A run's recorded data: the rows to learn from, those held out, and what identifies them."""
+    """Recorded data of a run: training rows, held-out rows and their identification."""
 
     train: TransitionDataset
     held_out: TransitionDataset | None
     record: dict[str, Any]
-    """Source, number of rows and SHA-256 of all rows: what a checkpoint says of its data."""
+    """Source, number of rows and SHA-256 of all rows, as saved in checkpoints."""
 
     @property
     def num_rows(self) -> int:
-        """All rows, those held out among them."""
+        """Number of all rows, including held-out rows."""
         return len(self.train) + (0 if self.held_out is None else len(self.held_out))
 
 
 def load_dataset(
     config: TrainConfig, spec: EnvSpec | None, *, raw_rewards: bool = False
 ) -> TransitionDataset:
-    """The dataset that `algo_kwargs` names, checked and with its rewards transformed."""
+    """Load and check the dataset of a config, and transform its rewards."""
     parts, env_id = config.parts, config.env_id
     rewards = RewardTransformConfig() if raw_rewards else parts.rewards
     update: dict[str, Any] = {f"reward_{k}": v for k, v in rewards.model_dump().items()}
@@ -79,7 +79,7 @@ def load_dataset(
 
 
 def declared_fields(config: TrainConfig) -> tuple[str, ...]:
-    """The fields that a run's batches need besides the five of every batch."""
+    """Return the fields that batches need in addition to the five standard ones."""
     fields = config.learner_class.declared_fields(config.parts.algorithm)
     return tuple(dict.fromkeys(fields))
 
@@ -87,9 +87,9 @@ def declared_fields(config: TrainConfig) -> tuple[str, ...]:
 def supply_fields(
     algorithm: Algorithm, *sources: Sampler | None, needed: tuple[str, ...] = ()
 ) -> None:
-    """Have each of the sources put into its batches what the algorithm declares.
+    """Make each source supply the fields that the algorithm declares.
 
-    ``needed`` are further fields, of which the replay makes use.
+    ``needed`` are additional fields that the replay uses.
     """
     fields = tuple(dict.fromkeys((*algorithm.fields(), *needed)))
     settings = algorithm.config
@@ -107,7 +107,7 @@ def supply_fields(
 
 
 def load_run_data(config: TrainConfig, spec: EnvSpec | None) -> RunData:
-    """The dataset in the host's memory, divided into what is learned from and what is held out."""
+    """Load the dataset into host memory, and split it into training and held-out rows."""
     settings = config.parts.data
     dataset = load_dataset(config, spec)
     record = {
@@ -127,12 +127,12 @@ def load_run_data(config: TrainConfig, spec: EnvSpec | None) -> RunData:
 def prepare_sampler(
     config: TrainConfig, data: RunData, algorithm: Algorithm, device: torch.device | str = "cpu"
 ) -> Sampler:
-    """Move the data to the device, normalize it as the config says, choose the order of its rows.
+    """Normalize the data, move it to the device and return its sampler.
 
-    Mean and deviation are those of the training rows. The learner keeps them among its tensors:
-    they are in every checkpoint, and `act` applies them, so that evaluation and prediction take raw
-    observations. Where the run also collects, training rows stay raw: they are normalized together
-    with the replay's when they are drawn (`mix`).
+    The mean and standard deviation of the training rows are stored in the learner's tensors, so
+    they are part of every checkpoint. `act` applies them, so evaluation and prediction take raw
+    observations. If the run also collects, training rows stay raw and are normalized when they are
+    sampled, together with those of the replay (`mix`).
     """
     settings, parts = config.parts.data, [data.train]
     if data.held_out is not None:
@@ -151,7 +151,7 @@ def prepare_sampler(
 
 
 def mix(config: TrainConfig, offline: Sampler, replay: Sampler, algorithm: Algorithm) -> Sampler:
-    """Batches of both sources, normalized alike by the learner's own mean and deviation."""
+    """Return a sampler of both sources, normalized with the statistics of the learner."""
     parts = config.parts
     assert isinstance(parts.algorithm, MixingConfig)
     if parts.data.normalize_states or algorithm.has_running_statistics:
@@ -162,22 +162,22 @@ def mix(config: TrainConfig, offline: Sampler, replay: Sampler, algorithm: Algor
 
 
 def normalized(replay: Sampler, algorithm: Algorithm) -> Sampler:
-    """A replay's batches as the learner takes them: normalized if its statistics are running."""
+    """Return the replay, normalized if the learner has running statistics."""
     if not algorithm.has_running_statistics:
         return replay
     return NormalizedSampler(replay, *algorithm.normalization)
 
 
 def observe_rows(algorithm: Algorithm, dataset: TransitionDataset) -> None:
-    """Begin running statistics with recorded rows: batches hold them from the first update on."""
+    """Initialize running statistics with recorded rows, which are in the first batch already."""
     device = algorithm.obs_shift.device
     returns = torch.from_numpy(dataset.running_returns(discount(algorithm)))
     obs = dataset.rows[:, dataset.layout.slices["observations"]]
-    pieces = (torch.split(values, OBSERVED_AT_ONCE) for values in (obs, returns))
-    for piece in zip(*pieces, strict=True):
-        algorithm.observe(*(values.to(device) for values in piece))
+    chunks = (torch.split(values, STATISTICS_CHUNK) for values in (obs, returns))
+    for chunk in zip(*chunks, strict=True):
+        algorithm.observe(*(values.to(device) for values in chunk))
 
 
 def discount(algorithm: Algorithm) -> float:
-    """The learner's gamma; 1 where it has none."""
+    """Return the discount factor of the learner, or 1 if it has none."""
     return algorithm.config.gamma if isinstance(algorithm.config, ValueConfig) else 1.0

@@ -1,4 +1,4 @@
-"""What a run uses of the machine: device, threads, memory."""
+"""Device, threads and memory of a run."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from rl_training.errors import ConfigError
 from rl_training.text import shown
 
 LARGEST_THREADS = 1024
-"""The largest number of threads that is taken from the environment."""
+"""Largest accepted value of `OMP_NUM_THREADS`."""
 
 MAX_THREADS = 4
-"""More threads than this do not help products of 256 rows; they only wait for each other."""
+"""Largest default: more threads do not speed up matrix products with 256 rows."""
 
 
 def choose_device(name: str) -> torch.device:
@@ -54,13 +54,13 @@ def available_memory(device: torch.device) -> int:
             return sys.maxsize
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     free, _ = torch.cuda.mem_get_info(device)
-    return free + torch.cuda.memory_reserved(device)  # PyTorch keeps what was freed
+    return free + torch.cuda.memory_reserved(device)  # PyTorch reuses freed memory
 
 
 def choose_threads(requested: int | None) -> int:
-    """Threads for products on the CPU: as asked, as `OMP_NUM_THREADS` says, or by the cores.
+    """Return the number of CPU threads: ``requested``, `OMP_NUM_THREADS`, or one per core.
 
-    The cores count to a limit.
+    The number of cores is limited to `MAX_THREADS`.
     """
     given = requested or threads_of_environment()
     if given is not None:
@@ -69,8 +69,8 @@ def choose_threads(requested: int | None) -> int:
 
 
 @contextmanager
-def restoring_threads() -> Iterator[None]:
-    """Give the program its own number of threads back, also after an error."""
+def restore_threads() -> Iterator[None]:
+    """Restore the caller's number of threads on exit."""
     before = torch.get_num_threads()
     try:
         yield
@@ -79,23 +79,23 @@ def restoring_threads() -> Iterator[None]:
 
 
 def usable_cores() -> int:
-    """Cores that this process may use."""
+    """Return the number of cores that this process may use."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return cores or 1
 
 
 def threads_of_environment() -> int | None:
-    """The first number of `OMP_NUM_THREADS`; None where it is not set, or no number above 0."""
+    """Return the first number of `OMP_NUM_THREADS`; None if it is not set or not positive."""
     first = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
     given = int(first) if re.fullmatch(r"[0-9]{1,9}", first) else 0
     return given if 0 < given <= LARGEST_THREADS else None
 
 
 def keep_freed_memory() -> None:
-    """Let glibc keep what tensors free, on Linux.
+    """Make glibc keep the memory that tensors free, on Linux.
 
-    By default it hands half-megabyte blocks back to the system, and every update asks for them
-    again, page by page (docs/decisions/0005-one-node-per-network.md).
+    By default, glibc returns large blocks to the system, and every update requests them again, page
+    by page (docs/decisions/0005-one-node-per-network.md).
     """
     if platform.libc_ver()[0] == "glibc":
         libc = ctypes.CDLL(None)

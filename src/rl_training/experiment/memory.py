@@ -1,7 +1,7 @@
-"""Whether a run can fit into memory, from its config alone and before anything is allocated.
+"""Check that a run fits into memory, from its config and before anything is allocated.
 
-The estimate counts what a run cannot do without, and leaves out what depends on the allocator, the
-compiler or the environment: a run that is refused would have failed.
+The estimate is a lower bound: it leaves out what depends on the allocator, the compiler or the
+environment. A run that is refused would have failed.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from rl_training.models.network_config import OwnTrunkConfig
 from rl_training.text import shown
 from rl_training.types import EnvSpec
 
-FLOAT = 4
-"""Bytes of a number: networks, optimizers, replay and batches are float32."""
+FLOAT_BYTES = 4
+"""Size of a number: networks, optimizers, replay and batches are float32."""
 
-WORKER = 4 << 20
-"""Bytes that a process of `vectorization: async` has for itself at the very least."""
+WORKER_BYTES = 4 << 20
+"""Lower bound on the memory of a process with `vectorization: async`."""
 
 
 @dataclass(frozen=True)
-class Need:
-    """What one part of a run takes at least, and the keys that it follows from."""
+class MemoryNeed:
+    """Lower bound on the memory of one part of a run, and the keys that determine it."""
 
     keys: str
     part: str
@@ -44,32 +44,34 @@ class Need:
 
 
 def check_memory(config: TrainConfig, spec: EnvSpec, device: torch.device, rows: int = 0) -> None:
-    """Refuse a run that needs more memory than there is; ``rows`` are those of its dataset."""
+    """Refuse a run that needs more memory than available; its dataset has ``rows`` rows."""
     parts = config.parts
-    settings, row = parts.algorithm, RowLayout(spec.obs_dim, spec.action_width).width * FLOAT
+    settings, row = parts.algorithm, RowLayout(spec.obs_dim, spec.action_width).width * FLOAT_BYTES
     source = parts.data.source
     if parts.data.dataset_kind == "random":
         source = f"dataset_size = {rows}"
-    host: list[Need] = []
+    host: list[MemoryNeed] = []
     learner = _learner_needs(config, spec, row)
     if isinstance(settings, CollectionConfig):
         replay, capacity = config.replay_class, settings.buffer_capacity
         size = replay.num_bytes(capacity, spec)
         place = host if replay.on_host else learner
-        place.append(Need(f"buffer_capacity = {capacity}", "the replay", size))
+        place.append(MemoryNeed(f"buffer_capacity = {capacity}", "the replay", size))
     if parts.env.vectorization == "async" and config.mode != "offline":
         workers = f"num_envs = {config.num_envs}"
-        host.append(Need(workers, "the environments' processes", config.num_envs * WORKER))
-    data = Need(source, "the dataset", rows * row)
+        host.append(
+            MemoryNeed(workers, "the environments' processes", config.num_envs * WORKER_BYTES)
+        )
+    data = MemoryNeed(source, "the dataset", rows * row)
     if device.type == "cpu":
         _compare([data, *host, *learner], "this machine", device)
     else:
         _compare([data, *learner], str(device), device)
         _compare([data], "this machine", torch.device("cpu"))
-        _compare(host, "this machine", torch.device("cpu"))  # once the data is on the GPU
+        _compare(host, "this machine", torch.device("cpu"))  # after the data was moved to the GPU
 
 
-def _compare(needs: list[Need], place: str, device: torch.device) -> None:
+def _compare(needs: list[MemoryNeed], place: str, device: torch.device) -> None:
     available, total = available_memory(device), sum(need.size for need in needs)
     if total <= available:
         return
@@ -81,50 +83,52 @@ def _compare(needs: list[Need], place: str, device: torch.device) -> None:
     )
 
 
-def _learner_needs(config: TrainConfig, spec: EnvSpec, row: int) -> list[Need]:
-    """Networks with what trains them, and one update; ``row`` is the size of a transition."""
+def _learner_needs(config: TrainConfig, spec: EnvSpec, row: int) -> list[MemoryNeed]:
+    """Return the needs of networks, optimizers and an update; ``row`` is a transition's size."""
     settings = config.parts.algorithm
     size, keys = settings.batch_size, _values(settings, Trait.UPDATE_SIZE)
-    least = (spec.obs_dim + spec.action_dim) * 4 * FLOAT  # a weight, its gradient, two moments
-    if least > available_memory(torch.device("cpu")):  # too much even for the sizes of tensors
-        return [Need(f"env_id = {shown(config.env_id)}", "a layer for its spaces", least)]
+    least = (spec.obs_dim + spec.action_dim) * 4 * FLOAT_BYTES  # with gradient and moments
+    if least > available_memory(torch.device("cpu")):  # too large even for meta tensors
+        return [MemoryNeed(f"env_id = {shown(config.env_id)}", "a layer for its spaces", least)]
     learner = plan_learner(config, spec)
     if learner is None:
-        return [Need(keys, "a batch", size * row)]
-    noise = sum(math.prod(field.shape) for field in learner.noise(size).values()) * FLOAT
+        return [MemoryNeed(keys, "a batch", size * row)]
+    noise = sum(math.prod(field.shape) for field in learner.noise(size).values()) * FLOAT_BYTES
     update = size * row + noise + _backward_bytes(learner, size)
-    networks = Need(_values(settings, Trait.NETWORK_SIZE), "the learner", learner_bytes(learner))
-    return [networks, Need(keys, "an update", update)]
+    networks = MemoryNeed(
+        _values(settings, Trait.NETWORK_SIZE), "the learner", learner_bytes(learner)
+    )
+    return [networks, MemoryNeed(keys, "an update", update)]
 
 
 def plan_learner(config: TrainConfig, spec: EnvSpec) -> Algorithm | None:
-    """A run's learner as shapes without memory; None of one with code of the user's."""
+    """Build a run's learner on the meta device; return None if it has custom code."""
     settings = config.parts.algorithm
     trunks = settings.trunks() if isinstance(settings, NetworkedConfig) else {}
     own_networks = any(isinstance(trunk, OwnTrunkConfig) for trunk in trunks.values())
-    if own_networks or isinstance(get_algorithm(config.algo), OwnEntry):  # which may need values
+    if own_networks or isinstance(get_algorithm(config.algo), OwnEntry):  # which may read values
         return None
     with torch.device("meta"):
         return config.learner_class.build(spec, config.parts.algorithm)
 
 
 def learner_bytes(learner: Algorithm) -> int:
-    """Weights, targets and moments: all of a learner's tensors."""
+    """Return the size of all tensors of a learner."""
     return sum(tensor.nbytes for tensor in (*learner.parameters(), *learner.buffers()))
 
 
 def _backward_bytes(learner: Algorithm, batch_size: int) -> int:
-    """The gradient of the largest network, and the activations that it is computed from."""
+    """Return the size of the gradient and activations of the largest network."""
     sizes = [0]
     for network in learner.modules():
         if isinstance(network, Network):
-            activations = batch_size * network.trunk.activations * FLOAT
+            activations = batch_size * network.trunk.activations * FLOAT_BYTES
             sizes.append(network.flat.nbytes + activations)
     return max(sizes)
 
 
 def _values(settings: AlgorithmConfig, trait: Trait) -> str:
-    """A config's keys with a trait, and their values."""
+    """Format the keys of a config that have a trait, with their values."""
     pairs = ((key, listed(getattr(settings, key))) for key in keys_with(trait, type(settings)))
     return ", ".join(f"{key} = {shown(value)}" for key, value in pairs if value != {})
 
@@ -134,14 +138,14 @@ def _gib(size: int) -> str:
 
 
 @contextmanager
-def explaining_memory(
+def report_out_of_memory(
     part: str, device: torch.device, error_class: type[RLTrainingError] = ConfigError
 ) -> Iterator[None]:
-    """One sentence in place of an allocator's report."""
+    """Raise an out-of-memory error as one sentence."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        # The GPU's error has a class of its own, the CPU's only its text.
+        # CUDA raises a class of its own; a CPU allocation is recognized by its message.
         full = isinstance(error, torch.OutOfMemoryError | MemoryError)
         if not full and "allocate" not in str(error):
             raise

@@ -1,4 +1,4 @@
-"""Values of a config that come from Python, as a config file holds them."""
+"""Convert config values from Python to values that a config file can contain."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from rl_training.errors import ConfigError
 from rl_training.text import printable, shorten, shown
 
 MAX_DEPTH = 32
-"""Mappings and lists inside each other, in a config."""
+"""Largest depth of nested mappings and lists in a config."""
 
 
 def plain(value: Any, where: str, *, storable: bool = False, inside: tuple[int, ...] = ()) -> Any:
-    """A copy with NumPy's scalars as Python's numbers, wherever they are.
+    """Return a copy with NumPy scalars converted to Python numbers, at every level.
 
     Args:
-        value: What was given for a key, or for a part of it.
-        where: The key, for errors.
-        storable: Allow only what a file gives back unchanged, so that training, evaluation and a
-            resume pass the same to `gymnasium.make`. Tuples become lists.
-        inside: The mappings and lists that hold the value: one that holds itself has no end.
+        value: The value of a key, or a part of it.
+        where: The key, for error messages.
+        storable: Allow only values that survive a round trip through a file, so that training,
+            evaluation and resuming pass the same arguments to `gymnasium.make`. Tuples become
+            lists.
+        inside: Ids of the enclosing mappings and lists, to detect cycles.
     """
     if isinstance(value, np.generic) and value.dtype.kind in "biufU":
         value = value.item()
@@ -32,7 +33,7 @@ def plain(value: Any, where: str, *, storable: bool = False, inside: tuple[int, 
             _check_storable(value, where)
         return value
     if id(value) in inside:
-        raise ConfigError(f"{_at(where)} contains itself, which no config file can hold.")
+        raise ConfigError(f"{_at(where)} contains itself, which a config file cannot represent.")
     if len(inside) >= MAX_DEPTH:
         raise ConfigError(f"{_at(where)} is nested too deeply: {MAX_DEPTH} levels are allowed.")
     inside = (*inside, id(value))
@@ -43,7 +44,7 @@ def plain(value: Any, where: str, *, storable: bool = False, inside: tuple[int, 
     for key, item in value.items():
         if not isinstance(key, str):
             raise ConfigError(
-                f"{_at(where)} has the key {shown(key)}, but keys should be strings: write it in "
+                f"{_at(where)} has the key {shown(key)}, but keys should be strings: put it in "
                 "quotes."
             )
         name = str.__str__(key)
@@ -60,12 +61,12 @@ def env_id_of(env: Any) -> str | None:
 
 
 def _check_storable(value: Any, where: str) -> None:
-    """Refuse what a config file cannot hold, or what would not be equal to itself in a resume."""
+    """Refuse a value that a config file cannot represent, or that is not equal to itself."""
     if value is not None and type(value) not in (bool, int, float, str):
         raise ConfigError(
-            f"{_at(where)} is a {type(value).__name__}, but should be a number, text, true, "
-            "false, null, or a list or mapping of them, which a config file can hold: convert it "
-            "(str(path), array.tolist()), or let the environment make it."
+            f"{_at(where)} is a {type(value).__name__}, but a config file can only contain "
+            "numbers, strings, booleans, null, and lists and mappings of them. Convert it "
+            "(str(path), array.tolist()), or create it in the environment."
         )
     if isinstance(value, str) and any("\ud800" <= char <= "\udfff" for char in value):
         raise ConfigError(f"{_at(where)} = {shown(value)}: should be Unicode text.")
@@ -84,7 +85,7 @@ def _at(where: str) -> str:
 
 
 def listed(value: Any) -> Any:
-    """Tuples as lists, for YAML and JSON."""
+    """Convert tuples to lists, for YAML and JSON."""
     if isinstance(value, dict):
         return {key: listed(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

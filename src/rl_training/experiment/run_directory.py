@@ -1,4 +1,4 @@
-"""Run folders: making them, locking them, listing them, finding their checkpoints."""
+"""Run folders: create, lock and list them, and find their checkpoints."""
 
 from __future__ import annotations
 
@@ -42,45 +42,45 @@ _FIRST_FILES = (CONFIG_FILE, RUN_FILE, METRICS_FILE)
 _FIRST_ENTRIES = {*_FIRST_FILES, *(f"{TEMPORARY}{name}" for name in _FIRST_FILES)} | {
     *("checkpoints", "replay")
 }
-"""What a run's folder can hold before it has its name."""
+"""Entries that a run folder may contain before it is renamed."""
 
 
 def now() -> str:
-    """The time in UTC, to the second."""
+    """Return the current UTC time, in seconds precision."""
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @contextmanager
 def create_run(config: TrainConfig) -> Iterator[Path]:
-    """A hidden folder under `output_dir` for a new run, until `name_run` gives it its name.
+    """Create a hidden folder for a new run under `output_dir`; `name_run` renames it.
 
-    What fails before that removes it: no part of a run is ever seen.
+    If anything fails before that, the folder is removed, so that incomplete runs never appear.
     """
-    with reporting_output_dir(config):
+    with report_output_dir_errors(config):
         parent = Path(config.output_dir)
         parent.mkdir(parents=True, exist_ok=True)
         remove_abandoned_run_dirs(parent)
         folder = parent / f"{TEMPORARY}{_name(config)}-{secrets.token_hex(4)}"
         folder.mkdir()
     try:
-        with reporting_output_dir(config):
+        with report_output_dir_errors(config):
             write_config(folder, config)
             write_run_info(folder, {"state": "created", "created": now()})
         yield folder
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)  # not there any more where it has its name
+        shutil.rmtree(folder, ignore_errors=True)  # it does not exist if it was renamed
         raise
 
 
 def name_run(folder: Path, config: TrainConfig) -> Path:
-    """Rename a new run's hidden folder to the first name that is free, and make that durable."""
+    """Rename the hidden folder of a new run to the first free name, durably."""
     base, number = _name(config), 1
-    with reporting_output_dir(config):
+    with report_output_dir_errors(config):
         sync_folder(folder)
         while True:
             path = folder.with_name(base if number == 1 else f"{base}_{number}")
             try:
-                os.rename(folder, path)  # never replaces a folder with files in it
+                os.rename(folder, path)  # never replaces a folder that is not empty
                 break
             except OSError:
                 if not path.exists():
@@ -97,8 +97,8 @@ def _name(config: TrainConfig) -> str:
 
 
 @contextmanager
-def reporting_output_dir(config: TrainConfig) -> Iterator[None]:
-    """Raise a failed write to a new run as one sentence."""
+def report_output_dir_errors(config: TrainConfig) -> Iterator[None]:
+    """Raise a failed write to a new run as a ConfigError."""
     try:
         yield
     except OSError as error:
@@ -109,9 +109,9 @@ def reporting_output_dir(config: TrainConfig) -> Iterator[None]:
 
 
 def remove_abandoned_run_dirs(parent: Path) -> None:
-    """Remove what kills left of runs that had no name yet, an hour after the last change.
+    """Remove hidden folders of runs that were killed, an hour after the last change.
 
-    A folder with anything in it that a new run does not have stays.
+    A folder that contains anything else than a new run's files is kept.
     """
     for folder in parent.glob(f"{TEMPORARY}*"):
         with suppress(OSError):
@@ -123,7 +123,7 @@ def remove_abandoned_run_dirs(parent: Path) -> None:
 
 
 def folder_of(run_dir: Path) -> Path:
-    """The folder that a run is in, also where the run is given as ``.`` or ``..``."""
+    """Return the parent folder of a run, even if the run is given as ``.`` or ``..``."""
     named = run_dir.name not in ("", "..")
     return run_dir.parent if named else Path(os.path.abspath(run_dir)).parent
 
@@ -134,11 +134,11 @@ def write_config(run_dir: Path, config: TrainConfig) -> None:
 
 
 def read_config_file(run_dir: Path) -> TrainConfig:
-    """The resolved config of a run."""
+    """Read the resolved config of a run."""
     file = run_dir / CONFIG_FILE
     data = parse_yaml(read_text(file), str(file))
     if not isinstance(data, dict):
-        raise ConfigError(f"{file} must hold a mapping of keys to values.")
+        raise ConfigError(f"{file} should contain a mapping of keys to values.")
     return saved_config(data)
 
 
@@ -149,7 +149,7 @@ def write_run_info(run_dir: Path, changes: dict[str, Any]) -> None:
 
 
 def read_run_info(run_dir: Path) -> dict[str, Any]:
-    """What ``run.json`` says; empty if it is not there or damaged."""
+    """Read ``run.json``; return an empty mapping if it is missing or damaged."""
     try:
         info = read_json(run_dir / RUN_FILE, limit=MAX_TEXT)
     except ConfigError:
@@ -158,7 +158,7 @@ def read_run_info(run_dir: Path) -> dict[str, Any]:
 
 
 def refuse_links(run_dir: Path) -> None:
-    """Refuse a run whose files are not its own: writing to it would write elsewhere."""
+    """Refuse a run that contains links, since writing to it would change other files."""
     for entry in run_dir.iterdir():
         if entry.is_symlink() or not (entry.is_file() or entry.is_dir()):
             raise CheckpointError(f"{entry} is a link, and links are not followed")
@@ -166,7 +166,7 @@ def refuse_links(run_dir: Path) -> None:
 
 @contextmanager
 def lock_run(run_dir: Path) -> Iterator[None]:
-    """Hold the run for this process; a kill releases it."""
+    """Lock the run for this process; the lock is released even if the process is killed."""
     file = run_dir / LOCK_FILE
     if file.is_symlink() or (file.exists() and not file.is_file()):
         raise ConfigError(f"{file} is not a regular file: remove it, then try again.")
@@ -184,9 +184,9 @@ def lock_run(run_dir: Path) -> Iterator[None]:
 
 
 def is_locked(run_dir: Path) -> bool:
-    """Whether a process is training this run now; creates no file to find that out.
+    """Return whether a process is training this run, without creating a lock file.
 
-    A lock that may not be opened counts as held: ``run.json`` is all that can be known then.
+    A lock that cannot be opened counts as held, so that ``run.json`` is trusted.
     """
     file = run_dir / LOCK_FILE
     if file.is_symlink() or not file.is_file():
@@ -215,19 +215,19 @@ class RunRow:
     last_return: float | None
     best_loss: float | None
     last_loss: float | None
-    """On rows that were held out, where the run has some."""
+    """Loss on held-out rows, if the run has any."""
     state: str
 
 
 def is_run(path: Path) -> bool:
-    """Whether a folder is a run's."""
+    """Return whether a folder is a run."""
     return (path / CONFIG_FILE).is_file() and (path / RUN_FILE).is_file()
 
 
 def list_runs(folder: Path) -> list[RunRow]:
-    """The runs below a folder, by name; folders that are not runs are passed over."""
+    """Return the runs below a folder, sorted by name; other folders are skipped."""
     if not folder.is_dir():
-        raise ConfigError(f"There is no folder {str(folder)!r}.")
+        raise ConfigError(f"The folder {str(folder)!r} does not exist.")
     rows = []
     for path in sorted(p.parent for p in folder.rglob(RUN_FILE)):
         if path.name.startswith(".tmp-") or not is_run(path):
@@ -259,15 +259,15 @@ def list_runs(folder: Path) -> list[RunRow]:
 
 
 def _number(value: Any) -> float | None:
-    """What ``run.json`` says, where it is a number that a run can have."""
+    """Return a value of ``run.json`` if it is a finite number, otherwise None."""
     known = isinstance(value, int | float) and abs(value) <= sys.float_info.max
     return value if known else None
 
 
 def locate(path: Path, *, best: bool = False) -> Path:
-    """The checkpoint folder that a run (its last, or its best) or a checkpoint means."""
+    """Return the folder of a checkpoint, or of the last or best checkpoint of a run."""
     if not path.exists():
-        raise ConfigError(f"There is no run or checkpoint {str(path)!r}.")
+        raise ConfigError(f"The run or checkpoint {str(path)!r} does not exist.")
     if is_run(path):
         found = read_pointer(path, "best" if best else "last")
         if best and found is None:
@@ -278,17 +278,17 @@ def locate(path: Path, *, best: bool = False) -> Path:
             raise ConfigError(f"{path} has no checkpoint yet.")
         return found
     if best:
-        raise ConfigError(f"--best needs a run, but {path} is not one.")
+        raise ConfigError(f"--best requires a run, but {path} is not a run.")
     if not (path / "manifest.json").exists():
         raise ConfigError(f"{str(path)!r} is neither a run nor a checkpoint.")
-    return Path(os.path.abspath(path))  # its folder tells whether it is part of a run
+    return Path(os.path.abspath(path))  # the parent shows whether it is part of a run
 
 
-def newest_sound_checkpoint(run_dir: Path, warn: Callable[[str], None]) -> Checkpoint | None:
-    """The newest checkpoint whose every file is whole; None for a run that has none yet.
+def newest_intact_checkpoint(run_dir: Path, warn: Callable[[str], None]) -> Checkpoint | None:
+    """Return the newest checkpoint whose files are all intact; None if there is no checkpoint.
 
     Raises:
-        FormatError: One on the way is of another format: newer than this version, not damaged.
+        FormatError: A newer checkpoint has another format, which does not count as damage.
     """
     steps = list_steps(run_dir)
     problem = ""
@@ -303,5 +303,5 @@ def newest_sound_checkpoint(run_dir: Path, warn: Callable[[str], None]) -> Check
             continue
         return checkpoint
     if steps:
-        raise CheckpointError(f"No checkpoint of {run_dir} is whole: {problem}.")
+        raise CheckpointError(f"No checkpoint of {run_dir} is intact: {problem}.")
     return None

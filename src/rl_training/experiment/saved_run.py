@@ -1,4 +1,4 @@
-"""A checkpoint with what it records of its run: config, environment, data, learner."""
+"""A checkpoint with the config, environment and data of its run."""
 
 from __future__ import annotations
 
@@ -28,36 +28,38 @@ from rl_training.types import EnvSpec
 
 
 class SavedRun(Checkpoint):
-    """A verified checkpoint whose config and environment are read once."""
+    """A verified checkpoint that parses its config and environment once."""
 
     @classmethod
     def load(cls, path: Path, *, best: bool = False, replay: bool = False) -> SavedRun:
-        """The last or the best checkpoint of a run, or the one that the path is of, verified."""
+        """Verify and load a checkpoint, or the last or best checkpoint of a run."""
         return cls.of(open_checkpoint(locate(path, best=best), replay=replay))
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> SavedRun:
-        """The run that a checkpoint records."""
+        """Convert a checkpoint."""
         return cls(checkpoint.path, checkpoint.manifest)
 
     @cached_property
     def config(self) -> TrainConfig:
-        """The run's config; its `output_dir` is where the run is now."""
+        """Config of the run; `output_dir` is its current location."""
         config = saved_config(self.manifest["config"] | {"output_dir": "runs"})
         if self.run_dir is None:
             return config
-        # Not validated: a run may be moved to a folder that no config may name.
+        # Not validated: a run may be in a folder that is not a valid output_dir.
         return config.model_copy(update={"output_dir": str(folder_of(self.run_dir))})
 
     @cached_property
     def spec(self) -> EnvSpec:
-        """The environment that the run was trained on, as the manifest describes it."""
+        """Environment of the run, as described by the manifest."""
         try:
             spec = EnvSpec.from_dict(self.manifest["env_spec"])
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise CheckpointError(f"{self.path / MANIFEST} has no environment: {error}") from None
+            raise CheckpointError(
+                f"{self.path / MANIFEST} has no valid environment: {error}"
+            ) from None
         bounds = (*spec.action_low, *spec.action_high)
-        # Every observation entry and action has weights: sizes beyond the file's are made up.
+        # Every entry of an observation and action has weights, so larger sizes are forged.
         most = self.manifest["files"][MODEL]["bytes"]
         if (
             not (0 < spec.obs_dim <= most and 0 < spec.action_dim <= most)
@@ -75,9 +77,9 @@ class SavedRun(Checkpoint):
         return spec
 
     def check_env(self, spec: EnvSpec, *, named: str | None = None) -> None:
-        """Refuse an environment whose sizes or bounds are not those of the training.
+        """Refuse an environment whose sizes or bounds differ from those in training.
 
-        ``named`` is the environment that the user chose, where it is not the run's own.
+        ``named`` is the environment that the user chose, if it is not the one of the run.
         """
         if self.spec == spec:
             return
@@ -92,7 +94,7 @@ class SavedRun(Checkpoint):
         )
 
     def check_learner(self, config: TrainConfig, spec: EnvSpec) -> None:
-        """Refuse a config of a larger learner than the checkpoint holds, before it is built."""
+        """Refuse a config whose learner is larger than the checkpoint, before building it."""
         learner = plan_learner(config, spec)
         if learner is None:
             return
@@ -101,26 +103,26 @@ class SavedRun(Checkpoint):
         saved = self.manifest["files"][MODEL]["bytes"]
         if weights > saved:
             raise CheckpointError(
-                f"{self.path} does not fit this learner: its config describes {weights:,} bytes "
+                f"{self.path} does not match this learner: its config describes {weights:,} bytes "
                 f"of weights, but {MODEL} has {saved:,} bytes"
             )
 
     def check_data(self, data: RunData, advice: str) -> None:
-        """Refuse recorded data that is not what the run was trained on, with a way out."""
+        """Refuse data that differs from the training data; the error includes ``advice``."""
         saved, now = self.manifest.get("dataset"), data.record
         if not isinstance(saved, dict) or not isinstance(saved.get("sha256"), str):
             raise CheckpointError(
-                f"{self.path / MANIFEST} does not say what data it was trained on"
+                f"{self.path / MANIFEST} does not record the data that it was trained on"
             )
         if saved["sha256"] != now["sha256"]:
             raise ConfigError(
-                f"{now['source']} is not the data that {self.path} was trained on: "
-                f"{saved.get('rows')} rows then, {now['rows']} now, or other values in them: "
+                f"{now['source']} differs from the data that {self.path} was trained on "
+                f"({saved.get('rows')} rows then, {now['rows']} rows now, or other values): "
                 f"{advice}."
             )
 
     def load_policy(self, device: str = "cpu") -> Policy:
-        """The policy, for evaluation and prediction."""
+        """Load the policy, for evaluation and prediction."""
         spec, where = self.spec, choose_device(device)
         self.check_learner(self.config, spec)
         algorithm = build_algorithm(self.config, spec, where)

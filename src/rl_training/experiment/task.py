@@ -1,4 +1,4 @@
-"""What a run is about: its config, environment and data, checked before anything is written."""
+"""Check the config, environment and data of a run before anything is written."""
 
 from __future__ import annotations
 
@@ -21,25 +21,27 @@ from rl_training.types import EnvSpec
 
 @dataclass(frozen=True)
 class Task:
-    """A config that can be run, with its budget in steps, and what it is run on."""
+    """A checked config, whose budget is in steps, with its environment and data."""
 
     config: TrainConfig
     spec: EnvSpec
     data: RunData | None = None
     notes: tuple[str, ...] = ()
-    """What the user should know of the environment."""
+    """Notes about the environment for the user."""
 
 
 def check_config(config: TrainConfig, *, begins: bool = True) -> Task:
-    """All that can be wrong with a config and shows before anything is written.
+    """Check everything about a config that can be checked before anything is written.
 
-    ``begins`` says that the run, or its learning-rate schedule, begins here; one that an earlier
-    version began goes on as it is.
+    ``begins`` is whether the run or its learning-rate schedule starts here. A schedule that an
+    earlier version started is not checked again.
     """
     device = choose_device(config.device)
     parts = config.parts
     if parts.controls.engine == "cuda_graph" and device.type != "cuda":
-        raise ConfigError("engine = cuda_graph needs a CUDA device: use engine=auto or compiled.")
+        raise ConfigError(
+            "engine = cuda_graph requires a CUDA device: use engine=auto or engine=compiled."
+        )
     _check_sources(config)
     _check_normalization(config)
     _check_fields(config)
@@ -64,8 +66,8 @@ def check_config(config: TrainConfig, *, begins: bool = True) -> Task:
     settings, envs = parts.algorithm, config.num_envs
     if isinstance(settings, CollectionConfig) and settings.buffer_capacity < envs:
         raise ConfigError(
-            f"buffer_capacity = {settings.buffer_capacity}: it must hold at least one transition "
-            f"of each of the {envs} environments."
+            f"buffer_capacity = {settings.buffer_capacity}: should be at least num_envs, which is "
+            f"{envs}."
         )
     config = _with_budget(config, data)
     if begins:
@@ -74,101 +76,101 @@ def check_config(config: TrainConfig, *, begins: bool = True) -> Task:
 
 
 def _check_sources(config: TrainConfig) -> None:
-    """Whether the run has the data that its algorithm learns from, and nothing without use."""
+    """Check that the run has the data its algorithm needs, and no settings without effect."""
     parts, algo, mode = config.parts, config.algo, config.mode
     data = parts.data
     if mode == "online":
         _check_online(data, algo)
     if mode != "online" and data.dataset_kind is None and not config.finetunes:
         raise ConfigError(
-            f"{algo} learns from recorded data: give dataset_kind and dataset_path "
+            f"{algo} learns from recorded data: set dataset_kind and dataset_path "
             "(docs/datasets.md)."
         )
     if isinstance(parts.algorithm, MixingConfig):
         _check_mixing(data, parts.algorithm)
     if mode == "offline" and config.num_envs > 1:
         raise ConfigError(
-            f"num_envs = {config.num_envs}: {algo} learns from recorded data and steps no "
-            "environments in training; leave it out."
+            f"num_envs = {config.num_envs}: {algo} learns from recorded data and has no training "
+            "environments, so leave it out."
         )
     if mode == "offline" and not parts.env.wrappers.reward.is_identity:
         raise ConfigError(
-            f"env_kwargs.wrappers.reward is for training environments, and {algo} has none: use "
-            "the reward_* keys."
+            f"env_kwargs.wrappers.reward applies to training environments, but {algo} has none: "
+            "use the reward_* keys."
         )
     if mode != "offline" and data.num_epochs is not None:
-        raise ConfigError(
-            f"num_epochs: {algo} collects data, so give its budget in total_timesteps."
-        )
+        raise ConfigError(f"num_epochs: {algo} collects data, so set total_timesteps instead.")
     if config.env_id is None and data.action_low is None:
         raise ConfigError(
-            "Without env_id the data does not tell the bounds of its actions: give action_low and "
+            "Without an environment, the action bounds are unknown: set action_low and "
             "action_high, or env_id."
         )
     if config.env_id is not None and data.action_low is not None:
         raise ConfigError(
             f"action_low and action_high are for data without an environment: {config.env_id} "
-            "tells its own."
+            "has its own action bounds, so leave them out."
         )
 
 
 def _check_fields(config: TrainConfig) -> None:
-    """Whether the algorithm can learn from several steps, and a replay has what it declares."""
+    """Check that the algorithm supports n_step and the replay supplies its fields."""
     settings = config.parts.algorithm
     n_step = settings.n_step if isinstance(settings, ValueConfig) else 1
     if n_step > 1 and not config.learner_class.supports_n_step:
         raise ConfigError(
-            f"n_step = {n_step}: the targets of {config.algo} are of single steps; leave it out."
+            f"n_step = {n_step}: {config.algo} supports one-step targets only, so leave it out."
         )
     if isinstance(settings, CollectionConfig):
         config.replay_class.check_fields(declared_fields(config), n_step)
 
 
 def _check_normalization(config: TrainConfig) -> None:
-    """Whether running statistics are possible, and the only ones."""
+    """Check that running statistics are supported, and not combined with fixed ones."""
     settings = config.parts.algorithm
     if not isinstance(settings, CollectionConfig):
         return
     if settings.normalize_observations and config.parts.data.normalize_states:
         raise ConfigError(
-            "normalize_observations and normalize_states are two ways to standardize observations: "
-            "give one of them."
+            "normalize_observations and normalize_states both standardize observations: set only "
+            "one of them."
         )
     if settings.normalize_rewards and isinstance(settings, HindsightConfig):
-        raise ConfigError(
-            "normalize_rewards: relabeled rewards belong to no episode's return; leave it out."
-        )
+        raise ConfigError("normalize_rewards does not work with relabeled rewards: leave it out.")
     if settings.normalize_rewards and not isinstance(settings, ValueConfig):
-        raise ConfigError(f"normalize_rewards needs gamma, and {config.algo} has none.")
+        raise ConfigError(
+            f"normalize_rewards requires gamma, which {config.algo} does not have: leave it out."
+        )
 
 
 def _check_online(data: DataConfig, algo: str) -> None:
-    """Whether nothing is asked for that recorded data alone could give."""
+    """Refuse settings that apply to recorded data only."""
     for key in ("dataset_kind", "normalize_states", "return_scaling", "sampling"):
         value = getattr(data, key)
         if value != DataConfig.model_fields[key].default:
             raise ConfigError(
-                f"{key} = {value} is for recorded data, and {algo} learns online: leave it out."
+                f"{key} = {value} is for recorded data, but {algo} learns online: leave it out."
             )
 
 
 def _check_mixing(data: DataConfig, settings: MixingConfig) -> None:
-    """Whether a run that collects beside a dataset treats both sources alike, and has both."""
+    """Check the settings of a run that combines a dataset with collected data."""
     for key in ("offline_batch_ratio", "offline_pretrain_updates"):
         value = getattr(settings, key)
         if data.dataset_kind is None and value > 0:
-            raise ConfigError(f"{key} = {value} needs a dataset: give one, or set it to 0.")
+            raise ConfigError(
+                f"{key} = {value} requires a dataset: set dataset_kind, or set {key} to 0."
+            )
     if data.return_scaling:
         raise ConfigError(
-            "return_scaling is for recorded rewards alone, and this run collects others too: give "
-            "the factor as reward_scale, which holds for both (rl-training data inspect)."
+            "return_scaling applies to recorded rewards only, but this run also collects: use "
+            "reward_scale, which applies to both (rl-training data inspect shows the returns)."
         )
     if isinstance(settings, FinetuningConfig) and data.validation_fraction:
-        raise ConfigError("validation_fraction is not for fine-tuning: leave it out.")
+        raise ConfigError("validation_fraction is not supported in fine-tuning: leave it out.")
 
 
 def _check_rows(config: TrainConfig, data: RunData | None) -> None:
-    """Whether a dataset that is read in order or mixed into batches has the rows of one."""
+    """Check that a dataset has at least one batch, if it is sampled by epoch or mixed."""
     parts = config.parts
     settings, in_order = parts.algorithm, parts.data.sampling == "epochs"
     if data is None or not (in_order or isinstance(settings, MixingConfig)):
@@ -176,19 +178,19 @@ def _check_rows(config: TrainConfig, data: RunData | None) -> None:
     if len(data.train) < settings.batch_size:
         raise ConfigError(
             f"batch_size = {settings.batch_size}: {data.record['source']} has only "
-            f"{len(data.train)} rows to learn from; use more data or smaller batches."
+            f"{len(data.train)} training rows. Use more data or smaller batches."
         )
 
 
 def _check_spec(config: TrainConfig, spec: EnvSpec) -> None:
-    """Whether the algorithm fits the spaces."""
+    """Check that the algorithm supports the spaces of the environment."""
     algo, env_id, settings = config.algo, config.env_id, config.parts.algorithm
     goals = get_algorithm(algo).goals
     if spec.goal_dim and not goals:
         base = f" with base_algo: {algo}" if algo in HindsightEntry.bases() else ""
         raise ConfigError(
             f"{env_id} has the observation space Dict(achieved_goal, desired_goal, observation), "
-            f"which {algo} does not take: use algo: her{base}."
+            f"which {algo} does not support: use algo: her{base}."
         )
     if isinstance(settings, HindsightConfig) and not spec.goal_dim:
         raise ConfigError(
@@ -202,35 +204,35 @@ def _check_spec(config: TrainConfig, spec: EnvSpec) -> None:
 
 
 def _check_stopping(config: TrainConfig, data: RunData | None) -> None:
-    """Whether the metric that early stopping watches will be there."""
+    """Check that the metric of early stopping will be available."""
     stopping = config.parts.controls.early_stopping
     held_out = data is not None and data.held_out is not None
     if stopping is None:
         return
     if stopping.metric == "eval_loss" and not held_out:
         raise ConfigError(
-            "early_stopping.metric = eval_loss needs rows that are held out: set "
-            "validation_fraction above 0."
+            "early_stopping.metric = eval_loss requires held-out rows: set validation_fraction "
+            "above 0."
         )
     if stopping.metric != "eval_loss" and config.env_id is None:
         raise ConfigError(
-            f"early_stopping.metric = {stopping.metric} needs an environment to play in: give "
-            "env_id, or watch eval_loss with mode min."
+            f"early_stopping.metric = {stopping.metric} requires an environment: set env_id, or "
+            "use metric eval_loss with mode min."
         )
 
 
 def _check_schedule(config: TrainConfig) -> None:
-    """Whether the warm-up ends before the schedule does."""
+    """Check that the warm-up ends before the schedule does."""
     schedule = config.parts.controls.schedule(config.last_step)
     if schedule.warmup > schedule.horizon:
         raise ConfigError(
             f"learning_rate_warmup = {schedule.warmup}: should be at most the schedule's horizon, "
-            f"which is {schedule.horizon} steps; use a shorter warm-up, or set schedule_horizon."
+            f"which is {schedule.horizon} steps. Use a shorter warm-up, or set schedule_horizon."
         )
 
 
 def _with_budget(config: TrainConfig, data: RunData | None) -> TrainConfig:
-    """The config with `num_epochs` turned into updates: every training row that often, or more."""
+    """Convert `num_epochs` to a number of updates, rounded up."""
     parts = config.parts
     epochs, given = parts.data.num_epochs, config.total_timesteps
     if epochs is None or data is None:
@@ -239,7 +241,7 @@ def _with_budget(config: TrainConfig, data: RunData | None) -> TrainConfig:
     updates = math.ceil(epochs * rows / size)
     if given not in (None, updates):
         raise ConfigError(
-            f"num_epochs = {epochs} of {rows} rows in batches of {size} are {updates} updates, but "
-            f"total_timesteps is {given}: give one of them."
+            f"num_epochs = {epochs} with {rows} rows and batches of {size} is {updates} "
+            f"updates, but total_timesteps is {given}: set only one of them."
         )
     return config.model_copy(update={"total_timesteps": updates}).resolved()

@@ -17,7 +17,7 @@ class DDPG(ManagedAlgorithm):
 
     >>> DDPG("Pendulum-v1").learn(20_000).evaluate()
 
-    docs/configuration.md explains the options at length.
+    See docs/configuration.md for details of the options.
 
     DDPG options:
         batch_size (default 256): Transitions in one gradient update.
@@ -55,16 +55,16 @@ class DDPG(ManagedAlgorithm):
             in units of [−1, 1].
 
     Run options:
-        seed (default 0): All random streams derive from it.
-        output_dir (default 'runs'): Where run folders are made.
+        seed (default 0): Seed of all random streams.
+        output_dir (default 'runs'): Folder in which run folders are created.
         device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
-        num_envs (default 1): Training environments stepped together.
-        eval_episodes (default 10): Episodes of each evaluation.
+        num_envs (default 1): Number of training environments, which are stepped together.
+        eval_episodes (default 10): Number of episodes of each evaluation.
         checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
-            and the end have one too.
-        log_interval (default 1000): Steps between lines of metrics.
-        tags (default ()): Words that stay with the run.
-        env_kwargs (default {}): `vectorization`, and what gymnasium.make takes.
+            and the end are always saved.
+        log_interval (default 1000): Steps between log entries.
+        tags (default ()): Labels of the run.
+        env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
         dataset_kind (default None): Where recorded data comes from; None for none.
@@ -90,21 +90,24 @@ class DDPG(ManagedAlgorithm):
         action_high (default None): Greatest actions of the data, where no environment tells.
 
     Control options:
-        eval_interval (default 5000): Steps between evaluations; 0 for the one at the end alone.
-        early_stopping (default None): When to stop before the budget is spent; None for never.
-        learning_rate_schedule (default 'constant'): How the learning rate goes: constant,
-            linear or cosine.
+        eval_interval (default 5000): Steps between evaluations; 0 to evaluate only at the end.
+        early_stopping (default None): When to stop before total_timesteps; None to disable.
+        learning_rate_schedule (default 'constant'): Learning-rate schedule: constant, linear or
+            cosine.
         learning_rate_warmup (default 0): Steps of linear warm-up from 0.
-        learning_rate_final (default 0.0): Fraction of the learning rate at the schedule's end.
-        schedule_horizon (default None): Step at which the schedule ends; the first budget by
-            default.
-        keep_checkpoints (default 3): Newest checkpoints to keep, beside the best.
-        tensorboard (default True): Write TensorBoard files beside metrics.jsonl.
-        num_threads (default None): Threads for products on the CPU; None: OMP_NUM_THREADS, or
-            by the machine.
-        engine (default 'auto'): How updates run: eager, compiled, cuda_graph, or auto by the
-            run.
-        matmul_precision (default 'high'): Float32 products on a GPU: highest, or high for TF32.
+        learning_rate_final (default 0.0): Fraction of the learning rate at the end of the
+            schedule.
+        schedule_horizon (default None): Step at which the schedule ends; by default,
+            total_timesteps of the first run.
+        keep_checkpoints (default 3): Number of newest checkpoints to keep, in addition to the
+            best.
+        tensorboard (default True): Write TensorBoard files in addition to metrics.jsonl.
+        num_threads (default None): Number of CPU threads; None for OMP_NUM_THREADS or a default
+            for this machine.
+        engine (default 'auto'): Execution of updates: eager, compiled or cuda_graph; auto
+            chooses by device and budget.
+        matmul_precision (default 'high'): Precision of float32 matrix products on a GPU:
+            highest, or high for TF32.
     """
 
     algo: ClassVar[str]
@@ -186,7 +189,7 @@ class DQN(ManagedAlgorithm):
 
     >>> DQN("CartPole-v1").learn(20_000).evaluate()
 
-    docs/configuration.md explains the options at length.
+    See docs/configuration.md for details of the options.
 
     DQN options:
         batch_size (default 128): Transitions in one gradient update.
@@ -229,16 +232,16 @@ class DQN(ManagedAlgorithm):
         epsilon_decay_steps (default 25000): Environment steps over which ε decays linearly.
 
     Run options:
-        seed (default 0): All random streams derive from it.
-        output_dir (default 'runs'): Where run folders are made.
+        seed (default 0): Seed of all random streams.
+        output_dir (default 'runs'): Folder in which run folders are created.
         device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
-        num_envs (default 1): Training environments stepped together.
-        eval_episodes (default 10): Episodes of each evaluation.
+        num_envs (default 1): Number of training environments, which are stepped together.
+        eval_episodes (default 10): Number of episodes of each evaluation.
         checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
-            and the end have one too.
-        log_interval (default 1000): Steps between lines of metrics.
-        tags (default ()): Words that stay with the run.
-        env_kwargs (default {}): `vectorization`, and what gymnasium.make takes.
+            and the end are always saved.
+        log_interval (default 1000): Steps between log entries.
+        tags (default ()): Labels of the run.
+        env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
         dataset_kind (default None): Where recorded data comes from; None for none.
@@ -264,21 +267,24 @@ class DQN(ManagedAlgorithm):
         action_high (default None): Greatest actions of the data, where no environment tells.
 
     Control options:
-        eval_interval (default 5000): Steps between evaluations; 0 for the one at the end alone.
-        early_stopping (default None): When to stop before the budget is spent; None for never.
-        learning_rate_schedule (default 'constant'): How the learning rate goes: constant,
-            linear or cosine.
+        eval_interval (default 5000): Steps between evaluations; 0 to evaluate only at the end.
+        early_stopping (default None): When to stop before total_timesteps; None to disable.
+        learning_rate_schedule (default 'constant'): Learning-rate schedule: constant, linear or
+            cosine.
         learning_rate_warmup (default 0): Steps of linear warm-up from 0.
-        learning_rate_final (default 0.0): Fraction of the learning rate at the schedule's end.
-        schedule_horizon (default None): Step at which the schedule ends; the first budget by
-            default.
-        keep_checkpoints (default 3): Newest checkpoints to keep, beside the best.
-        tensorboard (default True): Write TensorBoard files beside metrics.jsonl.
-        num_threads (default None): Threads for products on the CPU; None: OMP_NUM_THREADS, or
-            by the machine.
-        engine (default 'auto'): How updates run: eager, compiled, cuda_graph, or auto by the
-            run.
-        matmul_precision (default 'high'): Float32 products on a GPU: highest, or high for TF32.
+        learning_rate_final (default 0.0): Fraction of the learning rate at the end of the
+            schedule.
+        schedule_horizon (default None): Step at which the schedule ends; by default,
+            total_timesteps of the first run.
+        keep_checkpoints (default 3): Number of newest checkpoints to keep, in addition to the
+            best.
+        tensorboard (default True): Write TensorBoard files in addition to metrics.jsonl.
+        num_threads (default None): Number of CPU threads; None for OMP_NUM_THREADS or a default
+            for this machine.
+        engine (default 'auto'): Execution of updates: eager, compiled or cuda_graph; auto
+            chooses by device and budget.
+        matmul_precision (default 'high'): Precision of float32 matrix products on a GPU:
+            highest, or high for TF32.
     """
 
     algo: ClassVar[str]
@@ -365,7 +371,7 @@ class HER(ManagedAlgorithm):
 
     >>> HER("rl_training/PointGoal-v0").learn(20_000).evaluate()
 
-    docs/configuration.md explains the options at length.
+    See docs/configuration.md for details of the options.
 
     HER options:
         batch_size (default 256): Transitions in one gradient update.
@@ -437,16 +443,16 @@ class HER(ManagedAlgorithm):
         critic_hidden_sizes (default (512, 512, 512)): Widths of the critics' hidden layers.
 
     Run options:
-        seed (default 0): All random streams derive from it.
-        output_dir (default 'runs'): Where run folders are made.
+        seed (default 0): Seed of all random streams.
+        output_dir (default 'runs'): Folder in which run folders are created.
         device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
-        num_envs (default 1): Training environments stepped together.
-        eval_episodes (default 10): Episodes of each evaluation.
+        num_envs (default 1): Number of training environments, which are stepped together.
+        eval_episodes (default 10): Number of episodes of each evaluation.
         checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
-            and the end have one too.
-        log_interval (default 1000): Steps between lines of metrics.
-        tags (default ()): Words that stay with the run.
-        env_kwargs (default {}): `vectorization`, and what gymnasium.make takes.
+            and the end are always saved.
+        log_interval (default 1000): Steps between log entries.
+        tags (default ()): Labels of the run.
+        env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
         dataset_kind (default None): Where recorded data comes from; None for none.
@@ -472,21 +478,24 @@ class HER(ManagedAlgorithm):
         action_high (default None): Greatest actions of the data, where no environment tells.
 
     Control options:
-        eval_interval (default 5000): Steps between evaluations; 0 for the one at the end alone.
-        early_stopping (default None): When to stop before the budget is spent; None for never.
-        learning_rate_schedule (default 'constant'): How the learning rate goes: constant,
-            linear or cosine.
+        eval_interval (default 5000): Steps between evaluations; 0 to evaluate only at the end.
+        early_stopping (default None): When to stop before total_timesteps; None to disable.
+        learning_rate_schedule (default 'constant'): Learning-rate schedule: constant, linear or
+            cosine.
         learning_rate_warmup (default 0): Steps of linear warm-up from 0.
-        learning_rate_final (default 0.0): Fraction of the learning rate at the schedule's end.
-        schedule_horizon (default None): Step at which the schedule ends; the first budget by
-            default.
-        keep_checkpoints (default 3): Newest checkpoints to keep, beside the best.
-        tensorboard (default True): Write TensorBoard files beside metrics.jsonl.
-        num_threads (default None): Threads for products on the CPU; None: OMP_NUM_THREADS, or
-            by the machine.
-        engine (default 'auto'): How updates run: eager, compiled, cuda_graph, or auto by the
-            run.
-        matmul_precision (default 'high'): Float32 products on a GPU: highest, or high for TF32.
+        learning_rate_final (default 0.0): Fraction of the learning rate at the end of the
+            schedule.
+        schedule_horizon (default None): Step at which the schedule ends; by default,
+            total_timesteps of the first run.
+        keep_checkpoints (default 3): Number of newest checkpoints to keep, in addition to the
+            best.
+        tensorboard (default True): Write TensorBoard files in addition to metrics.jsonl.
+        num_threads (default None): Number of CPU threads; None for OMP_NUM_THREADS or a default
+            for this machine.
+        engine (default 'auto'): Execution of updates: eager, compiled or cuda_graph; auto
+            chooses by device and budget.
+        matmul_precision (default 'high'): Precision of float32 matrix products on a GPU:
+            highest, or high for TF32.
     """
 
     algo: ClassVar[str]
@@ -581,7 +590,7 @@ class REDQ(ManagedAlgorithm):
 
     >>> REDQ("Pendulum-v1").learn(20_000).evaluate()
 
-    docs/configuration.md explains the options at length.
+    See docs/configuration.md for details of the options.
 
     REDQ options:
         batch_size (default 256): Transitions in one gradient update.
@@ -623,16 +632,16 @@ class REDQ(ManagedAlgorithm):
             each update.
 
     Run options:
-        seed (default 0): All random streams derive from it.
-        output_dir (default 'runs'): Where run folders are made.
+        seed (default 0): Seed of all random streams.
+        output_dir (default 'runs'): Folder in which run folders are created.
         device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
-        num_envs (default 1): Training environments stepped together.
-        eval_episodes (default 10): Episodes of each evaluation.
+        num_envs (default 1): Number of training environments, which are stepped together.
+        eval_episodes (default 10): Number of episodes of each evaluation.
         checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
-            and the end have one too.
-        log_interval (default 1000): Steps between lines of metrics.
-        tags (default ()): Words that stay with the run.
-        env_kwargs (default {}): `vectorization`, and what gymnasium.make takes.
+            and the end are always saved.
+        log_interval (default 1000): Steps between log entries.
+        tags (default ()): Labels of the run.
+        env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
         dataset_kind (default None): Where recorded data comes from; None for none.
@@ -658,21 +667,24 @@ class REDQ(ManagedAlgorithm):
         action_high (default None): Greatest actions of the data, where no environment tells.
 
     Control options:
-        eval_interval (default 5000): Steps between evaluations; 0 for the one at the end alone.
-        early_stopping (default None): When to stop before the budget is spent; None for never.
-        learning_rate_schedule (default 'constant'): How the learning rate goes: constant,
-            linear or cosine.
+        eval_interval (default 5000): Steps between evaluations; 0 to evaluate only at the end.
+        early_stopping (default None): When to stop before total_timesteps; None to disable.
+        learning_rate_schedule (default 'constant'): Learning-rate schedule: constant, linear or
+            cosine.
         learning_rate_warmup (default 0): Steps of linear warm-up from 0.
-        learning_rate_final (default 0.0): Fraction of the learning rate at the schedule's end.
-        schedule_horizon (default None): Step at which the schedule ends; the first budget by
-            default.
-        keep_checkpoints (default 3): Newest checkpoints to keep, beside the best.
-        tensorboard (default True): Write TensorBoard files beside metrics.jsonl.
-        num_threads (default None): Threads for products on the CPU; None: OMP_NUM_THREADS, or
-            by the machine.
-        engine (default 'auto'): How updates run: eager, compiled, cuda_graph, or auto by the
-            run.
-        matmul_precision (default 'high'): Float32 products on a GPU: highest, or high for TF32.
+        learning_rate_final (default 0.0): Fraction of the learning rate at the end of the
+            schedule.
+        schedule_horizon (default None): Step at which the schedule ends; by default,
+            total_timesteps of the first run.
+        keep_checkpoints (default 3): Number of newest checkpoints to keep, in addition to the
+            best.
+        tensorboard (default True): Write TensorBoard files in addition to metrics.jsonl.
+        num_threads (default None): Number of CPU threads; None for OMP_NUM_THREADS or a default
+            for this machine.
+        engine (default 'auto'): Execution of updates: eager, compiled or cuda_graph; auto
+            chooses by device and budget.
+        matmul_precision (default 'high'): Precision of float32 matrix products on a GPU:
+            highest, or high for TF32.
     """
 
     algo: ClassVar[str]
@@ -757,7 +769,7 @@ class SAC(ManagedAlgorithm):
 
     >>> SAC("Pendulum-v1").learn(20_000).evaluate()
 
-    docs/configuration.md explains the options at length.
+    See docs/configuration.md for details of the options.
 
     SAC options:
         batch_size (default 256): Transitions in one gradient update.
@@ -796,16 +808,16 @@ class SAC(ManagedAlgorithm):
             minus the number of action dimensions.
 
     Run options:
-        seed (default 0): All random streams derive from it.
-        output_dir (default 'runs'): Where run folders are made.
+        seed (default 0): Seed of all random streams.
+        output_dir (default 'runs'): Folder in which run folders are created.
         device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
-        num_envs (default 1): Training environments stepped together.
-        eval_episodes (default 10): Episodes of each evaluation.
+        num_envs (default 1): Number of training environments, which are stepped together.
+        eval_episodes (default 10): Number of episodes of each evaluation.
         checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
-            and the end have one too.
-        log_interval (default 1000): Steps between lines of metrics.
-        tags (default ()): Words that stay with the run.
-        env_kwargs (default {}): `vectorization`, and what gymnasium.make takes.
+            and the end are always saved.
+        log_interval (default 1000): Steps between log entries.
+        tags (default ()): Labels of the run.
+        env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
         dataset_kind (default None): Where recorded data comes from; None for none.
@@ -831,21 +843,24 @@ class SAC(ManagedAlgorithm):
         action_high (default None): Greatest actions of the data, where no environment tells.
 
     Control options:
-        eval_interval (default 5000): Steps between evaluations; 0 for the one at the end alone.
-        early_stopping (default None): When to stop before the budget is spent; None for never.
-        learning_rate_schedule (default 'constant'): How the learning rate goes: constant,
-            linear or cosine.
+        eval_interval (default 5000): Steps between evaluations; 0 to evaluate only at the end.
+        early_stopping (default None): When to stop before total_timesteps; None to disable.
+        learning_rate_schedule (default 'constant'): Learning-rate schedule: constant, linear or
+            cosine.
         learning_rate_warmup (default 0): Steps of linear warm-up from 0.
-        learning_rate_final (default 0.0): Fraction of the learning rate at the schedule's end.
-        schedule_horizon (default None): Step at which the schedule ends; the first budget by
-            default.
-        keep_checkpoints (default 3): Newest checkpoints to keep, beside the best.
-        tensorboard (default True): Write TensorBoard files beside metrics.jsonl.
-        num_threads (default None): Threads for products on the CPU; None: OMP_NUM_THREADS, or
-            by the machine.
-        engine (default 'auto'): How updates run: eager, compiled, cuda_graph, or auto by the
-            run.
-        matmul_precision (default 'high'): Float32 products on a GPU: highest, or high for TF32.
+        learning_rate_final (default 0.0): Fraction of the learning rate at the end of the
+            schedule.
+        schedule_horizon (default None): Step at which the schedule ends; by default,
+            total_timesteps of the first run.
+        keep_checkpoints (default 3): Number of newest checkpoints to keep, in addition to the
+            best.
+        tensorboard (default True): Write TensorBoard files in addition to metrics.jsonl.
+        num_threads (default None): Number of CPU threads; None for OMP_NUM_THREADS or a default
+            for this machine.
+        engine (default 'auto'): Execution of updates: eager, compiled or cuda_graph; auto
+            chooses by device and budget.
+        matmul_precision (default 'high'): Precision of float32 matrix products on a GPU:
+            highest, or high for TF32.
     """
 
     algo: ClassVar[str]
@@ -929,7 +944,7 @@ class TD3(ManagedAlgorithm):
 
     >>> TD3("Pendulum-v1").learn(20_000).evaluate()
 
-    docs/configuration.md explains the options at length.
+    See docs/configuration.md for details of the options.
 
     TD3 options:
         batch_size (default 256): Transitions in one gradient update.
@@ -970,16 +985,16 @@ class TD3(ManagedAlgorithm):
         target_noise_clip (default 0.5): Largest size of that noise.
 
     Run options:
-        seed (default 0): All random streams derive from it.
-        output_dir (default 'runs'): Where run folders are made.
+        seed (default 0): Seed of all random streams.
+        output_dir (default 'runs'): Folder in which run folders are created.
         device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
-        num_envs (default 1): Training environments stepped together.
-        eval_episodes (default 10): Episodes of each evaluation.
+        num_envs (default 1): Number of training environments, which are stepped together.
+        eval_episodes (default 10): Number of episodes of each evaluation.
         checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
-            and the end have one too.
-        log_interval (default 1000): Steps between lines of metrics.
-        tags (default ()): Words that stay with the run.
-        env_kwargs (default {}): `vectorization`, and what gymnasium.make takes.
+            and the end are always saved.
+        log_interval (default 1000): Steps between log entries.
+        tags (default ()): Labels of the run.
+        env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
         dataset_kind (default None): Where recorded data comes from; None for none.
@@ -1005,21 +1020,24 @@ class TD3(ManagedAlgorithm):
         action_high (default None): Greatest actions of the data, where no environment tells.
 
     Control options:
-        eval_interval (default 5000): Steps between evaluations; 0 for the one at the end alone.
-        early_stopping (default None): When to stop before the budget is spent; None for never.
-        learning_rate_schedule (default 'constant'): How the learning rate goes: constant,
-            linear or cosine.
+        eval_interval (default 5000): Steps between evaluations; 0 to evaluate only at the end.
+        early_stopping (default None): When to stop before total_timesteps; None to disable.
+        learning_rate_schedule (default 'constant'): Learning-rate schedule: constant, linear or
+            cosine.
         learning_rate_warmup (default 0): Steps of linear warm-up from 0.
-        learning_rate_final (default 0.0): Fraction of the learning rate at the schedule's end.
-        schedule_horizon (default None): Step at which the schedule ends; the first budget by
-            default.
-        keep_checkpoints (default 3): Newest checkpoints to keep, beside the best.
-        tensorboard (default True): Write TensorBoard files beside metrics.jsonl.
-        num_threads (default None): Threads for products on the CPU; None: OMP_NUM_THREADS, or
-            by the machine.
-        engine (default 'auto'): How updates run: eager, compiled, cuda_graph, or auto by the
-            run.
-        matmul_precision (default 'high'): Float32 products on a GPU: highest, or high for TF32.
+        learning_rate_final (default 0.0): Fraction of the learning rate at the end of the
+            schedule.
+        schedule_horizon (default None): Step at which the schedule ends; by default,
+            total_timesteps of the first run.
+        keep_checkpoints (default 3): Number of newest checkpoints to keep, in addition to the
+            best.
+        tensorboard (default True): Write TensorBoard files in addition to metrics.jsonl.
+        num_threads (default None): Number of CPU threads; None for OMP_NUM_THREADS or a default
+            for this machine.
+        engine (default 'auto'): Execution of updates: eager, compiled or cuda_graph; auto
+            chooses by device and budget.
+        matmul_precision (default 'high'): Precision of float32 matrix products on a GPU:
+            highest, or high for TF32.
     """
 
     algo: ClassVar[str]
@@ -1104,7 +1122,7 @@ class TQC(ManagedAlgorithm):
 
     >>> TQC("Pendulum-v1").learn(20_000).evaluate()
 
-    docs/configuration.md explains the options at length.
+    See docs/configuration.md for details of the options.
 
     TQC options:
         batch_size (default 256): Transitions in one gradient update.
@@ -1147,16 +1165,16 @@ class TQC(ManagedAlgorithm):
         critic_hidden_sizes (default (512, 512, 512)): Widths of the critics' hidden layers.
 
     Run options:
-        seed (default 0): All random streams derive from it.
-        output_dir (default 'runs'): Where run folders are made.
+        seed (default 0): Seed of all random streams.
+        output_dir (default 'runs'): Folder in which run folders are created.
         device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
-        num_envs (default 1): Training environments stepped together.
-        eval_episodes (default 10): Episodes of each evaluation.
+        num_envs (default 1): Number of training environments, which are stepped together.
+        eval_episodes (default 10): Number of episodes of each evaluation.
         checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
-            and the end have one too.
-        log_interval (default 1000): Steps between lines of metrics.
-        tags (default ()): Words that stay with the run.
-        env_kwargs (default {}): `vectorization`, and what gymnasium.make takes.
+            and the end are always saved.
+        log_interval (default 1000): Steps between log entries.
+        tags (default ()): Labels of the run.
+        env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
         dataset_kind (default None): Where recorded data comes from; None for none.
@@ -1182,21 +1200,24 @@ class TQC(ManagedAlgorithm):
         action_high (default None): Greatest actions of the data, where no environment tells.
 
     Control options:
-        eval_interval (default 5000): Steps between evaluations; 0 for the one at the end alone.
-        early_stopping (default None): When to stop before the budget is spent; None for never.
-        learning_rate_schedule (default 'constant'): How the learning rate goes: constant,
-            linear or cosine.
+        eval_interval (default 5000): Steps between evaluations; 0 to evaluate only at the end.
+        early_stopping (default None): When to stop before total_timesteps; None to disable.
+        learning_rate_schedule (default 'constant'): Learning-rate schedule: constant, linear or
+            cosine.
         learning_rate_warmup (default 0): Steps of linear warm-up from 0.
-        learning_rate_final (default 0.0): Fraction of the learning rate at the schedule's end.
-        schedule_horizon (default None): Step at which the schedule ends; the first budget by
-            default.
-        keep_checkpoints (default 3): Newest checkpoints to keep, beside the best.
-        tensorboard (default True): Write TensorBoard files beside metrics.jsonl.
-        num_threads (default None): Threads for products on the CPU; None: OMP_NUM_THREADS, or
-            by the machine.
-        engine (default 'auto'): How updates run: eager, compiled, cuda_graph, or auto by the
-            run.
-        matmul_precision (default 'high'): Float32 products on a GPU: highest, or high for TF32.
+        learning_rate_final (default 0.0): Fraction of the learning rate at the end of the
+            schedule.
+        schedule_horizon (default None): Step at which the schedule ends; by default,
+            total_timesteps of the first run.
+        keep_checkpoints (default 3): Number of newest checkpoints to keep, in addition to the
+            best.
+        tensorboard (default True): Write TensorBoard files in addition to metrics.jsonl.
+        num_threads (default None): Number of CPU threads; None for OMP_NUM_THREADS or a default
+            for this machine.
+        engine (default 'auto'): Execution of updates: eager, compiled or cuda_graph; auto
+            chooses by device and budget.
+        matmul_precision (default 'high'): Precision of float32 matrix products on a GPU:
+            highest, or high for TF32.
     """
 
     algo: ClassVar[str]
@@ -1283,7 +1304,7 @@ class AWAC(ManagedAlgorithm):
 
     >>> AWAC("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(20_000).evaluate()
 
-    docs/configuration.md explains the options at length.
+    See docs/configuration.md for details of the options.
 
     AWAC options:
         batch_size (default 1024): Transitions in one gradient update.
@@ -1310,16 +1331,16 @@ class AWAC(ManagedAlgorithm):
             squashed one.
 
     Run options:
-        seed (default 0): All random streams derive from it.
-        output_dir (default 'runs'): Where run folders are made.
+        seed (default 0): Seed of all random streams.
+        output_dir (default 'runs'): Folder in which run folders are created.
         device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
-        num_envs (default 1): Training environments stepped together.
-        eval_episodes (default 10): Episodes of each evaluation.
+        num_envs (default 1): Number of training environments, which are stepped together.
+        eval_episodes (default 10): Number of episodes of each evaluation.
         checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
-            and the end have one too.
-        log_interval (default 1000): Steps between lines of metrics.
-        tags (default ()): Words that stay with the run.
-        env_kwargs (default {}): `vectorization`, and what gymnasium.make takes.
+            and the end are always saved.
+        log_interval (default 1000): Steps between log entries.
+        tags (default ()): Labels of the run.
+        env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
         dataset_kind (default None): Where recorded data comes from; None for none.
@@ -1345,21 +1366,24 @@ class AWAC(ManagedAlgorithm):
         action_high (default None): Greatest actions of the data, where no environment tells.
 
     Control options:
-        eval_interval (default 5000): Steps between evaluations; 0 for the one at the end alone.
-        early_stopping (default None): When to stop before the budget is spent; None for never.
-        learning_rate_schedule (default 'constant'): How the learning rate goes: constant,
-            linear or cosine.
+        eval_interval (default 5000): Steps between evaluations; 0 to evaluate only at the end.
+        early_stopping (default None): When to stop before total_timesteps; None to disable.
+        learning_rate_schedule (default 'constant'): Learning-rate schedule: constant, linear or
+            cosine.
         learning_rate_warmup (default 0): Steps of linear warm-up from 0.
-        learning_rate_final (default 0.0): Fraction of the learning rate at the schedule's end.
-        schedule_horizon (default None): Step at which the schedule ends; the first budget by
-            default.
-        keep_checkpoints (default 3): Newest checkpoints to keep, beside the best.
-        tensorboard (default True): Write TensorBoard files beside metrics.jsonl.
-        num_threads (default None): Threads for products on the CPU; None: OMP_NUM_THREADS, or
-            by the machine.
-        engine (default 'auto'): How updates run: eager, compiled, cuda_graph, or auto by the
-            run.
-        matmul_precision (default 'high'): Float32 products on a GPU: highest, or high for TF32.
+        learning_rate_final (default 0.0): Fraction of the learning rate at the end of the
+            schedule.
+        schedule_horizon (default None): Step at which the schedule ends; by default,
+            total_timesteps of the first run.
+        keep_checkpoints (default 3): Number of newest checkpoints to keep, in addition to the
+            best.
+        tensorboard (default True): Write TensorBoard files in addition to metrics.jsonl.
+        num_threads (default None): Number of CPU threads; None for OMP_NUM_THREADS or a default
+            for this machine.
+        engine (default 'auto'): Execution of updates: eager, compiled or cuda_graph; auto
+            chooses by device and budget.
+        matmul_precision (default 'high'): Precision of float32 matrix products on a GPU:
+            highest, or high for TF32.
     """
 
     algo: ClassVar[str]
@@ -1437,7 +1461,7 @@ class BC(ManagedAlgorithm):
 
     >>> BC("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(20_000).evaluate()
 
-    docs/configuration.md explains the options at length.
+    See docs/configuration.md for details of the options.
 
     BC options:
         batch_size (default 256): Transitions in one gradient update.
@@ -1451,16 +1475,16 @@ class BC(ManagedAlgorithm):
             policy.
 
     Run options:
-        seed (default 0): All random streams derive from it.
-        output_dir (default 'runs'): Where run folders are made.
+        seed (default 0): Seed of all random streams.
+        output_dir (default 'runs'): Folder in which run folders are created.
         device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
-        num_envs (default 1): Training environments stepped together.
-        eval_episodes (default 10): Episodes of each evaluation.
+        num_envs (default 1): Number of training environments, which are stepped together.
+        eval_episodes (default 10): Number of episodes of each evaluation.
         checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
-            and the end have one too.
-        log_interval (default 1000): Steps between lines of metrics.
-        tags (default ()): Words that stay with the run.
-        env_kwargs (default {}): `vectorization`, and what gymnasium.make takes.
+            and the end are always saved.
+        log_interval (default 1000): Steps between log entries.
+        tags (default ()): Labels of the run.
+        env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
         dataset_kind (default None): Where recorded data comes from; None for none.
@@ -1486,21 +1510,24 @@ class BC(ManagedAlgorithm):
         action_high (default None): Greatest actions of the data, where no environment tells.
 
     Control options:
-        eval_interval (default 5000): Steps between evaluations; 0 for the one at the end alone.
-        early_stopping (default None): When to stop before the budget is spent; None for never.
-        learning_rate_schedule (default 'constant'): How the learning rate goes: constant,
-            linear or cosine.
+        eval_interval (default 5000): Steps between evaluations; 0 to evaluate only at the end.
+        early_stopping (default None): When to stop before total_timesteps; None to disable.
+        learning_rate_schedule (default 'constant'): Learning-rate schedule: constant, linear or
+            cosine.
         learning_rate_warmup (default 0): Steps of linear warm-up from 0.
-        learning_rate_final (default 0.0): Fraction of the learning rate at the schedule's end.
-        schedule_horizon (default None): Step at which the schedule ends; the first budget by
-            default.
-        keep_checkpoints (default 3): Newest checkpoints to keep, beside the best.
-        tensorboard (default True): Write TensorBoard files beside metrics.jsonl.
-        num_threads (default None): Threads for products on the CPU; None: OMP_NUM_THREADS, or
-            by the machine.
-        engine (default 'auto'): How updates run: eager, compiled, cuda_graph, or auto by the
-            run.
-        matmul_precision (default 'high'): Float32 products on a GPU: highest, or high for TF32.
+        learning_rate_final (default 0.0): Fraction of the learning rate at the end of the
+            schedule.
+        schedule_horizon (default None): Step at which the schedule ends; by default,
+            total_timesteps of the first run.
+        keep_checkpoints (default 3): Number of newest checkpoints to keep, in addition to the
+            best.
+        tensorboard (default True): Write TensorBoard files in addition to metrics.jsonl.
+        num_threads (default None): Number of CPU threads; None for OMP_NUM_THREADS or a default
+            for this machine.
+        engine (default 'auto'): Execution of updates: eager, compiled or cuda_graph; auto
+            chooses by device and budget.
+        matmul_precision (default 'high'): Precision of float32 matrix products on a GPU:
+            highest, or high for TF32.
     """
 
     algo: ClassVar[str]
@@ -1568,7 +1595,7 @@ class CQL(ManagedAlgorithm):
 
     >>> CQL("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(20_000).evaluate()
 
-    docs/configuration.md explains the options at length.
+    See docs/configuration.md for details of the options.
 
     CQL options:
         batch_size (default 256): Transitions in one gradient update.
@@ -1599,16 +1626,16 @@ class CQL(ManagedAlgorithm):
         backup_entropy (default False): Keep −α log π in the critics' target.
 
     Run options:
-        seed (default 0): All random streams derive from it.
-        output_dir (default 'runs'): Where run folders are made.
+        seed (default 0): Seed of all random streams.
+        output_dir (default 'runs'): Folder in which run folders are created.
         device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
-        num_envs (default 1): Training environments stepped together.
-        eval_episodes (default 10): Episodes of each evaluation.
+        num_envs (default 1): Number of training environments, which are stepped together.
+        eval_episodes (default 10): Number of episodes of each evaluation.
         checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
-            and the end have one too.
-        log_interval (default 1000): Steps between lines of metrics.
-        tags (default ()): Words that stay with the run.
-        env_kwargs (default {}): `vectorization`, and what gymnasium.make takes.
+            and the end are always saved.
+        log_interval (default 1000): Steps between log entries.
+        tags (default ()): Labels of the run.
+        env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
         dataset_kind (default None): Where recorded data comes from; None for none.
@@ -1634,21 +1661,24 @@ class CQL(ManagedAlgorithm):
         action_high (default None): Greatest actions of the data, where no environment tells.
 
     Control options:
-        eval_interval (default 5000): Steps between evaluations; 0 for the one at the end alone.
-        early_stopping (default None): When to stop before the budget is spent; None for never.
-        learning_rate_schedule (default 'constant'): How the learning rate goes: constant,
-            linear or cosine.
+        eval_interval (default 5000): Steps between evaluations; 0 to evaluate only at the end.
+        early_stopping (default None): When to stop before total_timesteps; None to disable.
+        learning_rate_schedule (default 'constant'): Learning-rate schedule: constant, linear or
+            cosine.
         learning_rate_warmup (default 0): Steps of linear warm-up from 0.
-        learning_rate_final (default 0.0): Fraction of the learning rate at the schedule's end.
-        schedule_horizon (default None): Step at which the schedule ends; the first budget by
-            default.
-        keep_checkpoints (default 3): Newest checkpoints to keep, beside the best.
-        tensorboard (default True): Write TensorBoard files beside metrics.jsonl.
-        num_threads (default None): Threads for products on the CPU; None: OMP_NUM_THREADS, or
-            by the machine.
-        engine (default 'auto'): How updates run: eager, compiled, cuda_graph, or auto by the
-            run.
-        matmul_precision (default 'high'): Float32 products on a GPU: highest, or high for TF32.
+        learning_rate_final (default 0.0): Fraction of the learning rate at the end of the
+            schedule.
+        schedule_horizon (default None): Step at which the schedule ends; by default,
+            total_timesteps of the first run.
+        keep_checkpoints (default 3): Number of newest checkpoints to keep, in addition to the
+            best.
+        tensorboard (default True): Write TensorBoard files in addition to metrics.jsonl.
+        num_threads (default None): Number of CPU threads; None for OMP_NUM_THREADS or a default
+            for this machine.
+        engine (default 'auto'): Execution of updates: eager, compiled or cuda_graph; auto
+            chooses by device and budget.
+        matmul_precision (default 'high'): Precision of float32 matrix products on a GPU:
+            highest, or high for TF32.
     """
 
     algo: ClassVar[str]
@@ -1728,7 +1758,7 @@ class EDAC(ManagedAlgorithm):
 
     >>> EDAC("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(20_000).evaluate()
 
-    docs/configuration.md explains the options at length.
+    See docs/configuration.md for details of the options.
 
     EDAC options:
         batch_size (default 256): Transitions in one gradient update.
@@ -1750,16 +1780,16 @@ class EDAC(ManagedAlgorithm):
         eta (default 1.0): Weight η of the diversity term; 0 is SAC-N.
 
     Run options:
-        seed (default 0): All random streams derive from it.
-        output_dir (default 'runs'): Where run folders are made.
+        seed (default 0): Seed of all random streams.
+        output_dir (default 'runs'): Folder in which run folders are created.
         device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
-        num_envs (default 1): Training environments stepped together.
-        eval_episodes (default 10): Episodes of each evaluation.
+        num_envs (default 1): Number of training environments, which are stepped together.
+        eval_episodes (default 10): Number of episodes of each evaluation.
         checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
-            and the end have one too.
-        log_interval (default 1000): Steps between lines of metrics.
-        tags (default ()): Words that stay with the run.
-        env_kwargs (default {}): `vectorization`, and what gymnasium.make takes.
+            and the end are always saved.
+        log_interval (default 1000): Steps between log entries.
+        tags (default ()): Labels of the run.
+        env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
         dataset_kind (default None): Where recorded data comes from; None for none.
@@ -1785,21 +1815,24 @@ class EDAC(ManagedAlgorithm):
         action_high (default None): Greatest actions of the data, where no environment tells.
 
     Control options:
-        eval_interval (default 5000): Steps between evaluations; 0 for the one at the end alone.
-        early_stopping (default None): When to stop before the budget is spent; None for never.
-        learning_rate_schedule (default 'constant'): How the learning rate goes: constant,
-            linear or cosine.
+        eval_interval (default 5000): Steps between evaluations; 0 to evaluate only at the end.
+        early_stopping (default None): When to stop before total_timesteps; None to disable.
+        learning_rate_schedule (default 'constant'): Learning-rate schedule: constant, linear or
+            cosine.
         learning_rate_warmup (default 0): Steps of linear warm-up from 0.
-        learning_rate_final (default 0.0): Fraction of the learning rate at the schedule's end.
-        schedule_horizon (default None): Step at which the schedule ends; the first budget by
-            default.
-        keep_checkpoints (default 3): Newest checkpoints to keep, beside the best.
-        tensorboard (default True): Write TensorBoard files beside metrics.jsonl.
-        num_threads (default None): Threads for products on the CPU; None: OMP_NUM_THREADS, or
-            by the machine.
-        engine (default 'auto'): How updates run: eager, compiled, cuda_graph, or auto by the
-            run.
-        matmul_precision (default 'high'): Float32 products on a GPU: highest, or high for TF32.
+        learning_rate_final (default 0.0): Fraction of the learning rate at the end of the
+            schedule.
+        schedule_horizon (default None): Step at which the schedule ends; by default,
+            total_timesteps of the first run.
+        keep_checkpoints (default 3): Number of newest checkpoints to keep, in addition to the
+            best.
+        tensorboard (default True): Write TensorBoard files in addition to metrics.jsonl.
+        num_threads (default None): Number of CPU threads; None for OMP_NUM_THREADS or a default
+            for this machine.
+        engine (default 'auto'): Execution of updates: eager, compiled or cuda_graph; auto
+            chooses by device and budget.
+        matmul_precision (default 'high'): Precision of float32 matrix products on a GPU:
+            highest, or high for TF32.
     """
 
     algo: ClassVar[str]
@@ -1874,7 +1907,7 @@ class IQL(ManagedAlgorithm):
 
     >>> IQL("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(20_000).evaluate()
 
-    docs/configuration.md explains the options at length.
+    See docs/configuration.md for details of the options.
 
     IQL options:
         batch_size (default 256): Transitions in one gradient update.
@@ -1896,16 +1929,16 @@ class IQL(ManagedAlgorithm):
         beta (default 3.0): Inverse temperature β of the advantages.
 
     Run options:
-        seed (default 0): All random streams derive from it.
-        output_dir (default 'runs'): Where run folders are made.
+        seed (default 0): Seed of all random streams.
+        output_dir (default 'runs'): Folder in which run folders are created.
         device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
-        num_envs (default 1): Training environments stepped together.
-        eval_episodes (default 10): Episodes of each evaluation.
+        num_envs (default 1): Number of training environments, which are stepped together.
+        eval_episodes (default 10): Number of episodes of each evaluation.
         checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
-            and the end have one too.
-        log_interval (default 1000): Steps between lines of metrics.
-        tags (default ()): Words that stay with the run.
-        env_kwargs (default {}): `vectorization`, and what gymnasium.make takes.
+            and the end are always saved.
+        log_interval (default 1000): Steps between log entries.
+        tags (default ()): Labels of the run.
+        env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
         dataset_kind (default None): Where recorded data comes from; None for none.
@@ -1931,21 +1964,24 @@ class IQL(ManagedAlgorithm):
         action_high (default None): Greatest actions of the data, where no environment tells.
 
     Control options:
-        eval_interval (default 5000): Steps between evaluations; 0 for the one at the end alone.
-        early_stopping (default None): When to stop before the budget is spent; None for never.
-        learning_rate_schedule (default 'constant'): How the learning rate goes: constant,
-            linear or cosine.
+        eval_interval (default 5000): Steps between evaluations; 0 to evaluate only at the end.
+        early_stopping (default None): When to stop before total_timesteps; None to disable.
+        learning_rate_schedule (default 'constant'): Learning-rate schedule: constant, linear or
+            cosine.
         learning_rate_warmup (default 0): Steps of linear warm-up from 0.
-        learning_rate_final (default 0.0): Fraction of the learning rate at the schedule's end.
-        schedule_horizon (default None): Step at which the schedule ends; the first budget by
-            default.
-        keep_checkpoints (default 3): Newest checkpoints to keep, beside the best.
-        tensorboard (default True): Write TensorBoard files beside metrics.jsonl.
-        num_threads (default None): Threads for products on the CPU; None: OMP_NUM_THREADS, or
-            by the machine.
-        engine (default 'auto'): How updates run: eager, compiled, cuda_graph, or auto by the
-            run.
-        matmul_precision (default 'high'): Float32 products on a GPU: highest, or high for TF32.
+        learning_rate_final (default 0.0): Fraction of the learning rate at the end of the
+            schedule.
+        schedule_horizon (default None): Step at which the schedule ends; by default,
+            total_timesteps of the first run.
+        keep_checkpoints (default 3): Number of newest checkpoints to keep, in addition to the
+            best.
+        tensorboard (default True): Write TensorBoard files in addition to metrics.jsonl.
+        num_threads (default None): Number of CPU threads; None for OMP_NUM_THREADS or a default
+            for this machine.
+        engine (default 'auto'): Execution of updates: eager, compiled or cuda_graph; auto
+            chooses by device and budget.
+        matmul_precision (default 'high'): Precision of float32 matrix products on a GPU:
+            highest, or high for TF32.
     """
 
     algo: ClassVar[str]
@@ -2020,7 +2056,7 @@ class ReBRAC(ManagedAlgorithm):
 
     >>> ReBRAC("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(20_000).evaluate()
 
-    docs/configuration.md explains the options at length.
+    See docs/configuration.md for details of the options.
 
     ReBRAC options:
         batch_size (default 1024): Transitions in one gradient update.
@@ -2047,16 +2083,16 @@ class ReBRAC(ManagedAlgorithm):
             action in the critics' target.
 
     Run options:
-        seed (default 0): All random streams derive from it.
-        output_dir (default 'runs'): Where run folders are made.
+        seed (default 0): Seed of all random streams.
+        output_dir (default 'runs'): Folder in which run folders are created.
         device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
-        num_envs (default 1): Training environments stepped together.
-        eval_episodes (default 10): Episodes of each evaluation.
+        num_envs (default 1): Number of training environments, which are stepped together.
+        eval_episodes (default 10): Number of episodes of each evaluation.
         checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
-            and the end have one too.
-        log_interval (default 1000): Steps between lines of metrics.
-        tags (default ()): Words that stay with the run.
-        env_kwargs (default {}): `vectorization`, and what gymnasium.make takes.
+            and the end are always saved.
+        log_interval (default 1000): Steps between log entries.
+        tags (default ()): Labels of the run.
+        env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
         dataset_kind (default None): Where recorded data comes from; None for none.
@@ -2082,21 +2118,24 @@ class ReBRAC(ManagedAlgorithm):
         action_high (default None): Greatest actions of the data, where no environment tells.
 
     Control options:
-        eval_interval (default 5000): Steps between evaluations; 0 for the one at the end alone.
-        early_stopping (default None): When to stop before the budget is spent; None for never.
-        learning_rate_schedule (default 'constant'): How the learning rate goes: constant,
-            linear or cosine.
+        eval_interval (default 5000): Steps between evaluations; 0 to evaluate only at the end.
+        early_stopping (default None): When to stop before total_timesteps; None to disable.
+        learning_rate_schedule (default 'constant'): Learning-rate schedule: constant, linear or
+            cosine.
         learning_rate_warmup (default 0): Steps of linear warm-up from 0.
-        learning_rate_final (default 0.0): Fraction of the learning rate at the schedule's end.
-        schedule_horizon (default None): Step at which the schedule ends; the first budget by
-            default.
-        keep_checkpoints (default 3): Newest checkpoints to keep, beside the best.
-        tensorboard (default True): Write TensorBoard files beside metrics.jsonl.
-        num_threads (default None): Threads for products on the CPU; None: OMP_NUM_THREADS, or
-            by the machine.
-        engine (default 'auto'): How updates run: eager, compiled, cuda_graph, or auto by the
-            run.
-        matmul_precision (default 'high'): Float32 products on a GPU: highest, or high for TF32.
+        learning_rate_final (default 0.0): Fraction of the learning rate at the end of the
+            schedule.
+        schedule_horizon (default None): Step at which the schedule ends; by default,
+            total_timesteps of the first run.
+        keep_checkpoints (default 3): Number of newest checkpoints to keep, in addition to the
+            best.
+        tensorboard (default True): Write TensorBoard files in addition to metrics.jsonl.
+        num_threads (default None): Number of CPU threads; None for OMP_NUM_THREADS or a default
+            for this machine.
+        engine (default 'auto'): Execution of updates: eager, compiled or cuda_graph; auto
+            chooses by device and budget.
+        matmul_precision (default 'high'): Precision of float32 matrix products on a GPU:
+            highest, or high for TF32.
     """
 
     algo: ClassVar[str]
@@ -2173,7 +2212,7 @@ class TD3BC(ManagedAlgorithm):
 
     >>> TD3BC("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(20_000).evaluate()
 
-    docs/configuration.md explains the options at length.
+    See docs/configuration.md for details of the options.
 
     TD3BC options:
         batch_size (default 256): Transitions in one gradient update.
@@ -2197,16 +2236,16 @@ class TD3BC(ManagedAlgorithm):
         alpha (default 2.5): Weight α of the value against the imitation.
 
     Run options:
-        seed (default 0): All random streams derive from it.
-        output_dir (default 'runs'): Where run folders are made.
+        seed (default 0): Seed of all random streams.
+        output_dir (default 'runs'): Folder in which run folders are created.
         device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
-        num_envs (default 1): Training environments stepped together.
-        eval_episodes (default 10): Episodes of each evaluation.
+        num_envs (default 1): Number of training environments, which are stepped together.
+        eval_episodes (default 10): Number of episodes of each evaluation.
         checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
-            and the end have one too.
-        log_interval (default 1000): Steps between lines of metrics.
-        tags (default ()): Words that stay with the run.
-        env_kwargs (default {}): `vectorization`, and what gymnasium.make takes.
+            and the end are always saved.
+        log_interval (default 1000): Steps between log entries.
+        tags (default ()): Labels of the run.
+        env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
         dataset_kind (default None): Where recorded data comes from; None for none.
@@ -2232,21 +2271,24 @@ class TD3BC(ManagedAlgorithm):
         action_high (default None): Greatest actions of the data, where no environment tells.
 
     Control options:
-        eval_interval (default 5000): Steps between evaluations; 0 for the one at the end alone.
-        early_stopping (default None): When to stop before the budget is spent; None for never.
-        learning_rate_schedule (default 'constant'): How the learning rate goes: constant,
-            linear or cosine.
+        eval_interval (default 5000): Steps between evaluations; 0 to evaluate only at the end.
+        early_stopping (default None): When to stop before total_timesteps; None to disable.
+        learning_rate_schedule (default 'constant'): Learning-rate schedule: constant, linear or
+            cosine.
         learning_rate_warmup (default 0): Steps of linear warm-up from 0.
-        learning_rate_final (default 0.0): Fraction of the learning rate at the schedule's end.
-        schedule_horizon (default None): Step at which the schedule ends; the first budget by
-            default.
-        keep_checkpoints (default 3): Newest checkpoints to keep, beside the best.
-        tensorboard (default True): Write TensorBoard files beside metrics.jsonl.
-        num_threads (default None): Threads for products on the CPU; None: OMP_NUM_THREADS, or
-            by the machine.
-        engine (default 'auto'): How updates run: eager, compiled, cuda_graph, or auto by the
-            run.
-        matmul_precision (default 'high'): Float32 products on a GPU: highest, or high for TF32.
+        learning_rate_final (default 0.0): Fraction of the learning rate at the end of the
+            schedule.
+        schedule_horizon (default None): Step at which the schedule ends; by default,
+            total_timesteps of the first run.
+        keep_checkpoints (default 3): Number of newest checkpoints to keep, in addition to the
+            best.
+        tensorboard (default True): Write TensorBoard files in addition to metrics.jsonl.
+        num_threads (default None): Number of CPU threads; None for OMP_NUM_THREADS or a default
+            for this machine.
+        engine (default 'auto'): Execution of updates: eager, compiled or cuda_graph; auto
+            chooses by device and budget.
+        matmul_precision (default 'high'): Precision of float32 matrix products on a GPU:
+            highest, or high for TF32.
     """
 
     algo: ClassVar[str]
@@ -2322,7 +2364,7 @@ class RLPD(ManagedAlgorithm):
 
     >>> RLPD("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(20_000).evaluate()
 
-    docs/configuration.md explains the options at length.
+    See docs/configuration.md for details of the options.
 
     RLPD options:
         batch_size (default 256): Transitions in one gradient update.
@@ -2371,16 +2413,16 @@ class RLPD(ManagedAlgorithm):
         layer_norm (default True): Normalize the critics' hidden layers.
 
     Run options:
-        seed (default 0): All random streams derive from it.
-        output_dir (default 'runs'): Where run folders are made.
+        seed (default 0): Seed of all random streams.
+        output_dir (default 'runs'): Folder in which run folders are created.
         device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
-        num_envs (default 1): Training environments stepped together.
-        eval_episodes (default 10): Episodes of each evaluation.
+        num_envs (default 1): Number of training environments, which are stepped together.
+        eval_episodes (default 10): Number of episodes of each evaluation.
         checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
-            and the end have one too.
-        log_interval (default 1000): Steps between lines of metrics.
-        tags (default ()): Words that stay with the run.
-        env_kwargs (default {}): `vectorization`, and what gymnasium.make takes.
+            and the end are always saved.
+        log_interval (default 1000): Steps between log entries.
+        tags (default ()): Labels of the run.
+        env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
         dataset_kind (default None): Where recorded data comes from; None for none.
@@ -2406,21 +2448,24 @@ class RLPD(ManagedAlgorithm):
         action_high (default None): Greatest actions of the data, where no environment tells.
 
     Control options:
-        eval_interval (default 5000): Steps between evaluations; 0 for the one at the end alone.
-        early_stopping (default None): When to stop before the budget is spent; None for never.
-        learning_rate_schedule (default 'constant'): How the learning rate goes: constant,
-            linear or cosine.
+        eval_interval (default 5000): Steps between evaluations; 0 to evaluate only at the end.
+        early_stopping (default None): When to stop before total_timesteps; None to disable.
+        learning_rate_schedule (default 'constant'): Learning-rate schedule: constant, linear or
+            cosine.
         learning_rate_warmup (default 0): Steps of linear warm-up from 0.
-        learning_rate_final (default 0.0): Fraction of the learning rate at the schedule's end.
-        schedule_horizon (default None): Step at which the schedule ends; the first budget by
-            default.
-        keep_checkpoints (default 3): Newest checkpoints to keep, beside the best.
-        tensorboard (default True): Write TensorBoard files beside metrics.jsonl.
-        num_threads (default None): Threads for products on the CPU; None: OMP_NUM_THREADS, or
-            by the machine.
-        engine (default 'auto'): How updates run: eager, compiled, cuda_graph, or auto by the
-            run.
-        matmul_precision (default 'high'): Float32 products on a GPU: highest, or high for TF32.
+        learning_rate_final (default 0.0): Fraction of the learning rate at the end of the
+            schedule.
+        schedule_horizon (default None): Step at which the schedule ends; by default,
+            total_timesteps of the first run.
+        keep_checkpoints (default 3): Number of newest checkpoints to keep, in addition to the
+            best.
+        tensorboard (default True): Write TensorBoard files in addition to metrics.jsonl.
+        num_threads (default None): Number of CPU threads; None for OMP_NUM_THREADS or a default
+            for this machine.
+        engine (default 'auto'): Execution of updates: eager, compiled or cuda_graph; auto
+            chooses by device and budget.
+        matmul_precision (default 'high'): Precision of float32 matrix products on a GPU:
+            highest, or high for TF32.
     """
 
     algo: ClassVar[str]

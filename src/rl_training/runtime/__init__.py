@@ -1,4 +1,4 @@
-"""Running: collection, updates, evaluation, checkpoints, control."""
+"""Training runtime: collection, updates, evaluation, checkpoints and callbacks."""
 
 from __future__ import annotations
 

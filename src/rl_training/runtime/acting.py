@@ -1,4 +1,4 @@
-"""Exploring actions: requested when observations arrive, returned when a step needs them."""
+"""Exploration: actions are requested for observations, and returned when a step needs them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from rl_training.types import FloatArray
 
 
 class Explorer:
-    """The exploring policy, or uniform random play, for all environments at once."""
+    """Chooses actions for all environments, with the exploring policy or at random."""
 
     lag = 0
-    """How many steps of updates the acting policy lags behind: a constant, never a race."""
+    """Number of steps by which the acting policy is behind the updates; always constant."""
 
     def __init__(self, algorithm: Algorithm, num_envs: int, generator: torch.Generator) -> None:
         self.generator = generator
@@ -32,11 +32,11 @@ class Explorer:
 
     @property
     def asked(self) -> bool:
-        """Whether actions were requested that no step has taken yet."""
+        """Whether requested actions are waiting for the next step."""
         return self._answer is not None
 
     def ask(self, obs: FloatArray, *, random: bool) -> None:
-        """Choose actions for ``obs``, by the current policy or at random."""
+        """Choose actions for ``obs``, with the current policy or at random."""
         if random:
             self._answer = self._random_actions()
         else:
@@ -44,8 +44,8 @@ class Explorer:
             self._answer = self._explore(tensor, self.generator).cpu().numpy()
 
     def answer(self) -> FloatArray:
-        """The requested actions."""
-        assert self._answer is not None, "ask comes before answer"
+        """Return the requested actions."""
+        assert self._answer is not None, "call ask() before answer()"
         actions, self._answer = self._answer, None
         return actions
 
@@ -62,27 +62,27 @@ class Explorer:
         return self._algorithm.act(obs, deterministic=False, noise=noise)
 
     def state_dict(self) -> dict[str, Any]:
-        """The generator, and actions that were chosen but not taken yet."""
+        """Return the generator, and actions that were chosen but not taken yet."""
         self._answer = answer = self.answer() if self.asked else None
         return {"generator": generator_state(self.generator), "answer": answer}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue with the same numbers and the same pending actions."""
+        """Restore the generator and the pending actions."""
         restore_generator(self.generator, state["generator"])
         answer, spec = state.get("answer"), self._algorithm.spec
         if answer is not None:
             like = np.empty((self._num_envs, spec.action_width), dtype=np.float32)
             answer = fitting_array(answer, like, "answer")
             if spec.discrete and not np.isin(answer, np.arange(spec.action_dim)).all():
-                raise StateError(f"answer has actions that are none of the {spec.action_dim}")
+                raise StateError(f"answer has actions outside 0 to {spec.action_dim - 1}")
         self._answer = answer
 
 
 class GraphedExplorer(Explorer):
-    """The policy as one CUDA graph: observations in, noise, network, actions out.
+    """The exploring policy as one CUDA graph, with noise, network and transfers.
 
-    Actions are requested before the updates of a step start, so that the environments can continue
-    while the GPU updates: the acting policy is always one step behind.
+    Actions are requested before the updates of a step start, so that environments can step while
+    the GPU computes updates. The acting policy is therefore always one step behind.
     """
 
     lag = 1
@@ -99,11 +99,11 @@ class GraphedExplorer(Explorer):
 
     @property
     def asked(self) -> bool:
-        """Whether actions were requested that no step has taken yet."""
+        """Whether requested actions are waiting for the next step."""
         return self._in_flight or super().asked
 
     def ask(self, obs: FloatArray, *, random: bool) -> None:
-        """Start choosing actions; the GPU does it after the updates already queued."""
+        """Start choosing actions; the GPU does this after the updates that are already queued."""
         if random:
             super().ask(obs, random=True)
             return
@@ -124,7 +124,7 @@ class GraphedExplorer(Explorer):
 
     def _capture(self) -> Callable[[], None]:
         scratch = torch.Generator(self.generator.device).manual_seed(0)
-        actions = self._explore(self._obs, scratch)  # kernels must be loaded before a capture
+        actions = self._explore(self._obs, scratch)  # loads the kernels, which a capture cannot do
         self._host_actions = torch.empty(actions.shape, dtype=actions.dtype, pin_memory=True)
 
         def act() -> None:
@@ -136,8 +136,8 @@ class GraphedExplorer(Explorer):
             return capture(act, self.generator)
         except torch.OutOfMemoryError:
             warnings.warn(
-                "there is not enough GPU memory to record the acting policy as a graph: "
-                "it runs kernel by kernel.",
+                "there is not enough GPU memory to capture the acting policy as a CUDA graph: it "
+                "runs without a graph.",
                 stacklevel=2,
             )
             return act

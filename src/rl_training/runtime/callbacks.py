@@ -1,4 +1,4 @@
-"""Callbacks, which observe a run and may stop it, and early stopping."""
+"""Callbacks, which observe a run and can stop it, and early stopping."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ EvaluationMetric = Literal[
 
 
 class Callback:
-    """Base class of callbacks: override what you need.
+    """Base class of callbacks: override the hooks you need.
 
-    State that must survive a resume goes through `state_dict` and `load_state_dict`.
+    To keep state across a resume, override `state_dict` and `load_state_dict`.
     """
 
     def on_start(self, session: Session) -> None:
-        """Before the first step."""
+        """Called before the first step."""
 
     def on_step(self, session: Session) -> None:
-        """After each step of the loop and its updates."""
+        """Called after each step of the training loop and its updates."""
 
     def on_log(self, session: Session, metrics: Mapping[str, float]) -> None:
-        """After metrics were written."""
+        """Called after metrics were logged."""
 
     def on_evaluation(self, session: Session, metrics: Mapping[str, float]) -> None:
-        """After an evaluation inside the loop."""
+        """Called after each evaluation during training."""
 
     def on_message(self, session: Session, text: str) -> None:
-        """On a message of the run, such as the start of a long preparation."""
+        """Called with messages of the run, such as the start of a compilation."""
 
     def on_end(self, session: Session) -> None:
-        """After the last checkpoint."""
+        """Called after the last checkpoint."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain data to save in checkpoints."""
+        """Return plain data to save in checkpoints."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -59,49 +59,49 @@ HOOKS = frozenset(name for name in vars(Callback) if name.startswith("on_"))
 
 
 def check_hooks(callback: Callback) -> None:
-    """Refuse a method that looks like a hook but would never be called."""
+    """Refuse a method whose name looks like a hook but is not one."""
     kind = type(callback)
     for name in dir(kind):
         if name.startswith("on_") and name not in HOOKS and callable(getattr(kind, name)):
             raise ConfigError(
-                f"{kind.__name__}.{name} would never be called, as there is no such "
-                f"hook{nearest(name, HOOKS)}"
+                f"{kind.__name__}.{name} would never be called, because there is no hook of this "
+                f"name{nearest(name, HOOKS)}"
             )
 
 
 class EarlyStoppingConfig(ConfigModel):
-    """When to stop before the budget is spent."""
+    """When to stop a run before it reaches `total_timesteps`."""
 
     metric: EvaluationMetric = Field(
-        default="eval_return_mean", description="The evaluation metric to watch."
+        default="eval_return_mean", description="Evaluation metric to monitor."
     )
     mode: Literal["max", "min"] = Field(
-        default="max", description="Whether larger or smaller is better."
+        default="max", description="Whether larger or smaller values are better."
     )
     patience: int | None = Field(
-        default=None, gt=0, description="Evaluations without improvement after which to stop."
+        default=None, gt=0, description="Number of evaluations without improvement before stopping."
     )
     min_delta: float = Field(
-        default=0.0, ge=0, description="The least change that counts as improvement."
+        default=0.0, ge=0, description="Smallest change that counts as an improvement."
     )
     min_steps: int = Field(
-        default=0, ge=0, description="Never stop before so many of this run's own steps."
+        default=0, ge=0, description="Number of steps of this run before it may stop."
     )
     target_value: float | None = Field(
-        default=None, description="Stop once the metric is this good."
+        default=None, description="Stop when the metric reaches this value."
     )
 
     @model_validator(mode="after")
     def _can_stop(self) -> Self:
         if self.patience is None and self.target_value is None:
-            raise ValueError("set patience or target_value, or nothing would ever stop the run")
+            raise ValueError("set patience or target_value, otherwise it would never stop the run")
         if self.metric == "eval_loss" and self.mode == "max":
-            raise ValueError("a loss is better when it is smaller: set mode to min")
+            raise ValueError("smaller losses are better: set mode to min")
         return self
 
 
 class EarlyStoppingCallback(Callback):
-    """Stops when the metric no longer improves, or is good enough."""
+    """Stops a run when the metric stops improving or reaches a target."""
 
     def __init__(self, config: EarlyStoppingConfig) -> None:
         self.config = config
@@ -110,7 +110,7 @@ class EarlyStoppingCallback(Callback):
         self.evaluations_without_improvement = 0
 
     def on_evaluation(self, session: Session, metrics: Mapping[str, float]) -> None:
-        """Compare with the best so far."""
+        """Compare with the best value so far."""
         config = self.config
         if config.metric not in metrics:
             raise TrainingError(
@@ -135,12 +135,12 @@ class EarlyStoppingCallback(Callback):
             session.state.request_stop(StopReason(StopKind.NO_IMPROVEMENT, detail))
 
     def state_dict(self) -> dict[str, Any]:
-        """The best value, the evaluations since then, and the metric."""
+        """Return the best value, the evaluations since then, and the metric."""
         waited = self.evaluations_without_improvement
         return {"best": self.best, "waited": waited, "watched": self._watched}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue waiting where the run stopped; start anew if the metric has changed."""
+        """Restore the counters, unless the metric has changed."""
         if state.get("watched", self._watched) != self._watched:
             return
         best = state["best"]

@@ -1,4 +1,4 @@
-"""Write a run's checkpoints so that a kill at any instant leaves a usable one.
+"""Write checkpoints so that a usable one remains if the process is killed at any time.
 
 Everything is written under a temporary name, synced, then renamed.
 """
@@ -47,19 +47,19 @@ _SWAPPED = f"{TEMPORARY}swap-"
 
 
 class CheckpointWriter:
-    """Writes a run's checkpoints; each costs only what is new since the last one."""
+    """Writes the checkpoints of a run; replay rows that are already saved are not written again."""
 
     def __init__(self, run_dir: Path, *, keep: int) -> None:
         self.run_dir = run_dir
-        """May change: a new run's folder is renamed once it has its first checkpoint."""
+        """May change: a new run's folder is renamed after its first checkpoint."""
         self.last_step: int | None = None
         self.bytes_written = 0
-        """Bytes that the latest `save` wrote."""
+        """Number of bytes written by the latest `save`."""
         self._keep = keep
         self._segments: list[str] = []
         self._references: dict[str, set[str]] = {}
-        """The replay rows of each checkpoint, by its folder's name."""
-        self._rows_set_aside: set[str] = set()
+        """Replay files of each checkpoint, by the name of its folder."""
+        self._damaged_rows: set[str] = set()
         self._best: Path | None = None
 
     @property
@@ -71,16 +71,15 @@ class CheckpointWriter:
         return self.run_dir / "replay"
 
     def _make_folders(self) -> None:
-        """Make the run's folders, but never the run's own: it may have been removed on purpose."""
+        """Create the subfolders, but not the run folder, which may have been removed on purpose."""
         for folder in (self._folder, self._replay):
             folder.mkdir(exist_ok=True)
         sync_folder(self.run_dir)
 
     def attach(self, checkpoint: Checkpoint, *, best_step: int | None = None) -> bool:
-        """Continue from a checkpoint of this run or another; returns whether the best is here.
+        """Continue from a checkpoint; return whether the best checkpoint is in this run.
 
-        Finishes what a kill interrupted: removes half-written files, updates pointers, and applies
-        retention.
+        Cleans up after a kill: removes incomplete files, updates pointers and applies retention.
         """
         if checkpoint.run_dir != self.run_dir:
             return False
@@ -89,20 +88,20 @@ class CheckpointWriter:
             for leftover in folder.glob(f"{TEMPORARY}*"):
                 remove(leftover)
         for path in list_steps(self.run_dir):
-            if int(path.name.removeprefix("step_")) > checkpoint.step:  # found damaged
+            if int(path.name.removeprefix("step_")) > checkpoint.step:  # it is damaged
                 _set_aside(path)
         damaged = self._folder.glob(f"{DAMAGED}*")
-        self._rows_set_aside = set[str]().union(*map(_rows_named, damaged))
+        self._damaged_rows = set[str]().union(*map(_replay_files, damaged))
         self._segments, self.last_step = list(checkpoint.manifest["replay"]), checkpoint.step
         best = self._folder / step_name(best_step) if best_step is not None else None
         known = (best, read_pointer(self.run_dir, "best"))
         self._best = next((path for path in known if path and path.is_dir()), None)
         for name, target in (("last", checkpoint.path), ("best", self._best)):
             if target is None:
-                remove(self._folder / name)  # what it named was found damaged
+                remove(self._folder / name)  # its target is damaged
             elif read_pointer(self.run_dir, name) != target:
                 self._point(name, target)
-        self._retain()
+        self._apply_retention()
         return self._best is not None
 
     def save(
@@ -115,10 +114,10 @@ class CheckpointWriter:
         manifest: dict[str, Any],
         best: bool = False,
     ) -> Path:
-        """Write one checkpoint, then move the pointers to it.
+        """Write a checkpoint, then update the pointers.
 
         Raises:
-            OSError: A write failed; the earlier checkpoints are untouched.
+            OSError: A write failed; earlier checkpoints are unchanged.
         """
         self.bytes_written = 0
         if self.last_step is None:
@@ -152,7 +151,7 @@ class CheckpointWriter:
             storage.dirty.clear()
         self.last_step = step
         self._references[path.name] = set(segments)
-        self._retain()
+        self._apply_retention()
         return path
 
     def _save_segments(self, storage: ReplayBuffer) -> list[str]:
@@ -181,7 +180,7 @@ class CheckpointWriter:
                     stream.write(data)
                 self.bytes_written += len(data)
             sync_folder(temporary)
-            if path.exists():  # saved twice in one step
+            if path.exists():  # the step was saved before
                 swap(path, temporary)
             else:
                 os.rename(temporary, path)
@@ -195,27 +194,29 @@ class CheckpointWriter:
         write_atomically(self._folder / name, f"{target.name}\n".encode())
         sync_folder(self._folder)
 
-    def _retain(self) -> None:
-        """Remove checkpoints beyond the newest few and the best, then rows that none refers to."""
+    def _apply_retention(self) -> None:
+        """Remove all but the newest checkpoints and the best, then unused replay files."""
         steps = list_steps(self.run_dir)
         keep = {*steps[-self._keep :], self._best}
         for path in steps:
             if path not in keep:
-                hidden = self._folder / f"{TEMPORARY}old-{path.name}"  # never visible in parts
+                hidden = (
+                    self._folder / f"{TEMPORARY}old-{path.name}"
+                )  # a partly removed checkpoint must not be visible
                 remove(hidden)
                 os.replace(path, hidden)
                 remove(hidden)
                 self._references.pop(path.name, None)
             elif path.name not in self._references:
-                self._references[path.name] = _rows_named(path)
-        used = self._rows_set_aside.union(*self._references.values())
+                self._references[path.name] = _replay_files(path)
+        used = self._damaged_rows.union(*self._references.values())
         for file in self._replay.glob("*.npy"):
             if file.stem not in used:
                 file.unlink()
 
 
 def _set_aside(path: Path) -> None:
-    """Rename a damaged checkpoint; those set aside earlier are kept."""
+    """Rename a damaged checkpoint to a free name."""
     aside, number = path.with_name(f"{DAMAGED}{path.name}"), 1
     while os.path.lexists(aside):
         number += 1
@@ -223,10 +224,10 @@ def _set_aside(path: Path) -> None:
     os.replace(path, aside)
 
 
-def _rows_named(path: Path) -> set[str]:
-    """The replay rows that a checkpoint names, as far as its manifest can be read.
+def _replay_files(path: Path) -> set[str]:
+    """Return the replay files that a checkpoint refers to, if its manifest can be read.
 
-    A checkpoint that is damaged or has another format keeps its rows for manual recovery.
+    The files of a checkpoint that is damaged or has another format are kept for manual recovery.
     """
     try:
         manifest = read_json(path / MANIFEST, error=CheckpointError)
@@ -236,7 +237,7 @@ def _rows_named(path: Path) -> set[str]:
 
 
 def swap(path: Path, new: Path) -> None:
-    """Replace the folder ``path`` by ``new``; `finish_swaps` undoes a swap that a kill cut off."""
+    """Replace the folder ``path`` by ``new``; `recover_swaps` undoes an interrupted swap."""
     old = path.with_name(f"{_SWAPPED}{path.name}")
     remove(old)
     os.replace(path, old)
@@ -245,11 +246,11 @@ def swap(path: Path, new: Path) -> None:
     remove(old)
 
 
-def finish_swaps(folder: Path) -> None:
-    """Rename a checkpoint back where a kill came before the new one had its name."""
+def recover_swaps(folder: Path) -> None:
+    """Restore the old checkpoint if the process was killed during a swap."""
     for old in folder.glob(f"{_SWAPPED}*"):
         path = folder / old.name.removeprefix(_SWAPPED)
-        if old.is_symlink() or not old.is_dir():  # nothing that a swap leaves
+        if old.is_symlink() or not old.is_dir():  # not created by a swap
             remove(old)
         elif not os.path.lexists(path):
             os.replace(old, path)

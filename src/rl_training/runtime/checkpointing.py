@@ -1,9 +1,9 @@
-"""The checkpoint format, and checkpoints that are verified before they are read.
+"""Checkpoint format, and verification of checkpoints before they are read.
 
 ``checkpoints/step_000010000/`` holds ``manifest.json``, ``model.safetensors``,
 ``optimizers.safetensors`` and ``state.json``; replay rows are immutable files in ``replay/``, named
 by their content and shared by the run's checkpoints. ``checkpoints/last`` and ``best`` are one-line
-pointers. Nothing is pickled. `checkpoint_writer` writes them.
+pointers. No file is pickled. `checkpoint_writer` writes checkpoints.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ FILES = MODEL, OPTIMIZERS, STATE
 OPTIMIZER_PREFIX = "optimizers."
 _STEP_NAME = re.compile(r"step_\d{9,}")
 MAX_STATE = 1 << 30
-"""The largest ``state.json``: an environment's arrays are in it."""
+"""Largest size of ``state.json``, which contains the arrays of environments."""
 _UNREADABLE = (ValueError, TypeError, KeyError, OverflowError, MemoryError, RecursionError)
-"""What decoding a forged file can raise."""
+"""Exceptions that decoding a forged file can raise."""
 
 _FileName = Literal["model.safetensors", "optimizers.safetensors", "state.json"]
 _Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -55,7 +55,7 @@ class _FileEntry(TypedDict):
 
 
 class _Manifest(TypedDict):
-    """The fields that every manifest has; names in it cannot lead out of the run's folder."""
+    """Fields of every manifest; file names in it cannot point outside the run folder."""
 
     step: NonNegativeInt
     config: dict[str, Any]
@@ -69,7 +69,7 @@ class FormatError(CheckpointError):
 
 
 def step_name(step: int) -> str:
-    """The folder's name for a step."""
+    """Return the folder name of a step."""
     return f"step_{step:09d}"
 
 
@@ -82,28 +82,28 @@ class Checkpoint:
 
     @property
     def step(self) -> int:
-        """The step at which it was written."""
+        """Step at which it was written."""
         return int(self.manifest["step"])
 
     @property
     def run_dir(self) -> Path | None:
-        """The run that it belongs to; None for a self-contained copy."""
+        """Folder of its run; None for a self-contained copy."""
         parent = self.path.parent
         inside = parent.name == "checkpoints" and _STEP_NAME.fullmatch(self.path.name)
         return parent.parent if inside else None
 
     def replay_dir(self) -> Path:
-        """Where its replay rows are: in the run, or beside the manifest in a copy."""
+        """Return the folder of its replay files: in the run, or inside a self-contained copy."""
         return (self.run_dir or self.path) / "replay"
 
     def tensors(self, *names: str) -> dict[str, Tensor]:
-        """The tensors of the named files."""
+        """Read the tensors of the given files."""
         files = self.manifest["files"]
         parts = (read_tensors(self.path / name, limit=files[name]["bytes"]) for name in names)
         return {name: tensor for part in parts for name, tensor in part.items()}
 
     def state(self) -> dict[str, Any]:
-        """The counters, generators and running episodes of ``state.json``."""
+        """Read ``state.json``: counters, generators and running episodes."""
         data = read_bytes(self.path / STATE, limit=MAX_STATE, error=CheckpointError)
         try:
             state: dict[str, Any] = json_codec.loads(data)
@@ -112,23 +112,23 @@ class Checkpoint:
                 f"{self.path / STATE} cannot be read: {error_text(error)}"
             ) from None
         if not isinstance(state, dict) or not isinstance(state.get("trainer"), dict):
-            raise CheckpointError(f"{self.path / STATE} does not hold a run's state")
+            raise CheckpointError(f"{self.path / STATE} does not contain the state of a run")
         return state
 
     def updates(self) -> int:
-        """Gradient updates that its learner had made."""
+        """Return the number of gradient updates of its learner."""
         updates = self.state()["trainer"].get("updates")
         if type(updates) is not int or updates < 0:
-            raise CheckpointError(f"{self.path / STATE} does not tell the updates made")
+            raise CheckpointError(f"{self.path / STATE} does not record the number of updates")
         return updates
 
     def stop_reason(self) -> StopReason | None:
-        """Why the run stopped here, if it did."""
+        """Return why the run stopped here; None if it did not stop."""
         reason = self.state()["trainer"].get("stop_reason")
         return StopReason.parse(reason) if isinstance(reason, str) else None
 
     def restore_storage(self, storage: ReplayBuffer, state: dict[str, Any]) -> None:
-        """Put counters and rows back into a replay buffer."""
+        """Restore the counters and rows of a replay buffer."""
         storage.load_state_dict(state)
         names = self.manifest["replay"]
         if len(names) != storage.num_segments():
@@ -140,7 +140,7 @@ class Checkpoint:
             rows = read_npy(self.replay_dir() / f"{name}.npy", error=CheckpointError)
             storage.load_segment(index, rows)
             if not np.isfinite(rows).all():
-                raise CheckpointError(f"replay segment {index} holds values that are not finite")
+                raise CheckpointError(f"replay segment {index} contains values that are not finite")
 
 
 # --- Reading ------------------------------------------------------------------
@@ -177,14 +177,14 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         body = json_codec.dumps(manifest)
     except (*_UNREADABLE, AttributeError) as error:
         raise CheckpointError(f"{file} is damaged ({type(error).__name__})") from None
-    # The digest comes first, since every format has it: an altered number is damage.
+    # The digest is checked first, since every format has it: an altered version is damage.
     if digest != hashlib.sha256(body).hexdigest():
         raise CheckpointError(f"{file} was altered: its digest does not match")
     version = manifest.get("format")
     if type(version) is not int or version != FORMAT:
         raise FormatError(
             f"{file} has checkpoint format {shown(version)}, and this version of "
-            f"rl-training reads {FORMAT}: use the version that wrote it"
+            f"rl-training reads format {FORMAT}: use the version that wrote it"
         )
     try:
         TypeAdapter(_Manifest).validate_python(manifest, strict=True)
@@ -192,7 +192,9 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         problem = "does not have the fields of a checkpoint's manifest"
         raise CheckpointError(f"{file} {problem}") from None
     if _STEP_NAME.fullmatch(path.name) and path.name != step_name(manifest["step"]):
-        raise CheckpointError(f"{file} is of step {manifest['step']}, unlike its folder's name")
+        raise CheckpointError(
+            f"{file} is from step {manifest['step']}, which does not match its folder name"
+        )
     return manifest  # type: ignore[no-any-return]
 
 
@@ -206,7 +208,7 @@ def _verify(file: Path, sha256: str, size: int | None = None) -> None:
 
 
 def load_tensors(module: nn.Module, checkpoint: Checkpoint, *files: str) -> None:
-    """Copy a checkpoint's tensors into a module, in place; names and shapes must agree."""
+    """Copy a checkpoint's tensors into a module in place; names and shapes must match."""
     saved = checkpoint.tensors(*files)
     own = {
         name: tensor
@@ -216,8 +218,8 @@ def load_tensors(module: nn.Module, checkpoint: Checkpoint, *files: str) -> None
     for name in sorted(own.keys() | saved.keys()):
         here, there = own.get(name), saved.get(name)
         if here is None or there is None or (here.shape, here.dtype) != (there.shape, there.dtype):
-            misfit = f"does not fit this learner: see tensor {shown(name)}"
-            raise CheckpointError(f"{checkpoint.path} {misfit}")
+            mismatch = f"does not match this learner: tensor {shown(name)} differs"
+            raise CheckpointError(f"{checkpoint.path} {mismatch}")
         here.copy_(there)
 
 
@@ -229,14 +231,14 @@ def _checkpoints(run_dir: Path) -> Path:
 
 
 def list_steps(run_dir: Path) -> list[Path]:
-    """The run's checkpoint folders, oldest first."""
+    """Return the checkpoint folders of a run, oldest first."""
     folder = _checkpoints(run_dir)
     found = [p for p in folder.iterdir() if _STEP_NAME.fullmatch(p.name)] if folder.is_dir() else []
     return sorted(found, key=lambda p: int(p.name.removeprefix("step_")))
 
 
 def read_pointer(run_dir: Path, name: str) -> Path | None:
-    """Where ``last`` or ``best`` points; None if it is absent or not a checkpoint's name."""
+    """Return the target of ``last`` or ``best``; None if it is missing or not a checkpoint."""
     file = _checkpoints(run_dir) / name
     try:
         target = read_text(file, limit=100, error=CheckpointError).strip()
@@ -246,9 +248,9 @@ def read_pointer(run_dir: Path, name: str) -> Path | None:
 
 
 def copy_checkpoint(checkpoint: Checkpoint, destination: Path) -> Path:
-    """Make a self-contained copy, with the replay rows beside the manifest."""
+    """Make a self-contained copy, including the replay."""
     if destination.exists():
-        raise CheckpointError(f"{destination} exists already: choose another path")
+        raise CheckpointError(f"{destination} already exists: choose another path")
     destination.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_name(destination)
     remove(temporary)

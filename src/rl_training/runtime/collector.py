@@ -1,4 +1,4 @@
-"""Collection: the policy acts in the training environments and fills the replay."""
+"""Collect transitions from the training environments into the replay."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Collector:
         self.num_envs = envs.num_envs
         self.episodes = 0
         self.inexact_restore: str | None = None
-        """After a resume: why the environments could not be restored exactly, if they were not."""
+        """After a resume: why the environments could not be restored exactly; None if they were."""
         self.explorer = explorer
         self.buffer = buffer
         self._observer = observer
@@ -61,7 +61,7 @@ class Collector:
         self._restored = False
 
     def reset(self, step: int = 0) -> None:
-        """Start new episodes in every environment, seeded by the run's seed and a later step."""
+        """Start new episodes in all environments, seeded by the run's seed and ``step``."""
         extra = (step,) if step else ()
         seed = derive_seed(self._seed, Stream.ENVIRONMENT, *extra)
         try:
@@ -76,12 +76,12 @@ class Collector:
             self._observer.reset()
 
     def ask(self, *, random: bool) -> None:
-        """Choose the actions of the next step, by the current policy or at random."""
-        # Rows of a goal environment end with the achieved goal, which the policy does not see.
+        """Choose the actions of the next step, with the current policy or at random."""
+        # Observations of a goal environment end with the achieved goal, which is not an input.
         self.explorer.ask(self._obs[:, : self._obs_dim], random=random)
 
     def step(self, step: int) -> int:
-        """Take and store one step of every environment; returns the number of transitions."""
+        """Take and store one step in every environment; return the number of transitions."""
         actions = self.explorer.answer()
         self._check_finite(step + 1, action=actions)
         try:
@@ -95,7 +95,7 @@ class Collector:
         ended = terminations | truncations
         finished = np.flatnonzero(ended).tolist() if ended.any() else []
         true_next = next_obs
-        if finished:  # what followed the action is not the first observation of the next episode
+        if finished:  # next_obs is from the next episode there
             true_next = next_obs.copy()
             for index in finished:
                 true_next[index] = infos["final_obs"][index]
@@ -110,7 +110,7 @@ class Collector:
         return self.num_envs
 
     def _failure(self, error: EnvError, step: int) -> RLTrainingError:
-        """An environment's failure with the step, blamed on the checkpoint right after a resume."""
+        """Add the step to an environment's error; right after a resume it is a CheckpointError."""
         if self._restored:
             return CheckpointError(
                 f"at step {step}, an environment could not continue from its saved state: {error}"
@@ -119,7 +119,7 @@ class Collector:
 
     def _check_finite(self, step: int, **quantities: FloatArray) -> None:
         for quantity, values in quantities.items():
-            # One fast call covers the usual case: a finite sum of squares has finite terms.
+            # Fast path: if the sum of squares is finite, all values are.
             if not math.isfinite(np.vdot(values, values)) and not np.isfinite(values).all():
                 where = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
                 place = f"environment {where[0]}" + (f", entry {where[1]}" if where[1:] else "")
@@ -132,7 +132,7 @@ class Collector:
         self._lengths += 1
         if not finished:
             return
-        # Metrics show the task's return even if rewards are transformed for the learner.
+        # Metrics report the original return, even if the learner's rewards are transformed.
         returns = infos["final_info"].get(OWN_RETURN, self._returns)
         for index in finished:
             self.last_return = float(returns[index])
@@ -148,7 +148,7 @@ class Collector:
         return sum(self._recent) / len(self._recent) if self._recent else self.last_return
 
     def pop_metrics(self) -> dict[str, float]:
-        """Means over the episodes that ended since the last call."""
+        """Return means over the episodes that ended since the last call."""
         episodes, self._finished = self._finished, []
         if not episodes:
             return {}
@@ -158,7 +158,7 @@ class Collector:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that a resumed run needs, including the state of the environments."""
+        """Return everything that a resumed run needs, including the states of the environments."""
         states = list(self.envs.call("capture"))
         errors = [state["error"] for state in states if "error" in state]
         return {
@@ -185,7 +185,7 @@ class Collector:
         last = state["last_return"]
         self.last_return = None if last is None else real_number(last, "last_return")
         if state["environments"] is None and len(self.buffer) == 0:
-            self.reset()  # no step was taken yet: the first episodes are the same
+            self.reset()  # no step was taken yet, so the first episodes are the same
             return
         if state["environments"] is None:
             self.inexact_restore = str(state["environments_error"])

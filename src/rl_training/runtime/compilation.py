@@ -1,10 +1,10 @@
-"""An algorithm's update as one function that a compiler can see through.
+"""Trace an algorithm's update into one graph and compile it.
 
-`Algorithm.update` runs backward passes and optimizer steps of its own, which the compiler's front
-end does not follow. So it is traced here, on tensors without data, into one list of operations with
-every parameter, moment and target as an input that is written in place; that list is what
-the compiler gets (docs/decisions/0007-traced-updates.md). A trace shows, too, whether an update
-may be replayed at all: `NotGraphSafe` says why not.
+`Algorithm.update` runs backward passes and optimizer steps, which TorchDynamo does not support.
+Therefore the update is traced here on fake tensors into one graph of operations, in which every
+parameter, moment and target is an input that is modified in place
+(docs/decisions/0007-traced-updates.md). The trace also shows whether the update can be replayed;
+if not, `NotGraphSafe` gives the reason.
 """
 
 from __future__ import annotations
@@ -29,38 +29,38 @@ from rl_training.models.kernels import plain_operations
 from rl_training.types import SAMPLE, Batch, Metrics, Noise
 
 BACKEND = "inductor"
-"""The compiler; tests of tracing alone use a faster one."""
+"""Compiler backend; tests that only need tracing use a faster one."""
 
 CompiledStep = Callable[[Batch, Noise, Tensor], Metrics]
-"""One update on a batch and its noise: adds metrics to a float64 vector, returns ``sample/…``."""
+"""An update of a batch with noise; adds metrics to a float64 vector, returns ``sample/…``."""
 
 
 class NotGraphSafe(Exception):  # noqa: N818
-    """The update cannot be recorded and replayed."""
+    """The update cannot be captured and replayed."""
 
 
 def state_tensors(algorithm: Algorithm) -> dict[str, Tensor]:
-    """Every tensor that an update may read or write."""
+    """Return every tensor that an update may read or write."""
     return {**dict(algorithm.named_parameters()), **dict(algorithm.named_buffers())}
 
 
-def divided(metrics: Metrics) -> tuple[Metrics, Metrics]:
-    """An update's metrics, and apart from them what is for the sampler: ``sample/…``."""
+def split_metrics(metrics: Metrics) -> tuple[Metrics, Metrics]:
+    """Split the result of an update into metrics and values for the sampler (``sample/…``)."""
     values = {key: metrics[key] for key in metrics if key.startswith(SAMPLE)}
     return {key: metrics[key] for key in metrics if key not in values}, values
 
 
-def with_an_axis(tensor: Tensor) -> Tensor:
-    """A view with at least one axis.
+def at_least_1d(tensor: Tensor) -> Tensor:
+    """Return a view with at least one dimension.
 
-    The compiler drops writes to an input that is a float64 number without axes (PyTorch 2.13).
+    The compiler drops writes to zero-dimensional float64 inputs (PyTorch 2.13).
     """
     return tensor.view(1) if tensor.dim() == 0 else tensor
 
 
 @contextmanager
-def swapped(algorithm: Algorithm, tensors: Sequence[Tensor]) -> Iterator[None]:
-    """Let ``tensors`` stand in for those of `state_tensors`, in that order."""
+def substitute_tensors(algorithm: Algorithm, tensors: Sequence[Tensor]) -> Iterator[None]:
+    """Temporarily replace the tensors of `state_tensors` by ``tensors``, in the same order."""
     modules = dict(algorithm.named_modules())
     places = []
     for name in state_tensors(algorithm):
@@ -77,16 +77,16 @@ def swapped(algorithm: Algorithm, tensors: Sequence[Tensor]) -> Iterator[None]:
             store[leaf] = original
 
 
-def compiled(program: fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
-    """A program for inputs of these shapes, strides and devices, checked at no call.
+def compile_program(program: fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+    """Compile a graph for inputs with these shapes, strides and devices, without guards.
 
-    On the CPU the calls between its loops are compiled too: there the interpreter's share shows.
-    Loops are joined with what they feed alone: joined side by side, the pieces of a large batch
-    would go through each layer together and leave the cache between two.
+    On the CPU, the code between the loops is compiled as well, because interpreter overhead matters
+    there. Horizontal fusion is disabled, because the chunks of a large batch would then pass each
+    layer together and no longer stay in the cache.
 
-    On a GPU no kernel is chosen by timing it. Timings made one reduction of SAC's update fourteen
-    times slower in some runs (docs/decisions/0011-few-kernels.md), and sums would be
-    rounded differently in the process that resumes a run.
+    On a GPU, kernels are not chosen by timing. Timing made one reduction of SAC's update fourteen
+    times slower in some runs (docs/decisions/0011-few-kernels.md), and a resumed run could round
+    sums differently.
     """
     if BACKEND != "inductor":
         return torch.compile(program, fullgraph=True, dynamic=False, backend=BACKEND)
@@ -98,22 +98,22 @@ def compiled(program: fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
 
 
 class UpdateTracer:
-    """Traces an algorithm's update, for each value of `due`, on examples of its inputs."""
+    """Traces an algorithm's update for each value of `due`, using example inputs."""
 
     def __init__(self, algorithm: Algorithm, batch: Batch, noise: Noise) -> None:
         self.algorithm = algorithm
         self.field_names, self.noise_keys = tuple(batch.extra), tuple(noise)
         self._fake = FakeTensorMode(allow_non_fake_inputs=True)
         self._inputs = [self._fake.from_tensor(x) for x in (*batch.tensors(), *noise.values())]
-        reported = {due: divided(self._update(due)) for due in algorithm.all_due()}
+        reported = {due: split_metrics(self._update(due)) for due in algorithm.all_due()}
         self.metric_keys = {due: tuple(metrics) for due, (metrics, _) in reported.items()}
         self.sample_keys = {due: tuple(values) for due, (_, values) in reported.items()}
         self.keys = tuple(dict.fromkeys(k for keys in self.metric_keys.values() for k in keys))
-        """The names of all metrics, in the order of the vector that sums them."""
+        """Names of all metrics, in the order of the vector of their sums."""
 
     def _state(self) -> list[Tensor]:
         state = state_tensors(self.algorithm).values()
-        fakes = [self._fake.from_tensor(with_an_axis(x.detach())) for x in state]
+        fakes = [self._fake.from_tensor(at_least_1d(x.detach())) for x in state]
         return [f.requires_grad_(x.requires_grad) for f, x in zip(fakes, state, strict=True)]
 
     def _call(self, due: Due, inputs: Sequence[Tensor], state: Sequence[Tensor]) -> Metrics:
@@ -122,24 +122,24 @@ class UpdateTracer:
         noise = dict(zip(self.noise_keys, inputs[split:], strict=True))
         originals = state_tensors(self.algorithm).values()
         shaped = [x.view(like.shape) for x, like in zip(state, originals, strict=True)]
-        with swapped(self.algorithm, shaped), plain_operations():
+        with substitute_tensors(self.algorithm, shaped), plain_operations():
             return self.algorithm.run_update(batch, noise, due)
 
     def _update(self, due: Due) -> Metrics:
-        """The update on tensors without data, for the names of its metrics."""
-        with self._fake, _saying_why():
+        """Run the update on fake tensors, to get the names of its metrics."""
+        with self._fake, _explain_dependence():
             return self._call(due, self._inputs, self._state())
 
     def trace(self, due: Due) -> fx.GraphModule:
-        """The operations of one update: inputs, sums of the metrics, then the state's tensors.
+        """Return the graph of one update; its inputs are the batch, noise, sums and state.
 
-        They return what is for the sampler, in the order of `sample_keys`.
+        It returns the values for the sampler, in the order of `sample_keys`.
         """
         count = len(self._inputs)
 
         def step(*tensors: Tensor) -> list[Tensor] | None:
             inputs, totals, state = tensors[:count], tensors[count], tensors[count + 1 :]
-            metrics, values = divided(self._call(due, inputs, state))
+            metrics, values = split_metrics(self._call(due, inputs, state))
             zero = torch.zeros((), device=totals.device)
             terms = [metrics.get(key, zero).to(totals.dtype) for key in self.keys]
             with torch.no_grad():
@@ -148,18 +148,20 @@ class UpdateTracer:
 
         with self._fake:
             totals = torch.zeros(len(self.keys), dtype=torch.float64, device=self._inputs[0].device)
-        with _saying_why():
+        with _explain_dependence():
             traced = make_fx(step)(*self._inputs, totals, *self._state())
         _check_safe(traced)
         return traced
 
     def compile(self, due: Due, batch: Batch, noise: Noise) -> CompiledStep:
-        """One update, compiled and tried on copies of the state."""
+        """Compile one update and try it on copies of the state."""
         totals = torch.zeros(len(self.keys), dtype=torch.float64, device=batch.obs.device)
         tensors = state_tensors(self.algorithm).values()
-        state = [with_an_axis(tensor.detach()) for tensor in tensors]
+        state = [at_least_1d(tensor.detach()) for tensor in tensors]
         copies = [tensor.clone() for tensor in state]
-        program = compiled(self.trace(due), [*batch.tensors(), *noise.values(), totals, *copies])
+        program = compile_program(
+            self.trace(due), [*batch.tensors(), *noise.values(), totals, *copies]
+        )
         keys = self.sample_keys[due]
 
         def run(state: Sequence[Tensor], batch: Batch, noise: Noise, totals: Tensor) -> Metrics:
@@ -172,17 +174,17 @@ class UpdateTracer:
 
 
 @contextmanager
-def _saying_why() -> Iterator[None]:
+def _explain_dependence() -> Iterator[None]:
     try:
         yield
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
         raise NotGraphSafe(
-            f"the update depends on a tensor's value on the host ({error.func})"
+            f"the update reads the value of a tensor on the host ({error.func})"
         ) from error
 
 
 def _check_safe(traced: fx.GraphModule) -> None:
-    """Refuse what a replay would silently freeze: own random numbers, tensors not in the state."""
+    """Refuse what a replay would freeze: random numbers, and tensors outside the state."""
     for node in traced.graph.nodes:
         if node.op == "get_attr":
             constant = getattr(traced, str(node.target))

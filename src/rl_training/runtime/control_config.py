@@ -1,4 +1,4 @@
-"""The controls that every run has: evaluation, stopping, schedules, keeping."""
+"""Controls of every run: evaluation, early stopping, schedules and checkpoints."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ if TYPE_CHECKING:
 
 
 class ControlsConfig(ConfigModel):
-    """The `algo_kwargs` that steer a run and mean the same for every algorithm."""
+    """Keys of `algo_kwargs` that control a run and have the same meaning for every algorithm."""
 
     eval_interval: Annotated[int, Trait.MAY_CHANGE] = Field(default=5_000, ge=0)
-    """Steps between evaluations; 0 for the one at the end alone."""
+    """Steps between evaluations; 0 to evaluate only at the end."""
     early_stopping: Annotated[EarlyStoppingConfig | None, Trait.MAY_CHANGE, Trait.FRESH] = None
-    """When to stop before the budget is spent; null for never."""
+    """When to stop before total_timesteps; null to disable."""
     learning_rate_schedule: ScheduleKind = "constant"
-    """How the learning rate goes: constant, linear or cosine."""
+    """Learning-rate schedule: constant, linear or cosine."""
     learning_rate_warmup: Annotated[int, Trait.FRESH] = Field(default=0, ge=0)
     """Steps of linear warm-up from 0."""
     learning_rate_final: float = Field(default=0.0, ge=0, le=1)
-    """Fraction of the learning rate at the schedule's end."""
+    """Fraction of the learning rate at the end of the schedule."""
     schedule_horizon: Annotated[int | None, Trait.MAY_CHANGE, Trait.FRESH] = Field(
         default=None, gt=0
     )
-    """Step at which the schedule ends; the first budget by default."""
+    """Step at which the schedule ends; by default, total_timesteps of the first run."""
     keep_checkpoints: Annotated[int, Trait.MAY_CHANGE] = Field(default=3, ge=2)
-    """Newest checkpoints to keep, beside the best."""
+    """Number of newest checkpoints to keep, in addition to the best."""
     tensorboard: Annotated[bool, Trait.MAY_CHANGE] = True
-    """Write TensorBoard files beside metrics.jsonl."""
+    """Write TensorBoard files in addition to metrics.jsonl."""
     num_threads: Annotated[int | None, Trait.MAY_CHANGE] = Field(default=None, gt=0, le=1024)
-    """Threads for products on the CPU; null: OMP_NUM_THREADS, or by the machine."""
+    """Number of CPU threads; null for OMP_NUM_THREADS or a default for this machine."""
     engine: Annotated[EngineChoice, Trait.MAY_CHANGE] = "auto"
-    """How updates run: eager, compiled, cuda_graph, or auto by the run."""
+    """Execution of updates: eager, compiled or cuda_graph; auto chooses by device and budget."""
     matmul_precision: Annotated[Literal["highest", "high"], Trait.MAY_CHANGE] = "high"
-    """Float32 products on a GPU: highest, or high for TF32."""
+    """Precision of float32 matrix products on a GPU: highest, or high for TF32."""
 
     @model_validator(mode="after")
     def _early_stopping_needs_evaluations(self) -> Self:
         if self.early_stopping is not None and self.eval_interval == 0:
-            raise ValueError("early_stopping needs evaluations: set eval_interval above 0")
+            raise ValueError("early_stopping requires evaluations: set eval_interval above 0")
         return self
 
     def schedule(self, total_timesteps: int) -> Schedule:
-        """The learning-rate schedule of a run of this length."""
+        """Return the learning-rate schedule of a run with this number of steps."""
         return Schedule(
             kind=self.learning_rate_schedule,
             warmup=self.learning_rate_warmup,
@@ -60,15 +60,15 @@ class ControlsConfig(ConfigModel):
 
 
 class RunConfig(Protocol):
-    """A whole run's config, as far as its callbacks follow from it."""
+    """The part of a run's config that determines its callbacks."""
 
     @property
     def parts(self) -> Any:
-        """Its typed parts, with the `controls` among them."""
+        """Typed parts, including `controls`."""
 
 
 def build_control_callbacks(config: ControlsConfig | RunConfig) -> list[Callback]:
-    """The callbacks that a run's config, or its part that steers the run, asks for."""
+    """Return the callbacks that a run's config, or its controls, require."""
     controls = config if isinstance(config, ControlsConfig) else config.parts.controls
     stopping = controls.early_stopping
     return [] if stopping is None else [EarlyStoppingCallback(stopping)]

@@ -1,12 +1,12 @@
-"""The update engine: draws indices and noise, runs updates, keeps the sums of their metrics.
+"""The update engine: samples batches and noise, runs updates and sums up their metrics.
 
-All modes draw the same numbers in the same order, a block of updates at a time, and make the same
-updates: eagerly, compiled, or as graphs of whole blocks on a GPU (docs/performance.md).
+All modes draw the same numbers in the same order, one block of updates at a time, and compute the
+same updates: eagerly, compiled, or as CUDA graphs of whole blocks (docs/performance.md).
 
-From a replay that grows, a block is what one call asks for. From recorded data, which never
-changes, blocks begin at multiples of their length whatever is asked for: a call that ends inside
-one leaves its rest to the next call, and a checkpoint holds the state at its beginning. So neither
-the intervals of a run nor where it was stopped change what is drawn.
+For a replay, which grows, a block is what one call requests. For recorded data, which never
+changes, blocks start at multiples of their length. A call that ends inside a block leaves the rest
+to the next call, and a checkpoint contains the state at the start of the block. Therefore the
+samples depend neither on the intervals of a run nor on where it was stopped.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ from rl_training.algorithms.base import Algorithm, Due, draw_noise
 from rl_training.boundary.values import StateError, real_number, whole_number
 from rl_training.data.generators import generator_state, restore_generator
 from rl_training.errors import TrainingError
-from rl_training.runtime.compilation import CompiledStep, NotGraphSafe, UpdateTracer, divided
+from rl_training.runtime.compilation import CompiledStep, NotGraphSafe, UpdateTracer, split_metrics
 from rl_training.runtime.engine_choice import EngineMode
+from rl_training.text import first_line
 from rl_training.types import Batch, Noise, Sampler
 
 BLOCK = 20
-"""Updates that are drawn, and on a GPU replayed, as one."""
+"""Number of updates that are sampled together and, on a GPU, replayed as one graph."""
 
 
 def capture(work: Callable[[], None], generator: torch.Generator) -> Callable[[], None]:
-    """Record ``work`` as a CUDA graph without running it; ``generator`` goes on at each replay."""
+    """Capture ``work`` as a CUDA graph, without running it; each replay advances ``generator``."""
     graph = torch.cuda.CUDAGraph()
     graph.register_generator_state(generator)
     torch.cuda.synchronize(generator.device)
@@ -45,10 +46,10 @@ def capture(work: Callable[[], None], generator: torch.Generator) -> Callable[[]
 
 
 class Engine:
-    """Runs an algorithm's updates, all randomness from one saved generator.
+    """Runs an algorithm's updates; all random numbers come from one generator, which is saved.
 
-    ``mode`` is what is asked for. What cannot be prepared falls back to eager updates, with a
-    warning; after the first update the mode does not change any more.
+    If the requested ``mode`` cannot be prepared, the engine falls back to eager updates with a
+    warning. The mode does not change after the first update, except when GPU memory runs out.
     """
 
     def __init__(
@@ -74,26 +75,26 @@ class Engine:
         self._dtype = algorithm.obs_shift.dtype
         self._sums: dict[str, Tensor | float] = {}
         self._counts: dict[str, int] = {}
-        # Of the compiled modes: a step for each set of due stages, the metrics' sums as one vector.
+        # For compiled modes: one step per set of due stages, and the sums of metrics as a vector.
         self._steps: dict[Due, CompiledStep] = {}
         self._metric_keys: dict[Due, tuple[str, ...]] = {}
         self._keys: tuple[str, ...] = ()
         self._totals = torch.zeros(0, dtype=torch.float64)
         self._graphs: dict[tuple[int, tuple[Due, ...]], Callable[[], None]] = {}
-        # Of recorded data: the block that an earlier call began, and the state before it was drawn.
+        # For recorded data: the current block, and the state before it was sampled.
         self._block: list[tuple[Batch, Noise]] = []
         self._before_block: dict[str, Any] = {}
 
     # --- Running ------------------------------------------------------------------
 
     def run(self, num_updates: int) -> None:
-        """Make ``num_updates`` updates; their metrics stay on the device."""
+        """Run ``num_updates`` updates; their metrics stay on the device."""
         longest = min(BLOCK, self.sampler.most_updates(self._batch_size))
         while num_updates > 0:
             start = self.updates % longest if self.sampler.is_fixed else 0
             count = min(num_updates, longest - start)
             whole = longest if self.sampler.is_fixed else count
-            if not self.sampler.is_fixed:  # no more: the rest of a block drawn ahead is left
+            if not self.sampler.is_fixed:  # the rest of an earlier block is discarded
                 self._block = []
             due = tuple(self.algorithm.due(self.updates + i) for i in range(count))
             if not self._block:
@@ -117,7 +118,7 @@ class Engine:
                 self._step(batch, noise, stages)
                 self._count(self._metric_keys[stages])
                 continue
-            metrics, values = divided(self.algorithm.run_update(batch, noise, stages))
+            metrics, values = split_metrics(self.algorithm.run_update(batch, noise, stages))
             self.sampler.feedback(batch, values)
             for key, value in metrics.items():
                 # Reading a value from a CUDA device would wait for the device.
@@ -126,7 +127,7 @@ class Engine:
             self._count(metrics)
 
     def _step(self, batch: Batch, noise: Noise, stages: Due) -> None:
-        """A prepared update; what it reports of each row goes back to the sampler."""
+        """Run a compiled update, and pass its per-row values to the sampler."""
         values = self._steps[stages](batch, noise, self._totals)
         self.sampler.feedback(batch, values)
 
@@ -135,7 +136,7 @@ class Engine:
             self._counts[key] = self._counts.get(key, 0) + 1
 
     def _replay(self, due: tuple[Due, ...]) -> None:
-        """A block as one graph, recorded when its pattern of due stages first comes up."""
+        """Run a block as one graph, which is captured when its pattern first occurs."""
         pattern = (self.sampler.form, due)
         if pattern not in self._graphs:
             try:
@@ -152,7 +153,7 @@ class Engine:
             self._step(batch, noise, stages)
 
     def _draw(self, count: int) -> list[tuple[Batch, Noise]]:
-        """Batches and noise of a block."""
+        """Sample the batches and noise of a block."""
         size = self._batch_size
         block = self.sampler.gather(size, self.generator, count)
         if count == 1:
@@ -169,18 +170,17 @@ class Engine:
     # --- Preparing ----------------------------------------------------------------
 
     def _prepare(self, batch: Batch, noise: Noise) -> None:
-        """Trace and compile the update for each value of `due`, tried on copies; or fall back."""
+        """Trace and compile the update for each value of `due`, or fall back to eager updates."""
         began = time.perf_counter()
-        self._say(f"preparing the {self.mode} engine (about half a minute; less when cached) ...")
+        self._say(f"preparing the {self.mode} engine (about half a minute, less if cached) ...")
         try:
             steps, tracer = self._compile(batch, noise)
         except NotGraphSafe as error:
             self._fall_back(f"because {error}")
         except torch.OutOfMemoryError:
             self._fall_back("because there is not enough GPU memory to prepare it")
-        except Exception as error:  # a compiler fails in many ways; eager updates need none
-            lines = str(error).strip().splitlines() or [type(error).__name__]
-            self._fall_back(f"because the compiler failed ({lines[0][:200]})")
+        except Exception as error:  # compilers fail in many ways, and eager updates still work
+            self._fall_back(f"because the compiler failed ({first_line(error)})")
         else:
             self._metric_keys, self._keys = tracer.metric_keys, tracer.keys
             kept = [float(self._sums.get(key, 0.0)) for key in self._keys]
@@ -196,28 +196,26 @@ class Engine:
         return {due: tracer.compile(due, batch, noise) for due in tracer.metric_keys}, tracer
 
     def _fall_back(self, reason: str, mode: EngineMode = "eager") -> None:
-        self._warn(
-            f"the {self.mode} engine cannot be used, {reason}: this run uses {mode} updates."
-        )
+        self._warn(f"the {self.mode} engine cannot be used {reason}: this run uses {mode} updates.")
         self.mode = mode
 
     # --- Metrics and state ----------------------------------------------------------
 
     def _collected(self) -> dict[str, Tensor | float]:
-        """The metrics' sums, on the host where they were summed in a vector."""
+        """Return the sums of metrics, on the host if they are summed in a vector."""
         if not self._steps:
             return self._sums
         pairs = zip(self._keys, self._totals.tolist(), strict=True)
         return {key: value for key, value in pairs if key in self._counts}
 
     def check_finite(self) -> None:
-        """Raise if any metric since the last `pop_metrics` was not finite (this waits for them)."""
+        """Raise if a metric since the last `pop_metrics` is not finite; waits for the device."""
         for key, value in self._collected().items():
             if not math.isfinite(value):
-                raise TrainingError(f"{key} is {float(value)} by update {self.updates}")
+                raise TrainingError(f"{key} is {float(value)} after update {self.updates}")
 
     def pop_metrics(self) -> dict[str, float]:
-        """Means over the updates since the last call."""
+        """Return means over the updates since the last call."""
         sums = self._collected()
         means = {key: float(value) / self._counts[key] for key, value in sums.items()}
         self._sums, self._counts = {}, {}
@@ -225,14 +223,15 @@ class Engine:
         return means
 
     def _sources(self) -> dict[str, Any]:
-        """What decides the next block: the generator and, of recorded data, the sampler's place."""
+        """Return what determines the next block: the generator and the sampler's position."""
         sampler = {"sampler": self.sampler.state_dict()} if self.sampler.has_place else {}
         return {"generator": generator_state(self.generator), **sampler}
 
     def state_dict(self) -> dict[str, Any]:
-        """Counters, generator and the sums of an unfinished logging interval.
+        """Return counters, generator, and the sums of the current logging interval.
 
-        Inside a block of recorded data they are those before it: it is drawn again.
+        Inside a block of recorded data, the generator is from before the block, which is sampled
+        again after a resume.
         """
         return {
             "updates": self.updates,
@@ -242,7 +241,7 @@ class Engine:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where `state_dict` was taken."""
+        """Restore what `state_dict` returned."""
         self.updates = whole_number(state["updates"], "updates")
         self._sums = {key: real_number(value, key) for key, value in state["sums"].items()}
         self._counts = {

@@ -1,4 +1,4 @@
-"""Which engine mode a run gets. Importing this loads no torch."""
+"""Choice of the engine mode. Importing this module does not load torch."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Literal
 EngineMode = Literal["eager", "compiled", "cuda_graph"]
 EngineChoice = Literal["auto", "eager", "compiled", "cuda_graph"]
 
-WORTH_COMPILING = 50_000
-WORTH_A_GRAPH = 20_000
-"""Updates from which a run pays its preparation back (docs/performance.md has the figures)."""
+COMPILE_FROM_UPDATES = 50_000
+GRAPH_FROM_UPDATES = 20_000
+"""Number of updates from which the preparation pays off (docs/performance.md)."""
 
 
 def choose_engine(wanted: EngineChoice, device: str, updates: int) -> EngineMode:
-    """The mode for a run of so many updates on a kind of device: preparing one takes a while."""
+    """Return the engine mode of a run; compilation pays off only for long runs."""
     if wanted != "auto":
         return wanted
     if device == "cuda":
-        return "cuda_graph" if updates >= WORTH_A_GRAPH else "eager"
-    return "compiled" if device == "cpu" and updates >= WORTH_COMPILING else "eager"
+        return "cuda_graph" if updates >= GRAPH_FROM_UPDATES else "eager"
+    return "compiled" if device == "cpu" and updates >= COMPILE_FROM_UPDATES else "eager"

@@ -1,6 +1,6 @@
-"""Evaluation: episodes on seeded environments of its own, or losses on rows held out.
+"""Evaluation on seeded episodes, or by losses on held-out rows.
 
-Episodes are played deterministically and report the environment's reward.
+Episodes use a separate environment, deterministic actions and untransformed rewards.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from rl_training.types import ActionArray, EnvSpec, FloatArray
 
 BOOTSTRAP_SAMPLES = 10_000
 MAX_EPISODE_STEPS = 1_000_000
-"""Steps after which an episode counts as one that never ends."""
+"""Number of steps after which an episode is considered endless."""
 FLOAT32_MAX = np.float64(np.finfo(np.float32).max)
 
 
 class Policy:
-    """A learner's deterministic actions as the environment takes them."""
+    """Deterministic policy of a learner, with actions in the units of the environment."""
 
     def __init__(
         self, algorithm: Algorithm, spec: EnvSpec, device: torch.device | str = "cpu"
@@ -37,9 +37,9 @@ class Policy:
         self.device = torch.device(device)
 
     def __call__(self, obs: FloatArray) -> ActionArray:
-        """Actions for one observation ``[obs_dim]`` or a batch ``[B, obs_dim]``.
+        """Return actions for one observation ``[obs_dim]`` or a batch ``[B, obs_dim]``.
 
-        They are floats ``[action_dim]`` each, or one integer each in a Discrete space.
+        An action is a vector ``[action_dim]``, or an integer in a Discrete space.
         """
         batch = np.atleast_2d(np.asarray(obs, dtype=np.float32))
         tensor = torch.from_numpy(batch).to(self.device)
@@ -50,15 +50,15 @@ class Policy:
 
 @dataclass(frozen=True)
 class EvaluationResult:
-    """Returns and lengths of the evaluation's episodes."""
+    """Returns and lengths of evaluation episodes."""
 
     returns: tuple[float, ...]
     lengths: tuple[int, ...]
     successes: tuple[bool | None, ...] = ()
-    """Whether each episode ended in success, where the environment says so."""
+    """Whether each episode was successful; None if the environment does not report it."""
 
     def metrics(self) -> dict[str, float]:
-        """The numbers for logs and early stopping."""
+        """Return the metrics for logging and early stopping."""
         metrics = {
             "eval_return_mean": float(np.mean(self.returns)),
             "eval_return_std": float(np.std(self.returns)),
@@ -70,8 +70,8 @@ class EvaluationResult:
         return metrics
 
     def summary(self) -> dict[str, Any]:
-        """The metrics with each episode's return and, of several, the bootstrap interval."""
-        several = len(self.returns) > 1  # one episode says nothing about the spread
+        """Return the metrics, the return of each episode, and the bootstrap interval."""
+        several = len(self.returns) > 1  # a single episode has no interval
         return self.metrics() | {
             "eval_return_ci95": list(bootstrap_interval(self.returns)) if several else None,
             "eval_returns": list(self.returns),
@@ -80,7 +80,7 @@ class EvaluationResult:
 
 
 def bootstrap_interval(values: tuple[float, ...], seed: int = 0) -> tuple[float, float]:
-    """95 % percentile-bootstrap interval of the mean."""
+    """Return the 95 % percentile-bootstrap interval of the mean."""
     array = np.asarray(values)
     draws = np.random.default_rng(seed).integers(len(array), size=(BOOTSTRAP_SAMPLES, len(array)))
     low, high = np.percentile(array[draws].mean(axis=1), [2.5, 97.5])
@@ -105,7 +105,7 @@ class Evaluator:
 
     @property
     def env(self) -> GuardedEnv:
-        """The evaluation environment, made on first use."""
+        """Evaluation environment, created on first use."""
         if self._env is None:
             self._env = self._make()
         return self._env
@@ -113,7 +113,7 @@ class Evaluator:
     def evaluate(
         self, policy: Policy, episodes: int, on_frame: Callable[[Any], None] | None = None
     ) -> EvaluationResult:
-        """Play ``episodes`` episodes; ``on_frame`` gets a picture of each step."""
+        """Play ``episodes`` episodes; ``on_frame`` is called with a rendered frame of each step."""
         seeds = range(self._seed, self._seed + episodes)
         played = [self._play(policy, seed, on_frame) for seed in seeds]
         return EvaluationResult(
@@ -135,14 +135,14 @@ class Evaluator:
                     break
                 if length >= MAX_EPISODE_STEPS:
                     raise TrainingError(
-                        "give the environment a time limit (env_kwargs.max_episode_steps=N), or "
-                        "play no episodes (eval_episodes=0): one of the evaluation's had not "
-                        f"ended after {length:,} steps"
+                        f"an evaluation episode did not end within {length:,} steps: set a time "
+                        "limit (env_kwargs.max_episode_steps=N), or disable evaluation "
+                        "(eval_episodes=0)"
                     )
                 obs, reward, terminated, truncated, info = env.step(policy(obs))
                 total += reward
                 length += 1
-                ended = terminated or truncated  # an episode's end, not a bootstrap
+                ended = terminated or truncated  # the episode ends in both cases
         except EnvError as error:
             raise EnvError(f"after {length} steps of an evaluation episode, {error}") from error
         if not math.isfinite(total):
@@ -156,18 +156,18 @@ class Evaluator:
 
 
 def _check_finite(obs: FloatArray, length: int) -> None:
-    """Refuse an observation that does not fit into float32, the precision of policies."""
-    held = np.abs(obs) <= FLOAT32_MAX  # which NaN is not
+    """Refuse an observation that is not finite in float32, the precision of policies."""
+    held = np.abs(obs) <= FLOAT32_MAX  # False for NaN
     if not held.all():
         entry = int(np.argmin(held))
         raise TrainingError(
-            f"the observation of an evaluation episode, entry {entry} is {obs[entry]} after "
-            f"{length} steps"
+            f"entry {entry} of the observation is {obs[entry]} after {length} steps of an "
+            "evaluation episode"
         )
 
 
 def _is_success(info: dict[str, Any]) -> bool | None:
-    """Whether an episode succeeded, if its last info has either of the usual keys."""
+    """Return whether an episode succeeded; None if its last info has neither usual key."""
     for name in ("is_success", "success"):
         if name in info and is_numeric(info[name]) and np.size(info[name]) == 1:
             return bool(np.asarray(info[name]).item())
@@ -175,9 +175,9 @@ def _is_success(info: dict[str, Any]) -> bool | None:
 
 
 class Validation:
-    """The losses on rows that no update sees, at the size of batch that updates have.
+    """Losses on held-out rows, with the batch size of updates.
 
-    Noise is drawn from the same seed in every evaluation: two of them differ by the learner alone.
+    Every evaluation draws its noise from the same seed, so the results differ only by the learner.
     """
 
     def __init__(self, dataset: TransitionDataset, *, seed: int) -> None:
@@ -185,9 +185,9 @@ class Validation:
         self._seed = seed
 
     def evaluate(self, algorithm: Algorithm) -> dict[str, float]:
-        """`eval_loss_<term>` for each loss of the algorithm, and their sum `eval_loss`.
+        """Return `eval_loss_<term>` for each loss of the algorithm, and their sum `eval_loss`.
 
-        A loss that is a part of another is not added again.
+        Losses that are part of another loss are not added twice.
         """
         rows, device = len(self.dataset), self.dataset.rows.device
         generator = torch.Generator(device).manual_seed(self._seed)
@@ -195,7 +195,7 @@ class Validation:
         for start in range(0, rows, algorithm.config.batch_size):
             stop = min(start + algorithm.config.batch_size, rows)
             batch = self.dataset.batch(torch.arange(start, stop, device=device))
-            if algorithm.has_running_statistics:  # fixed ones are applied to the rows beforehand
+            if algorithm.has_running_statistics:  # fixed statistics are already applied to the rows
                 batch = algorithm.normalization.batch(batch)
             noise = draw_noise(algorithm.noise(stop - start), generator)
             for name, loss in algorithm.held_out_losses(batch, noise).items():

@@ -1,4 +1,4 @@
-"""Scalars for TensorBoard, in an event file."""
+"""TensorBoard event files."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from rl_training.errors import ConfigError
 
 
 class EventFile:
-    """A new event file in a run's ``tensorboard`` folder; every write is complete on return.
+    """A new event file in a run's ``tensorboard`` folder; writes are complete on return.
 
-    TensorBoard's own writer hands its records to a thread, and an error in a thread can be neither
-    caught nor told in a sentence. The records are made by the same code.
+    TensorBoard's own writer uses a thread, whose errors cannot be caught here. The records are
+    created by the same code.
     """
 
     def __init__(self, folder: Path, *, purge_from: int | None = None) -> None:
         """Create the folder and the file.
 
         Args:
-            folder: Where TensorBoard looks for event files.
-            purge_from: The first step of this session; what earlier files say of it and of later
-                steps is not shown.
+            folder: Folder of event files.
+            purge_from: First step of this session; TensorBoard hides values that earlier files have
+                for this and later steps.
         """
         if os.path.lexists(folder) and (folder.is_symlink() or not folder.is_dir()):
-            raise ConfigError(f"{folder} is not a folder: move it away, or set tensorboard=false.")
-        # TensorBoard reads the files of a folder in the order of their names.
+            raise ConfigError(f"{folder} is not a folder: remove it, or set tensorboard=false.")
+        # TensorBoard reads files in the order of their names.
         name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
         try:
             folder.mkdir(exist_ok=True)
@@ -50,7 +50,7 @@ class EventFile:
             ) from error
 
     def write(self, step: int, scalars: Mapping[str, float]) -> None:
-        """The scalars of one step."""
+        """Write the scalars of one step."""
         values = [Summary.Value(tag=name, simple_value=v) for name, v in scalars.items()]
         self._write(Event(wall_time=time.time(), step=step, summary=Summary(value=values)))
 

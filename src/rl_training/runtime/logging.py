@@ -29,9 +29,9 @@ TIMING_PREFIX = "time/"
 
 
 def read_metrics(run_dir: Path) -> Iterator[dict[str, Any]]:
-    """The run's metrics, oldest first; incomplete and damaged lines are skipped.
+    """Yield the metrics of a run, oldest first; incomplete and damaged lines are skipped.
 
-    One row at a time, since the file may be larger than memory.
+    Rows are read one at a time, since the file may be larger than memory.
     """
     file = run_dir / METRICS_FILE
     if not os.path.lexists(file):
@@ -46,7 +46,7 @@ def read_metrics(run_dir: Path) -> Iterator[dict[str, Any]]:
 
 
 def _all_numbers(row: dict[str, Any]) -> bool:
-    """Whether all values are numbers that fit into a float."""
+    """Return whether all values are numbers that fit into a float."""
     return all(
         isinstance(value, float) or (isinstance(value, int) and abs(value) < 1 << 63)
         for value in row.values()
@@ -58,7 +58,7 @@ def cut_metrics(
 ) -> None:
     """Drop the lines after ``step``, so that a resumed run does not write them twice.
 
-    Of the step itself, the first ``rows`` lines are kept, or all: an evaluation may still be due.
+    For the step itself, the first ``rows`` lines are kept, or all if it is None.
     """
     at_step = 0
     with replace_file((destination or run_dir) / METRICS_FILE) as stream:
@@ -73,7 +73,7 @@ class MetricsLogger:
 
     def __init__(self, run_dir: Path, *, tensorboard: bool, start_step: int = 0) -> None:
         self.run_dir = run_dir
-        """May change until the first write opens the files."""
+        """May change until the files are opened by the first write."""
         self._start_step = start_step
         self._earlier_seconds, self._step, self._rows = 0.0, start_step, 0
         for row in read_metrics(run_dir):
@@ -87,10 +87,10 @@ class MetricsLogger:
         self._folder_is_synced = False
 
     def open_files(self) -> FileIO:
-        """Open the files before the first step, so that problems are found early.
+        """Open the files; called before the first step to detect problems early.
 
         Raises:
-            ConfigError: TensorBoard's folder is not one, or cannot be written.
+            ConfigError: The TensorBoard folder is not a folder or cannot be written.
         """
         if self._stream is None:
             with self._reporting(METRICS_FILE):
@@ -116,7 +116,7 @@ class MetricsLogger:
                 self._events.write(step, metrics)
 
     def sync(self) -> None:
-        """Make all lines durable before a checkpoint that follows them.
+        """Sync all lines to disk, before a checkpoint that depends on them.
 
         Raises:
             OSError: The disk failed.
@@ -128,7 +128,7 @@ class MetricsLogger:
                 self._folder_is_synced = True
 
     def rows_at(self, step: int) -> int:
-        """How many lines the current step has; 0 if ``step`` is another one."""
+        """Return the number of lines of the current step; 0 if ``step`` is another one."""
         return self._rows if step == self._step else 0
 
     def _reporting(self, name: str) -> AbstractContextManager[None]:

@@ -1,4 +1,4 @@
-"""What is collected, on its way into the learner's running statistics."""
+"""Update running statistics of the learner with collected transitions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rl_training.types import BoolArray, FloatArray
 
 
 class Observer:
-    """Passes observations and the running return of each environment to the learner."""
+    """Passes observations and discounted returns to the running statistics of the learner."""
 
     def __init__(self, algorithm: Algorithm, num_envs: int, *, gamma: float) -> None:
         self._algorithm = algorithm
@@ -21,7 +21,7 @@ class Observer:
         self._returns = np.zeros(num_envs)
 
     def observe(self, obs: FloatArray, rewards: FloatArray, ended: BoolArray) -> None:
-        """Count one transition of every environment; ``obs`` is what the actions answered."""
+        """Add one transition of every environment; ``obs`` are the observations before the step."""
         device = self._algorithm.obs_shift.device
         returns = self._gamma * self._returns + rewards
         arrays = (torch.from_numpy(array) for array in (obs, returns))
@@ -31,14 +31,14 @@ class Observer:
         self._returns = np.where(ended, 0.0, returns)
 
     def reset(self) -> None:
-        """Every environment begins a new episode."""
+        """Reset the returns at the start of new episodes."""
         self._returns[:] = 0.0
 
     def state_dict(self) -> dict[str, Any]:
-        """The running returns; the statistics are tensors of the learner."""
+        """Return the discounted returns; the statistics are tensors of the learner."""
         return {"discounted_returns": self._returns}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue the running returns."""
+        """Restore the discounted returns."""
         found = state["discounted_returns"]
         self._returns = fitting_array(found, self._returns, "discounted_returns")

@@ -1,4 +1,4 @@
-"""Fitted Q evaluation (arXiv 1903.08738): estimate a frozen policy's value from recorded data."""
+"""Fitted Q evaluation (arXiv 1903.08738): estimate a policy's value from recorded data."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from rl_training.runtime.evaluation import Validation
 from rl_training.runtime.seeding import Stream, derive_seed
 
 DEFAULT_GAMMA = 0.99
-"""The discount for a policy whose algorithm has none, as behavior cloning."""
+"""Discount factor for algorithms without one, such as behavior cloning."""
 DEFAULT_UPDATES = 20_000
 HELD_OUT = 0.05
-"""Share of the rows, in whole episodes, that no update sees."""
+"""Fraction of the rows that is held out, in whole episodes."""
 
 
 @dataclass(frozen=True)
 class DataReturns:
-    """Discounted returns of recorded episodes: as far as they go, nothing after a time limit."""
+    """Discounted returns of recorded episodes; a time limit is not bootstrapped."""
 
-    of_episodes: npt.NDArray[np.float64]
+    episodes: npt.NDArray[np.float64]
     mean: float
     deviation: float
-    """Moments of the returns from every row on."""
+    """Mean and standard deviation of the returns from every row to the end of its episode."""
 
 
 def discounted_returns(dataset: TransitionDataset, gamma: float) -> DataReturns:
-    """The returns of the data as it was recorded."""
+    """Compute the discounted returns of recorded data."""
     bounds = dataset.episode_bounds()
     onward = dataset.returns_to_go(gamma)
     mean, deviation = float(onward.mean()), float(onward.std())
-    flat = deviation <= 1e-6 * max(1.0, abs(mean))  # all alike: there is no unit to be had
+    flat = deviation <= 1e-6 * max(1.0, abs(mean))  # all returns are equal
     return DataReturns(onward[bounds[:-1]], mean, 1.0 if flat else deviation)
 
 
@@ -53,15 +53,17 @@ def fitted_q_evaluation(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, float]:
-    """The value of ``policy`` at the first observations of the dataset's episodes.
+    """Estimate the value of ``policy`` at the first observations of recorded episodes.
 
-    ``dataset`` is as it was recorded: raw observations, untransformed rewards. It is used up: its
-    rows are normalized in place, and some are held out.
+    ``dataset`` has raw observations and untransformed rewards. It is modified in place: rows are
+    normalized, and some are held out.
     """
     if updates < 1:
-        raise ConfigError(f"fqe_updates = {updates}: at least 1 is needed.")
-    if config.n_step > 1:  # several recorded steps are those of whoever recorded them
-        raise ConfigError(f"n_step = {config.n_step}: fitted Q evaluation takes single steps.")
+        raise ConfigError(f"fqe_updates = {updates}: should be at least 1.")
+    if config.n_step > 1:  # later recorded actions are not the policy's
+        raise ConfigError(
+            f"n_step = {config.n_step}: fitted Q evaluation supports single steps only."
+        )
     device = policy.obs_shift.device
     data = discounted_returns(dataset, config.gamma)
     shift, scale = (x.cpu().double().numpy() for x in (policy.obs_shift, policy.obs_scale))
@@ -92,7 +94,7 @@ def fitted_q_evaluation(
         "fqe_value_std": float(each.std(correction=0)),
         "fqe_critic_spread": float(of_critics.max() - of_critics.min()),
         "fqe_loss": loss / config.num_critics,
-        "fqe_return_mean_data": float(data.of_episodes.mean()),
-        "fqe_episodes": len(data.of_episodes),
+        "fqe_return_mean_data": float(data.episodes.mean()),
+        "fqe_episodes": len(data.episodes),
         "fqe_updates": updates,
     }

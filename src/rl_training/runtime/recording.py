@@ -1,4 +1,4 @@
-"""Recording transitions: by a policy, or by uniform play."""
+"""Record transitions with a policy or with uniform random actions."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ def record(
     seed: int,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """Play ``steps`` steps, from other starts than an evaluation with the same seed.
+    """Record ``steps`` transitions; the seeds differ from those of an evaluation.
 
-    Actions are in the environment's units. A last episode that has not ended is marked as cut.
+    Actions are in the units of the environment. A last episode that has not ended is marked as
+    truncated.
     """
     observations, actions, rewards, next_observations, terminals, timeouts = [], [], [], [], [], []
     discrete = isinstance(env.action_space, gym.spaces.Discrete)
@@ -41,8 +42,8 @@ def record(
         next_obs = _copy(given)
         if not (math.isfinite(reward) and np.isfinite(next_obs).all()):
             raise TrainingError(
-                f"the environment gave a reward or an observation that is not finite at step "
-                f"{step + 1} (reward {reward}): nothing is recorded from it."
+                f"the environment returned a reward or an observation that is not finite at step "
+                f"{step + 1} (reward {reward}): nothing is written."
             )
         observations.append(obs)
         actions.append(action)
@@ -67,21 +68,21 @@ def record(
 
 
 def _copy(value: Any) -> Any:
-    """Copy an array, which an environment or a policy may reuse for its next values."""
+    """Copy an array, since an environment or a policy may reuse it."""
     return np.array(value) if isinstance(value, np.ndarray) else value
 
 
 def noisy_policy(policy: Policy, noise: float, seed: int) -> Callable[[FloatArray], ActionArray]:
-    """The policy with seeded noise.
+    """Return the policy with seeded noise.
 
-    ``noise`` is the standard deviation of a Gaussian on actions in [-1, 1], or the probability of a
-    uniform action where actions are discrete.
+    ``noise`` is the standard deviation of Gaussian noise on actions in [-1, 1], or the probability
+    of a uniformly random action if actions are discrete.
     """
     generator = np.random.default_rng(derive_seed(seed, Stream.EXPLORATION))
     if policy.spec.discrete:
         if noise > 1.0:
             raise ConfigError(
-                f"noise = {noise}: discrete actions take a chance of a random one, from 0 to 1."
+                f"noise = {noise}: for discrete actions it is a probability, from 0 to 1."
             )
         uniform = uniform_policy(policy.spec, seed)
         return lambda obs: uniform(obs) if generator.random() < noise else policy(obs)
@@ -92,8 +93,8 @@ def noisy_policy(policy: Policy, noise: float, seed: int) -> Callable[[FloatArra
 
     def choose(obs: FloatArray) -> ActionArray:
         action = scaler.to_model(policy(obs))
-        shaken = action + noise * generator.standard_normal(action.shape).astype(np.float32)
-        return scaler.to_env(np.clip(shaken, -1.0, 1.0).astype(np.float32))
+        noisy = action + noise * generator.standard_normal(action.shape).astype(np.float32)
+        return scaler.to_env(np.clip(noisy, -1.0, 1.0).astype(np.float32))
 
     return choose
 
@@ -101,7 +102,7 @@ def noisy_policy(policy: Policy, noise: float, seed: int) -> Callable[[FloatArra
 def record_random(
     env_id: str, env_kwargs: Mapping[str, Any], size: int, seed: int
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """Transitions of uniform play."""
+    """Record transitions with uniformly random actions."""
     env = make_env(env_id, env_kwargs)
     try:
         spec = read_env_spec(env, env_id)
@@ -111,7 +112,7 @@ def record_random(
 
 
 def uniform_policy(spec: EnvSpec, seed: int) -> Callable[[FloatArray], Any]:
-    """Uniform actions in the environment's units."""
+    """Return a policy with uniformly random actions, in the units of the environment."""
     generator = np.random.default_rng(derive_seed(seed, Stream.EXPLORATION, 1))
     if spec.discrete:
         return lambda _obs: spec.action_start + int(generator.integers(spec.action_dim))

@@ -1,4 +1,4 @@
-"""Learning-rate schedules: a factor on every optimizer's base rate."""
+"""Learning-rate schedules: a factor on the base rate of every optimizer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ScheduleKind = Literal["constant", "linear", "cosine"]
 
 
 class Schedule(ConfigModel):
-    """Warm up linearly from 0, then hold, fall linearly or by a half cosine to ``final``."""
+    """Linear warm-up from 0, then constant, or a linear or cosine decay to ``final``."""
 
     kind: ScheduleKind = "constant"
     warmup: int = 0
@@ -25,13 +25,13 @@ class Schedule(ConfigModel):
 
     @property
     def zero_from(self) -> int | None:
-        """The step from which the factor is 0; None where it never ends there."""
+        """Step from which the factor is 0; None if it never reaches 0."""
         if self.kind == "constant" or self.final > 0:
             return None
         return max(self.horizon, self.warmup + 1)
 
     def factor(self, step: int) -> float:
-        """The factor at a step; past the horizon it stays where it ended."""
+        """Return the factor at a step; it is constant after the horizon."""
         if step < self.warmup:
             return (step + 1) / self.warmup
         if self.kind == "constant":

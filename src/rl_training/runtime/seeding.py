@@ -1,4 +1,4 @@
-"""Independent random streams from one seed."""
+"""Independent random streams derived from one seed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Stream(IntEnum):
-    """Every source of randomness has a stream of its own: none disturbs another."""
+    """Sources of randomness; each has an independent stream."""
 
     NETWORKS = 0
     ENVIRONMENT = 1
@@ -20,5 +20,5 @@ class Stream(IntEnum):
 
 
 def derive_seed(seed: int, stream: Stream, *extra: int) -> int:
-    """A 32-bit seed for one stream of one run."""
+    """Return a 32-bit seed for one stream of a run."""
     return int(np.random.SeedSequence([seed, int(stream), *extra]).generate_state(1)[0])

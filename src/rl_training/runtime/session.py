@@ -1,4 +1,4 @@
-"""A session: the parts of one run, and logging, evaluation and saving between its steps."""
+"""A session: the parts of a run, and logging, evaluation and saving between its steps."""
 
 from __future__ import annotations
 
@@ -32,34 +32,34 @@ from rl_training.runtime.stop_reason import COMPLETED
 from rl_training.runtime.trainer_state import TrainerState
 
 STATE_PARTS = frozenset({"trainer", "engine", "callbacks", "metrics_rows", "storage", "collector"})
-"""What ``state.json`` holds."""
+"""Keys of ``state.json``."""
 
 
 @dataclass(frozen=True)
 class LoopSettings:
-    """How long a run is, and how often it logs, evaluates and saves."""
+    """Length of a run, and its intervals for logging, evaluation and saving."""
 
     total_timesteps: int
-    """The step at which the run ends."""
+    """Step at which the run ends."""
     log_interval: int
     checkpoint_interval: int
     eval_interval: int
     eval_episodes: int
-    evaluates: bool = True
-    """Whether there are episodes to play or held-out rows."""
+    has_evaluation: bool = True
+    """Whether the run evaluates, on episodes or on held-out rows."""
     eager_checks: bool = True
-    """Check that metrics are finite after each step, not only when logging and saving."""
+    """Whether to check after each step that metrics are finite, not only before logging."""
     first_step: int = 0
-    """Where the run began; above 0 for fine-tuning."""
+    """Step at which the run starts; above 0 for fine-tuning."""
     online_from: int = 0
-    """The step at which collection begins; the last step of a run without an environment."""
-    compares: bool = False
-    """Whether to evaluate before the first step, to compare returns afterwards."""
+    """Step at which collection starts; the last step if the run does not collect."""
+    compare_returns: bool = False
+    """Whether to evaluate before the first step, to compare with later returns."""
 
 
 @dataclass
 class Session:
-    """The parts of one run, and what happens between its steps.
+    """The parts of a run, and everything that happens between its steps.
 
     An offline run has no collector, a run without an environment has no evaluator, and a run
     without held-out rows has no validation.
@@ -81,10 +81,10 @@ class Session:
     checkpoint_path: Path | None = None
     last_log: Mapping[str, float] = field(default_factory=dict)
     restored_callbacks: dict[str, Any] = field(default_factory=dict)
-    """The callback states of the checkpoint that was restored, by name."""
+    """Callback states of the restored checkpoint, by name."""
 
     def schedule_learning_rates(self, step: int) -> None:
-        """Apply the schedule's factor at ``step``."""
+        """Set the learning rates of ``step``."""
         if not self.schedule.is_constant:
             self.algorithm.scale_learning_rates(self._factor(step))
 
@@ -92,7 +92,7 @@ class Session:
         return self.schedule.factor(max(0, step - self.settings.first_step))
 
     def learn(self, updates: int) -> None:
-        """Make updates; offline to online, count them and end pretraining when it is over."""
+        """Run updates; for offline-to-online runs, also count them and end pretraining."""
         self.engine.run(updates)
         mixed, state = self.engine.sampler, self.state
         if not isinstance(mixed, MixedSampler):
@@ -113,13 +113,13 @@ class Session:
     def own_steps(self) -> int:
         """Steps as `total_timesteps` counts them: environment steps, or updates offline.
 
-        Steps of a fine-tuning's source and updates before collection do not count.
+        Steps of the source of fine-tuning and updates before collection do not count.
         """
         begin = self.settings.online_from if self.collector is not None else 0
         return max(0, self.state.step - begin)
 
     def budgets(self) -> dict[str, float]:
-        """What each phase of an offline-to-online run has used so far; empty for other runs."""
+        """Return the budget used by each phase of an offline-to-online run; otherwise empty."""
         if not isinstance(self.engine.sampler, MixedSampler):
             return {}
         state = self.state
@@ -150,7 +150,7 @@ class Session:
         if passed(settings.log_interval) or (state.should_stop and not interrupted):
             self.log()
         improved = False
-        finished = state.stop == COMPLETED and settings.evaluates
+        finished = state.stop == COMPLETED and settings.has_evaluation
         if passed(settings.eval_interval) or finished:
             improved = self._evaluate_or_save()
         if passed(settings.checkpoint_interval) or improved or state.should_stop:
@@ -162,12 +162,12 @@ class Session:
             callback.on_message(self, text)
 
     def check_finite(self) -> None:
-        """Raise an error that names the step if a metric is not finite."""
-        with self._naming_step():
+        """Raise an error with the step if a metric is not finite."""
+        with self._add_step():
             self.engine.check_finite()
 
     @contextmanager
-    def _naming_step(self) -> Iterator[None]:
+    def _add_step(self) -> Iterator[None]:
         try:
             yield
         except EnvError as error:
@@ -176,7 +176,7 @@ class Session:
             raise TrainingError(f"{error} at step {self.state.step}") from None
 
     def log(self) -> None:
-        """Write the means since the last log."""
+        """Log the means since the last call."""
         self.check_finite()
         metrics: dict[str, float] = {"updates": self.state.updates, **self.budgets()}
         if self.collector is not None:
@@ -190,17 +190,17 @@ class Session:
             callback.on_log(self, metrics)
 
     def evaluate(self) -> bool:
-        """Evaluate the current policy; returns whether it is the best so far."""
+        """Evaluate the current policy; return whether it is the best so far."""
         state = self.state
         state.evaluation_owed = True
         metrics: dict[str, float] = {}
-        with self._naming_step():
+        with self._add_step():
             if self.evaluator is not None and self.settings.eval_episodes:
                 played = self.evaluator.evaluate(self.policy, self.settings.eval_episodes)
                 metrics |= played.metrics()
             if self.validation is not None:
                 metrics |= self.validation.evaluate(self.algorithm)
-        improved = state.record_evaluation(metrics, compares=self.settings.compares)
+        improved = state.record_evaluation(metrics, compare_returns=self.settings.compare_returns)
         steps = {"env_steps": state.env_steps} if self.budgets() else {}
         self.logger.write(state.step, steps | metrics)
         for callback in self.callbacks:
@@ -208,41 +208,44 @@ class Session:
         return improved
 
     def _evaluate_or_save(self) -> bool:
-        """Evaluate; if that fails, save what was learned before raising the error."""
+        """Evaluate; if that fails, save a checkpoint before raising the error."""
         try:
             return self.evaluate()
         except Exception:
             if self.state.evaluation_owed:
                 try:
                     self.save()
-                except Exception as second:  # the first error is the one that counts
-                    self.say(f"No checkpoint of step {self.state.step} either: {second}")
+                except Exception as second:  # the first error is raised
+                    self.say(
+                        f"The checkpoint at step {self.state.step} could not be saved either: "
+                        f"{second}"
+                    )
             raise
 
-    def evaluate_owed(self) -> None:
-        """Make the evaluation that is still due at the checkpoint's step."""
-        if self.state.evaluation_owed and self.settings.evaluates:
+    def run_pending_evaluation(self) -> None:
+        """Run the evaluation that was due when the checkpoint was saved."""
+        if self.state.evaluation_owed and self.settings.has_evaluation:
             self.save(best=self.evaluate())
         self.state.evaluation_owed = False
 
-    def begin(self) -> None:
-        """Save before anything can fail, so that a run can be resumed from its first moment.
+    def save_initial(self) -> None:
+        """Save the initial state before anything can fail, so that the run can be resumed.
 
-        If returns are compared, the evaluation before the first step is due at this checkpoint.
+        If returns are compared, the evaluation before the first step is marked as due.
         """
-        wanted = self.settings.compares and self.state.return_before is None
+        wanted = self.settings.compare_returns and self.state.return_before is None
         self.state.evaluation_owed |= wanted
-        # Callbacks may have no state before their `on_start`.
+        # Callbacks may not have a state before `on_start`.
         self.save(callbacks=self.restored_callbacks)
 
     def move_to(self, run_dir: Path) -> None:
-        """Continue in a folder that was renamed after `begin`."""
+        """Use the new path of a folder that was renamed after `save_initial`."""
         assert self.checkpoint_path is not None
         self.checkpoints.run_dir = self.logger.run_dir = run_dir
         self.checkpoint_path = run_dir / "checkpoints" / self.checkpoint_path.name
 
     def adopt(self, checkpoint: Checkpoint) -> None:
-        """Start with another run's learner, at the learning rates of this run's config."""
+        """Start with the learner of another run, with the learning rates of this config."""
         load_tensors(self.algorithm, checkpoint, MODEL, OPTIMIZERS)
         for optimizer in self.algorithm.optimizers.values():
             assert isinstance(optimizer, FlatAdam)
@@ -251,9 +254,9 @@ class Session:
         self.engine.updates = self.state.updates = checkpoint.updates()
 
     def save(self, *, best: bool = False, callbacks: dict[str, Any] | None = None) -> None:
-        """Write a checkpoint, unless it would hold values that are not finite.
+        """Write a checkpoint; raise an error if a value is not finite.
 
-        ``callbacks`` are the states of the callbacks; by default, the callbacks give them.
+        ``callbacks`` are the states of the callbacks, by default their current states.
         """
         if callbacks is None:
             states = {name: item.state_dict() for name, item in self._named_callbacks()}
@@ -278,7 +281,7 @@ class Session:
             exact = "weights, optimizers, replay, generators"
             restores = {exact: "exactly", "environments": environments}
         try:
-            self.logger.sync()  # a durable checkpoint needs the lines before it
+            self.logger.sync()  # a checkpoint depends on the lines before it
             self.checkpoint_path = self.checkpoints.save(
                 step=self.state.step,
                 tensors=tensors,
@@ -298,14 +301,16 @@ class Session:
         return write_failed(what, self.checkpoints.run_dir, error, advice=advice)
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Restore every part from a checkpoint, tensors in place."""
+        """Restore every part from a checkpoint; tensors are modified in place."""
         load_tensors(self.algorithm, checkpoint, MODEL, OPTIMIZERS)
         state = checkpoint.state()
         with explaining_misfits(checkpoint.path / STATE):
             refuse_unknown(state, STATE_PARTS, "it")
             self.state.load_state_dict(state["trainer"])
             if self.state.step != checkpoint.step:
-                raise StateError(f"step {self.state.step} is not the manifest's {checkpoint.step}")
+                raise StateError(
+                    f"step {self.state.step} differs from step {checkpoint.step} of the manifest"
+                )
             self.engine.load_state_dict(state["engine"])
             if self.collector is not None:
                 checkpoint.restore_storage(self.collector.buffer, state["storage"])
@@ -318,19 +323,19 @@ class Session:
         self.checkpoint_path = checkpoint.path
         try:
             if not self.checkpoints.attach(checkpoint, best_step=self.state.best_step):
-                # The best checkpoint is not in this folder, or damaged.
+                # The best checkpoint is damaged or not in this folder.
                 self.state.best_return = self.state.best_loss = self.state.best_step = None
         except OSError as error:
             raise self._write_failed(error) from error
 
     def _named_callbacks(self) -> list[tuple[str, Callback]]:
-        """Callbacks with the names of their states: the class, and a number within it."""
+        """Return callbacks with unique names: the class and a number."""
         names = [type(callback).__name__ for callback in self.callbacks]
         numbered = [f"{name}-{names[:i].count(name) + 1}" for i, name in enumerate(names)]
         return list(zip(numbered, self.callbacks, strict=True))
 
     def close(self) -> None:
-        """Release environments and files."""
+        """Close environments and files."""
         for part in (self.collector, self.evaluator, self.logger):
             if part is not None:
                 part.close()

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM as requests to stop."""
+"""Stop requests from SIGINT and SIGTERM."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rl_training.runtime.trainer_state import TrainerState
 
 @contextmanager
 def stop_on_signals(state: TrainerState) -> Iterator[None]:
-    """Let SIGINT and SIGTERM end the run after the present step; a second one ends it at once."""
+    """Stop the run after the current step on SIGINT or SIGTERM; a second one stops immediately."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""Why a run stops."""
+"""Reasons why a run stops."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from enum import Enum, auto
 
 
 class StopKind(Enum):
-    """The causes that the code tells apart."""
+    """Kinds of stop reasons."""
 
     COMPLETED = auto()
     SIGNAL = auto()
     TARGET_REACHED = auto()
     NO_IMPROVEMENT = auto()
     REQUESTED = auto()
-    """Any other request, of a user's callback for instance."""
+    """Any other request, such as from a custom callback."""
 
 
 _SIGNAL = "signal: "
@@ -31,18 +31,18 @@ _PREFIXES = {
 
 @dataclass(frozen=True)
 class StopReason:
-    """A cause and its details. ``str()`` gives the text that users and files get."""
+    """A kind and its details; ``str()`` returns the text that is shown and saved."""
 
     kind: StopKind
     detail: str = ""
 
     def __str__(self) -> str:
-        """The text that `parse` reads."""
+        """Return the text that `parse` reads."""
         return _PREFIXES[self.kind] + self.detail
 
     @classmethod
     def parse(cls, text: str) -> StopReason:
-        """The reason that a checkpoint or a user's callback gives as text."""
+        """Parse the text of a checkpoint or a custom callback."""
         if text == _PREFIXES[StopKind.COMPLETED]:
             return COMPLETED
         if text.startswith(_SIGNAL):
@@ -55,12 +55,12 @@ class StopReason:
 
     @property
     def is_signal(self) -> bool:
-        """Whether the run was interrupted: a resume continues it."""
+        """Whether the run was interrupted, so that a resume continues it."""
         return self.kind is StopKind.SIGNAL
 
     @property
     def is_early_stopping(self) -> bool:
-        """Whether `early_stopping` ended the run."""
+        """Whether `early_stopping` stopped the run."""
         return self.kind in (StopKind.TARGET_REACHED, StopKind.NO_IMPROVEMENT)
 
 

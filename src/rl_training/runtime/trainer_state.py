@@ -1,4 +1,4 @@
-"""The counters and flags of a run, saved in every checkpoint."""
+"""Counters and flags of a run, saved in every checkpoint."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LATER_FIELDS = frozenset(
     {"pretraining_updates", "env_steps", "online_updates", "offline_rows", "online_rows"}
     | {"return_before", "return_lowest", "evaluation_owed"}
 )
-"""Fields that checkpoints of older versions lack."""
+"""Fields that are missing in checkpoints of older versions."""
 
 
 @dataclass
@@ -22,37 +22,37 @@ class TrainerState:
     """Counters and flags; saved in every checkpoint and restored from it."""
 
     step: int = 0
-    """Environment steps online, updates offline; offline to online, updates and then steps."""
+    """Environment steps online, updates offline, and updates followed by steps in between."""
     updates: int = 0
     should_stop: bool = False
     stop: StopReason | None = None
     best_return: float | None = None
     best_loss: float | None = None
-    """The lowest held-out loss of a run without an environment."""
+    """Lowest held-out loss of a run without an environment."""
     best_step: int | None = None
     evaluation: dict[str, float] = field(default_factory=dict)
     evaluation_step: int | None = None
     evaluation_owed: bool = False
-    """Whether the evaluation at this step is due and has not finished."""
-    # Offline to online: what each phase has used so far.
+    """Whether the evaluation at this step is due but not finished."""
+    # Offline-to-online runs: the budget used by each phase.
     pretraining_updates: int = 0
     env_steps: int = 0
     online_updates: int = 0
     offline_rows: int = 0
     online_rows: int = 0
-    # Fine-tuning: the return before the first step, and the lowest one after it.
+    # Fine-tuning: the return before the first step, and the lowest return after it.
     return_before: float | None = None
     return_lowest: float | None = None
 
     @property
     def stop_reason(self) -> str | None:
-        """The reason as text, as the checkpoint and the result have it."""
+        """The reason as text, as in checkpoints and results."""
         return None if self.stop is None else str(self.stop)
 
     def request_stop(self, reason: str | StopReason) -> None:
-        """Ask the loop to end after the current step; the first reason is kept.
+        """Request a stop after the current step; the first reason is kept.
 
-        Another reason replaces a signal, since a resume would otherwise continue past it.
+        Any other reason replaces a signal, since a resume would otherwise ignore it.
         """
         stop = StopReason.parse(reason) if isinstance(reason, str) else reason
         signaled = self.stop is not None and self.stop.is_signal and not stop.is_signal
@@ -60,24 +60,24 @@ class TrainerState:
             self.should_stop, self.stop = True, stop
 
     def complete(self) -> None:
-        """Stop because the budget is spent, whatever was requested in the last step."""
+        """Stop because the budget is used up, regardless of other requests in the last step."""
         self.should_stop, self.stop = True, COMPLETED
 
     def clear_stop(self) -> None:
-        """Forget an earlier stop, to continue the run."""
+        """Clear an earlier stop, to continue the run."""
         self.should_stop, self.stop = False, None
 
-    def record_evaluation(self, metrics: dict[str, float], *, compares: bool) -> bool:
-        """Keep an evaluation; returns whether its return, or else its loss, is the best so far.
+    def record_evaluation(self, metrics: dict[str, float], *, compare_returns: bool) -> bool:
+        """Record an evaluation; return whether its return or loss is the best so far.
 
-        With ``compares``, the first return and the lowest one after it are kept as well.
+        With ``compare_returns``, also record the first return and the lowest one after it.
         """
         self.evaluation, self.evaluation_step, self.evaluation_owed = metrics, self.step, False
         value = metrics.get("eval_return_mean")
         if value is not None:
-            if compares and self.return_before is None:
+            if compare_returns and self.return_before is None:
                 self.return_before = value
-            elif compares:
+            elif compare_returns:
                 lowest = self.return_lowest
                 self.return_lowest = value if lowest is None else min(value, lowest)
             improved = self.best_return is None or value > self.best_return
@@ -90,13 +90,13 @@ class TrainerState:
         return improved
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain data, with the stop reason as text."""
+        """Return plain data, with the stop reason as text."""
         state = asdict(self)
         del state["stop"]
         return state | {"stop_reason": self.stop_reason}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore in place."""
+        """Restore the state in place."""
         kinds = get_type_hints(TrainerState)
         del kinds["stop"]
         kinds["stop_reason"] = str | None

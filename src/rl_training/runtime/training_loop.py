@@ -17,7 +17,7 @@ from rl_training.runtime.stop_reason import StopKind, StopReason
 
 @dataclass(frozen=True)
 class TrainResult:
-    """The result of a training that finished, stopped or was interrupted."""
+    """Result of a training run that finished, stopped or was interrupted."""
 
     run_dir: Path
     checkpoint_path: Path
@@ -26,7 +26,7 @@ class TrainResult:
     metrics: dict[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data; paths as text."""
+        """Return plain data, with paths as text."""
         best = self.best_checkpoint_path
         return {
             "run_dir": str(self.run_dir),
@@ -38,28 +38,30 @@ class TrainResult:
 
     @property
     def stop_reason(self) -> str:
-        """Why the training ended, as text."""
+        """Why the run ended, as text."""
         return str(self.stop)
 
     @property
     def interrupted_by(self) -> str | None:
-        """The signal's name, if one ended the training."""
+        """Name of the signal that ended the run, if any."""
         return self.stop.detail if self.stop.is_signal else None
 
 
 def run_session(session: Session) -> TrainResult:
-    """Train offline until `online_from`, then online; always ends on a checkpoint."""
+    """Train offline until `online_from`, then online; always end with a checkpoint."""
     with stop_on_signals(session.state):
         session.logger.open_files()
         for callback in session.callbacks:
             callback.on_start(session)
         if session.checkpoints.last_step is None:
-            session.begin()
-        session.evaluate_owed()
+            session.save_initial()
+        session.run_pending_evaluation()
         run_offline(session)
         if session.collector is not None:
             run_online(session, session.collector)
-        if session.checkpoints.last_step != session.state.step:  # a signal after the step's save
+        if (
+            session.checkpoints.last_step != session.state.step
+        ):  # a signal arrived after the step was saved
             session.save()
         for callback in session.callbacks:
             callback.on_end(session)
@@ -97,9 +99,10 @@ def _result(session: Session) -> TrainResult:
 
 
 def updates_due(step: int, before: int, config: CollectionConfig) -> int:
-    """Updates for the transitions collected in (before, step].
+    """Return the number of updates for the transitions collected in (before, step].
 
-    `gradient_updates_per_step` for every `train_frequency` transitions after `learning_starts`.
+    There are `gradient_updates_per_step` updates for every `train_frequency` transitions after
+    `learning_starts`.
     """
 
     def periods(at: int) -> int:
@@ -127,14 +130,14 @@ def run_online(session: Session, collector: Collector) -> None:
         if not collector.explorer.asked:
             ask()
         state.step += collector.step(before)
-        if collector.explorer.lag:  # before this step's updates: they run while environments step
+        if collector.explorer.lag:  # so that environments step during this step's updates
             ask()
         session.learn(updates_due(state.step - begin, before - begin, config))
         session.after_step(before)
 
 
 def next_stop(step: int, intervals: tuple[int, ...], total: int) -> int:
-    """Where the updates after ``step`` pause: at the end of a block, an interval or the budget."""
+    """Return the step at which to pause: the end of a block, an interval or the run."""
     ends = [(step // every + 1) * every for every in (BLOCK, *intervals) if every > 0]
     return min(total, *ends)
 
@@ -142,8 +145,8 @@ def next_stop(step: int, intervals: tuple[int, ...], total: int) -> int:
 def run_offline(session: Session) -> None:
     """Learn from recorded data; a step is an update.
 
-    The learning rate changes at multiples of `BLOCK` only, so that what is learned depends neither
-    on the intervals nor on where the run was stopped.
+    The learning rate changes only at multiples of `BLOCK`, so that the result depends neither on
+    the intervals nor on where the run was stopped.
     """
     state, settings = session.state, session.settings
     intervals = settings.log_interval, settings.eval_interval, settings.checkpoint_interval
