@@ -1,4 +1,4 @@
-"""What the golden tests share: float64 inputs, and networks as the references keep them."""
+"""Helpers of the golden tests: float64 inputs, and networks in the references' layout."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.reference.nn import norm_keys
 
 OBS, ACT, ROWS = 5, 3, 32
 SPEC = EnvSpec(OBS, ACT, (-1.0,) * ACT, (1.0,) * ACT)
-RATE = 2.0**-9  # exact in float32, where the learning rate lives
+RATE = 2.0**-9  # exact in float32, the type of the learning rate
 TOLERANCE: Any = {"rtol": 1e-9, "atol": 1e-10}
 RATES: Any = {"gamma": 0.99, "tau": 0.1, "actor_lr": RATE, "critic_lr": RATE}
 SOFT: Any = {
@@ -46,7 +46,7 @@ def make_noise(learner: Algorithm, seed: int = 1) -> dict[str, torch.Tensor]:
 
 
 def make_learner(kind: Any, **changes: Any) -> Any:
-    """A small learner in float64 whose targets have come apart from its networks."""
+    """Return a small learner in float64 whose targets differ from its networks."""
     settings = {"hidden_sizes": (16, 16), "learning_rate": RATE, "tau": 0.1, **changes}
     learner = kind.build(SPEC, kind.config_class(**settings), seed=3).double()
     generator = torch.Generator().manual_seed(4)
@@ -57,20 +57,20 @@ def make_learner(kind: Any, **changes: Any) -> Any:
 
 
 def move_norms(critic: Any) -> None:
-    """LayerNorm's scales and shifts away from 1 and 0."""
+    """Move LayerNorm's scales and shifts away from 1 and 0."""
     generator = torch.Generator().manual_seed(8)
     for view in critic.views(critic.flat.detach())[2 * critic.trunk.num_layers :]:
         view.add_(0.3 * torch.randn(view.shape, generator=generator, dtype=view.dtype))
 
 
 def freeze(learner: Algorithm) -> None:
-    """Let updates move no network (targets still follow)."""
+    """Set all learning rates to 0; target networks still update."""
     for optimizer in learner.optimizers.values():
         optimizer.scale_learning_rate(0.0)  # type: ignore[operator]
 
 
 def layers(network: Network, flat: torch.Tensor | None = None) -> Any:
-    """A network's parameters as the reference keeps them: one member, or a list of members."""
+    """Return a network's parameters in the references' layout: one network or a list of members."""
     views = network.views(network.flat if flat is None else flat)
     arrays = [view.detach().numpy() for view in views]
     trunk = network.trunk
@@ -101,7 +101,7 @@ def arrays(noise: dict[str, torch.Tensor]) -> Any:
 
 
 def assert_same_network(ours: Any, theirs: Any) -> None:
-    """One network or a list of them."""
+    """Compare one network or a list of networks."""
     if isinstance(ours, list):
         for mine, expected in zip(ours, theirs, strict=True):
             assert_same_network(mine, expected)
@@ -124,13 +124,13 @@ METRICS = {
 
 
 def reference_name(metric: str) -> str:
-    """What the references call a metric: `loss/x` is `x_loss` there, `q/x` is `q_x`."""
+    """Return the references' name of a metric: `loss/x` is `x_loss`, `q/x` is `q_x`."""
     group, _, name = metric.partition("/")
     return METRICS.get(metric) or (f"{name}_loss" if group == "loss" else f"{group}_{name}")
 
 
 def assert_same_metrics(ours: Any, theirs: dict[str, float]) -> None:
-    """By our names; what the reference reports and we do not is an error."""
+    """Compare metrics by name; both sides must report the same ones."""
     assert {reference_name(name) for name in ours} == set(theirs)
     for name, value in ours.items():
         expected = theirs[reference_name(name)]

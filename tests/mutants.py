@@ -73,7 +73,7 @@ REPLAY = "tests/data/test_datasets.py -k replay"
 PT = "boundary/pt.py"
 NPZ = "boundary/npy.py"
 ODD_DATA = "tests/data/test_odd_datasets.py"
-KNOWN_VALUE = "tests/algorithms/test_fqe.py::test_a_known_value_is_found"
+KNOWN_VALUE = "tests/algorithms/test_fqe.py::test_finds_a_known_value"
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
-"""The optimizer's numbers: what is next to nothing becomes nothing, what is no number stays none.
+"""The optimizer's numerics: denormal moments are flushed to 0, and NaN is preserved.
 
-That its steps are Adam's is in every golden test.
+Every golden test checks that its steps are Adam's.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ def denormal(values: torch.Tensor) -> bool:
 
 @pytest.fixture(params=["fused", "plain"])
 def formula(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Eager steps by PyTorch's kernel, or by the operations that are compiled."""
+    """Eager steps with PyTorch's fused kernel, or with the operations that are compiled."""
     with plain_operations() if request.param == "plain" else nullcontext():
         yield
 
 
 @pytest.mark.usefixtures("formula")
 @pytest.mark.parametrize("weight_decay", [0.0, 1e-4])
-def test_units_that_die_leave_no_denormal_numbers(weight_decay: float) -> None:
-    """Half never live, half for a hundred steps; a denormal number slows many a CPU down."""
+def test_dead_units_leave_no_denormal_moments(weight_decay: float) -> None:
+    """Half of the units are always dead, the others after 100 steps."""
     torch.manual_seed(0)
     weights = torch.randn(64) / 8
     adam = FlatAdam(weights, 3e-4, weight_decay)
-    adam.moment2[48:] = 1e-35  # as 80,000 steps after the last gradient
+    adam.moment2[48:] = 1e-35  # as after 80,000 steps without a gradient
     for step in range(8_000):
         gradient = torch.zeros(64)
         gradient[:32] = torch.randn(32) if step < 100 else 0.0
@@ -46,7 +46,7 @@ def test_units_that_die_leave_no_denormal_numbers(weight_decay: float) -> None:
 
 
 @pytest.mark.usefixtures("formula")
-def test_what_is_not_a_number_stays_so() -> None:
+def test_nan_is_preserved() -> None:
     weights = torch.ones(3)
     adam = FlatAdam(weights, 3e-4, 1e-4)
     adam.step(weights, torch.tensor([1.0, float("nan"), float("inf")]))

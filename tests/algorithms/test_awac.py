@@ -57,7 +57,7 @@ def helper_losses(learner: AWACAlgorithm, batch: Any, noise: Any) -> Any:
 @pytest.mark.parametrize("weighting", ["clip", "softmax"])
 @pytest.mark.parametrize("bounds", [(-6.0, 0.0), (-0.5, -0.15)])
 def test_updates_equal_the_reference(weighting: Any, bounds: tuple[float, float]) -> None:
-    """Bounds that hold every log σ, and bounds that cut two of three."""
+    """Bounds that include every log σ, and bounds that clip two of three."""
     learner = make(weighting=weighting, log_std_bounds=bounds)
     model: Any = learner.model
     state = reference.initial_state(
@@ -91,7 +91,7 @@ def test_weights_equal_the_reference(form: Any) -> None:
 
 
 def advantages_and_weights(model: Any, batch: Any, noise: Any, form: str) -> Any:
-    """Those of the dataset's actions against a sample of the policy, each ``[B]``."""
+    """Return the values of the dataset's actions and of sampled actions, each ``[B]``."""
     own = model.actor.explore(batch.obs, noise["action"]).detach()
     advantage = advantages(model, batch, own)
     scores = advantage / SETTINGS["temperature"]
@@ -129,14 +129,14 @@ def test_loss_helper_equals_the_stages_at_frozen_parameters(weighting: Any, poli
 
 
 @pytest.mark.parametrize("policy", ["tanh_mean", "squashed"])
-def test_gradients_reach_only_what_they_should(policy: Any) -> None:
+def test_each_loss_has_gradients_for_its_own_networks(policy: Any) -> None:
     learner = make(policy=policy)
     leaves = {"critic": learner.model.critic.flat, "actor": learner.model.actor.flat}
     for name, loss in helper_losses(learner, make_batch(), make_noise(learner)).items():
         assert reached_by(loss, leaves) == {name.removeprefix("loss/")}
 
 
-def test_the_squashed_policys_loss_is_made_of_its_log_probabilities() -> None:
+def test_squashed_policy_loss_uses_its_log_probabilities() -> None:
     learner = make(policy="squashed", weighting="softmax")
     model, batch, noise = learner.model, make_batch(), make_noise(learner)
     loss, metrics = policy_terms(model, batch, noise, weighting="softmax", **SETTINGS)

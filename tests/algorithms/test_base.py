@@ -1,4 +1,4 @@
-"""Which stages are due in an update, and learners that need not know."""
+"""Delayed stages of an update, and learners without them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DELAYED = [TD3Algorithm, TD3BCAlgorithm, REDQAlgorithm, RLPDAlgorithm]
 
 
 class Regression(Algorithm):
-    """Least squares: one kind of update, which takes a batch and noise."""
+    """Least squares: an update that takes only a batch and noise."""
 
     name = "regression"
     config_class = AlgorithmConfig
@@ -54,7 +54,7 @@ class Regression(Algorithm):
 
 
 @pytest.mark.parametrize("kind", DELAYED)
-def test_an_update_that_would_never_move_the_actor_is_refused(kind: Any) -> None:
+def test_update_without_due_raises_for_a_delayed_actor(kind: Any) -> None:
     learner = make_learner(kind)
     every = learner.intervals["actor"]
     with pytest.raises(ConfigError, match=f"'actor' every {every} updates only.*learner.due"):
@@ -66,21 +66,21 @@ def test_an_update_that_would_never_move_the_actor_is_refused(kind: Any) -> None
     assert not torch.equal(learner.model.actor.flat, before)
 
 
-def test_an_update_that_would_never_move_the_target_is_refused() -> None:
+def test_update_without_due_raises_for_a_delayed_target() -> None:
     learner = DQNAlgorithm.build(EnvSpec(OBS, 4, discrete=True))
     batch = make_batch().map(torch.Tensor.float)._replace(actions=torch.zeros(ROWS, 1))
     with pytest.raises(ConfigError, match="'target' every 50 updates only"):
         learner.update(batch, {})
 
 
-def test_what_is_always_due_may_be_left_out() -> None:
+def test_due_is_optional_if_every_stage_always_runs() -> None:
     for learner in (make_learner(SACAlgorithm), make_learner(TD3Algorithm, policy_delay=1)):
         assert learner.all_due() == [{"actor"}]
         assert "loss/actor" in learner.update(make_batch(), make_noise(learner))
 
 
 @pytest.mark.parametrize("due", ["actor", {"policy"}, frozenset({"actor", "targets"})])
-def test_an_unknown_stage_is_refused(due: Any) -> None:
+def test_unknown_stage_raises(due: Any) -> None:
     learner = make_learner(TD3Algorithm)
     with pytest.raises(ConfigError, match=r"the stages of td3 are \['actor'\]"):
         learner.update(make_batch(), make_noise(learner), due)
@@ -88,7 +88,7 @@ def test_an_unknown_stage_is_refused(due: Any) -> None:
 
 @settings(deadline=None, max_examples=50)
 @given(st.dictionaries(st.sampled_from("abc"), st.integers(1, 6)))
-def test_every_value_of_due_is_known_beforehand(intervals: dict[str, int]) -> None:
+def test_all_due_lists_every_value_of_due(intervals: dict[str, int]) -> None:
     learner = make_learner(SACAlgorithm)
     learner.intervals = intervals
     met: list[Due] = [learner.due(updates) for updates in range(60)]
@@ -97,7 +97,7 @@ def test_every_value_of_due_is_known_beforehand(intervals: dict[str, int]) -> No
         assert [stage in due for due in met] == [(n + 1) % every == 0 for n in range(60)]
 
 
-def test_a_learner_with_one_kind_of_update_needs_no_stages() -> None:
+def test_learner_without_stages_trains() -> None:
     data = {"observations": torch.randn(64, OBS).numpy(), "actions": torch.rand(64, ACT).numpy()}
     data |= {"rewards": torch.zeros(64).numpy(), "next_observations": data["observations"]}
     data |= {"terminations": torch.zeros(64, dtype=torch.bool).numpy()}
@@ -112,10 +112,10 @@ def test_a_learner_with_one_kind_of_update_needs_no_stages() -> None:
     assert torch.equal(held_out["loss/actor"], learner.held_out_losses(batch, {})["loss/actor"])
 
 
-# --- Mistakes of an algorithm's author -------------------------------------------------
+# --- Errors in custom algorithms -------------------------------------------------
 
 
-def test_the_name_of_a_field_is_no_tuple() -> None:
+def test_fields_must_return_a_tuple() -> None:
     class Forgetful(SACAlgorithm):
         def fields(self) -> Any:
             return "next_actions"
@@ -124,16 +124,18 @@ def test_the_name_of_a_field_is_no_tuple() -> None:
         Forgetful.declared_fields(Forgetful.config_class())
 
 
-def test_an_unknown_distribution_of_noise_is_refused() -> None:
+def test_unknown_noise_distribution_raises() -> None:
     spec: Any = {"extra": NoiseField("norml", (3,))}  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="noise 'extra' = 'norml': should be 'normal' or"):
         draw_noise(spec, torch.Generator())
 
 
-def test_an_unknown_optimizer_and_a_loss_of_many_numbers_are_refused() -> None:
+def test_unknown_optimizer_and_non_scalar_loss_raise() -> None:
     learner = make_learner(SACAlgorithm)
     flat = learner.model.critic.flat
     with pytest.raises(ConfigError, match="no optimizer 'critics'; did you mean 'critic'"):
         learner.minimize(flat.sum(), critics=flat)
-    with pytest.raises(ConfigError, match=r"The loss of critic has the shape \[2\]: should be one"):
+    with pytest.raises(
+        ConfigError, match=r"The loss of critic has the shape \[2\]: should be a scalar"
+    ):
         learner.minimize(flat[:2], critic=flat)

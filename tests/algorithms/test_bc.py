@@ -1,4 +1,4 @@
-"""BC against references written in float64 NumPy (tests/reference), and on a known answer."""
+"""BC against float64 NumPy references (tests/reference), and on data from a known policy."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_squared_error_equals_the_reference() -> None:
     np.testing.assert_allclose(slope.numpy(), gradient, **TOLERANCE)
 
 
-def test_likelihood_equals_the_reference_and_its_slope_the_difference_quotient() -> None:
+def test_likelihood_and_gradient_equal_the_reference() -> None:
     learner, batch = make("likelihood"), make_batch()
     model = learner.model
 
@@ -93,7 +93,7 @@ def test_loss_helper_equals_the_update_at_frozen_parameters(loss: str) -> None:
     torch.testing.assert_close(held_out["loss/actor"], metrics["loss/actor"])
 
 
-def test_rewards_and_what_follows_do_not_matter() -> None:
+def test_rewards_and_next_observations_are_ignored() -> None:
     batch = make_batch()
     other = batch._replace(
         rewards=batch.rewards + 1, next_obs=-batch.next_obs, terminations=1 - batch.terminations
@@ -114,8 +114,8 @@ def test_only_a_distribution_explores() -> None:
 
 
 @pytest.mark.parametrize("loss", ["mse", "likelihood"])
-def test_learns_the_recorded_rule(loss: Any) -> None:
-    """Actions are tanh(2 s1 - s2) with a little noise; the policy finds the rule."""
+def test_learns_the_recorded_policy(loss: Any) -> None:
+    """The policy learns actions tanh(2 s1 - s2) from slightly noisy data."""
     rng = np.random.default_rng(0)
     obs = rng.uniform(-1, 1, (2000, 2))
     rule = np.tanh(2 * obs[:, :1] - obs[:, 1:])

@@ -1,4 +1,4 @@
-"""The `networks` key: options of single networks, and how they agree with the flat keys."""
+"""The `networks` key: options of single networks, and their relation to the flat keys."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read(algo: str, **kwargs: Any) -> Any:
 
 
 @pytest.mark.parametrize("algo", LEARNERS)
-def test_every_network_takes_options_of_its_own(algo: str) -> None:
+def test_every_network_accepts_its_own_options(algo: str) -> None:
     names = read(algo).network_names
     for name in names:
         config = read(algo, networks={name: {"hidden_sizes": [8], "activation": "tanh"}})
@@ -33,14 +33,14 @@ def test_every_network_takes_options_of_its_own(algo: str) -> None:
 
 
 @pytest.mark.parametrize("algo", [name for name in LEARNERS if name not in ("bc", "dqn")])
-def test_every_actor_critic_takes_a_number_of_critics(algo: str) -> None:
+def test_every_actor_critic_accepts_num_critics(algo: str) -> None:
     learner_class: Any = REGISTRY[algo].learner_class()
     learner = make_learner(learner_class, num_critics=3, networks={"critic": {"hidden_sizes": [7]}})
     assert learner.model.critic.views(learner.model.critic.flat)[0].shape[::2] == (3, 7)
     assert learner.model.actor.views(learner.model.actor.flat)[0].shape[-1] != 7
 
 
-def test_a_network_overrides_all_and_all_the_flat_key() -> None:
+def test_network_overrides_all_and_all_overrides_the_flat_key() -> None:
     networks = {"all": {"activation": "gelu"}, "critic": {"hidden_sizes": [16]}}
     trunks = read("sac", hidden_sizes=[32], networks=networks).trunks()
     assert trunks == {
@@ -49,7 +49,7 @@ def test_a_network_overrides_all_and_all_the_flat_key() -> None:
     }
 
 
-def test_flat_keys_and_networks_mean_the_same() -> None:
+def test_flat_keys_and_networks_are_equivalent() -> None:
     flat = read("rlpd", hidden_sizes=[8], layer_norm=False)
     nested = {"all": {"hidden_sizes": [8]}, "critic": {"layer_norm": False}}
     assert read("rlpd", networks=nested).trunks() == flat.trunks()
@@ -115,12 +115,12 @@ def test_flat_keys_and_networks_mean_the_same() -> None:
         ),
     ],
 )
-def test_options_without_effect_are_refused(algo: str, kwargs: Any, message: str) -> None:
+def test_options_without_effect_raise(algo: str, kwargs: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         read(algo, **kwargs)
 
 
-def test_the_command_line_reaches_a_single_option_and_a_resolved_config_can_be_read() -> None:
+def test_command_line_sets_a_single_option_and_the_resolved_config_loads() -> None:
     config = TrainConfig.load("td3/pendulum", ["networks.critic.layer_norm=true"])
     assert config.parts.algorithm.networks == {"critic": {"layer_norm": True}}  # type: ignore[attr-defined]
     again = TrainConfig(**config.resolved().to_dict())

@@ -1,4 +1,4 @@
-"""Every algorithm of the registry keeps the same promises."""
+"""Behavior that every registered algorithm shares."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def make_batch(learner: Algorithm, rows: int = 8) -> Batch:
     return batch._replace(extra={name: following[name] for name in learner.fields()})
 
 
-def test_acts_within_bounds_and_only_noise_decides(entry: AlgorithmEntry) -> None:
+def test_actions_are_within_bounds_and_determined_by_the_noise(entry: AlgorithmEntry) -> None:
     learner = build(entry)
     spec = learner.spec
     obs = 100 * torch.randn(64, spec.obs_dim)
@@ -87,7 +87,7 @@ def test_acts_within_bounds_and_only_noise_decides(entry: AlgorithmEntry) -> Non
 
 
 def test_update_is_a_function_of_its_inputs(entry: AlgorithmEntry) -> None:
-    """Same batch and noise, same result; the global generator is neither read nor moved."""
+    """Equal batches and noise give equal results; the global generator is not used."""
     states = []
     for _ in range(2):
         learner = build(entry)
@@ -127,7 +127,7 @@ def test_state_is_restored_in_place(entry: AlgorithmEntry) -> None:
         assert torch.equal(tensor, learner.state_dict()[name])
 
 
-def test_acts_on_raw_observations_once_normalized(entry: AlgorithmEntry) -> None:
+def test_act_normalizes_raw_observations(entry: AlgorithmEntry) -> None:
     learner = build(entry)
     obs = torch.randn(16, learner.spec.obs_dim)
     plain = learner.act(obs, deterministic=True)
@@ -135,12 +135,12 @@ def test_acts_on_raw_observations_once_normalized(entry: AlgorithmEntry) -> None
     learner.set_normalization(mean, std)
     torch.testing.assert_close(learner.act(obs * std + mean, deterministic=True), plain)
     other = build(entry, seed=1)
-    other.load_state_dict(learner.state_dict())  # the statistics travel with the weights
+    other.load_state_dict(learner.state_dict())  # the statistics are saved with the weights
     torch.testing.assert_close(other.act(obs * std + mean, deterministic=True), plain)
 
 
 def test_learning_rate_schedules_reach_every_optimizer(entry: AlgorithmEntry) -> None:
-    """Or those alone that the learner names."""
+    """All optimizers follow the schedule, or only those in `scheduled`."""
     learner = build(entry)
     learner.scale_learning_rates(0.5)
     reached = learner.scheduled or tuple(learner.optimizers)
@@ -150,7 +150,7 @@ def test_learning_rate_schedules_reach_every_optimizer(entry: AlgorithmEntry) ->
         assert float(optimizer.learning_rate) == pytest.approx(rate)  # type: ignore[arg-type]
 
 
-def test_unsuitable_actions_are_refused(entry: AlgorithmEntry) -> None:
+def test_unsupported_action_space_raises(entry: AlgorithmEntry) -> None:
     learner = entry.learner_class()
     (other,) = SPECS.keys() - {entry.actions}
     with pytest.raises(
@@ -201,7 +201,7 @@ def test_explores_at_random_and_then_with_the_policy(
         return act(self, obs, deterministic=deterministic, noise=noise)
 
     monkeypatch.setattr(learner, "act", counted)
-    train(small_config(algo=entry.name, total_timesteps=60))  # the first 30 of them at random
+    train(small_config(algo=entry.name, total_timesteps=60))  # the first 30 steps are random
     assert calls == ([] if entry.mode == "offline" else [False] * 30)
 
 
@@ -217,9 +217,9 @@ def test_intervals_are_honored(entry: AlgorithmEntry, small_config: Config) -> N
 
 
 class StopAfter(Callback):
-    """Asks for a stop and remembers whether another step came.
+    """Requests a stop and records the last step.
 
-    The loop shows itself after each step online, after each block of updates offline.
+    `on_step` is called after each step online and after each block of updates offline.
     """
 
     def __init__(self, step: int) -> None:
@@ -232,7 +232,7 @@ class StopAfter(Callback):
             session.state.request_stop("enough")
 
 
-def test_a_callback_stops_at_once_and_the_flags_are_saved(
+def test_callback_stops_immediately_and_the_flags_are_saved(
     entry: AlgorithmEntry, small_config: Config
 ) -> None:
     at = 60 if entry.mode == "offline" else 53
@@ -266,7 +266,7 @@ def test_early_stopping(entry: AlgorithmEntry, small_config: Config) -> None:
     }
     result = train(config)
     assert result.stop_reason.startswith("early_stopping")
-    assert result.metrics["step"] == 60  # the first evaluation from min_steps on
+    assert result.metrics["step"] == 60  # the first evaluation after min_steps
     with pytest.raises(ConfigError, match=r"stopped early at step 60.*early_stopping=null"):
         resume(result.run_dir)
     further = resume(result.run_dir, ["early_stopping=null", "total_timesteps=100"])
@@ -274,7 +274,7 @@ def test_early_stopping(entry: AlgorithmEntry, small_config: Config) -> None:
 
 
 def evaluations(monkeypatch: pytest.MonkeyPatch, *returns: float) -> None:
-    """Let the run's evaluations find these returns, the last of them again and again."""
+    """Make the run's evaluations return these values, repeating the last."""
     left = list(returns)
 
     def evaluate(self: Any, policy: Any, episodes: int) -> EvaluationResult:
@@ -287,7 +287,7 @@ def evaluations(monkeypatch: pytest.MonkeyPatch, *returns: float) -> None:
 def test_no_improvement_stops(
     entry: AlgorithmEntry, small_config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The best comes at 40; 60 and 80 are no better, but 80 is the first from min_steps on."""
+    """The best is at 40; 60 and 80 are no better, and 80 is the first after min_steps."""
     evaluations(monkeypatch, 1.0, 5.0, 5.0, 4.0)
     config = small_config(algo=entry.name, eval_episodes=1, total_timesteps=200)
     config["algo_kwargs"] |= {
@@ -304,7 +304,7 @@ def test_no_improvement_stops(
 def test_the_best_model_is_kept(
     entry: AlgorithmEntry, small_config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Although newer checkpoints push older ones out, and a resume comes between."""
+    """It is kept although newer checkpoints replace older ones and the run is resumed."""
     evaluations(monkeypatch, 1.0, 9.0, 3.0)
     config = small_config(algo=entry.name, eval_episodes=1, checkpoint_interval=10)
     config["algo_kwargs"] |= {"eval_interval": 30, "keep_checkpoints": 2}
@@ -319,10 +319,10 @@ def test_the_best_model_is_kept(
     assert one.read_bytes() != two.read_bytes()
 
 
-def test_a_best_model_that_is_damaged_is_forgotten(
+def test_damaged_best_model_is_forgotten(
     entry: AlgorithmEntry, small_config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Found damaged and set aside, with the best before it long gone: no pointer to nothing."""
+    """A damaged best checkpoint is set aside, and no pointer to it remains."""
     evaluations(monkeypatch, 1.0, 2.0, 9.0, 3.0)
     config = small_config(algo=entry.name, eval_episodes=1, checkpoint_interval=10)
     config["algo_kwargs"] |= {"eval_interval": 30, "keep_checkpoints": 2}
@@ -337,7 +337,7 @@ def test_a_best_model_that_is_damaged_is_forgotten(
 
 
 def test_warm_up_and_schedule_inside_training(entry: AlgorithmEntry, small_config: Config) -> None:
-    """Up to the full rate over 25 steps, then linearly down to 0 at step 80; resumed between."""
+    """Warm-up over 25 steps, then linear decay to 0 at step 80, with a resume in between."""
     config = small_config(algo=entry.name, total_timesteps=80)
     config["algo_kwargs"] |= {"learning_rate_schedule": "linear", "learning_rate_warmup": 25}
     factors: list[float] = []
@@ -347,7 +347,7 @@ def test_warm_up_and_schedule_inside_training(entry: AlgorithmEntry, small_confi
             optimizers = session.algorithm.optimizers
             reached = [optimizers[key] for key in session.algorithm.scheduled or optimizers]
             rates = {float(o.learning_rate) / o.base_learning_rate for o in reached}  # type: ignore[arg-type,operator]
-            assert max(rates) - min(rates) < 1e-6  # one factor for all that it reaches
+            assert max(rates) - min(rates) < 1e-6  # one factor for all scheduled optimizers
             factors.append(float(rates.pop()))
 
     stopped = train(config, callbacks=[Watch(), StopAfter(50)])

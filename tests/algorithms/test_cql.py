@@ -135,7 +135,7 @@ def test_multiplier_loss_and_slope_equal_the_reference(log: float) -> None:
     np.testing.assert_allclose([loss.item(), slope.item()], expected, **TOLERANCE)
 
 
-def test_a_gap_above_the_threshold_raises_the_multiplier() -> None:
+def test_gap_above_the_threshold_increases_the_multiplier() -> None:
     for threshold, direction in ((0.0, 1), (1e3, -1)):
         learner = make_learner(CQLAlgorithm, **SMALL, lagrange_threshold=threshold)
         learner.update(make_batch(), make_noise(learner))
@@ -143,7 +143,7 @@ def test_a_gap_above_the_threshold_raises_the_multiplier() -> None:
 
 
 def test_all_sampled_actions_are_scored_at_s_by_both_paths() -> None:
-    """The first layer's split into observation and action changes nothing."""
+    """Splitting the first layer into observation and action does not change the values."""
     learner = make_learner(CQLAlgorithm, **SMALL)
     critic, batch = learner.model.critic, make_batch()
     actions = sampled_actions(learner.model, batch, make_noise(learner)).actions
@@ -176,7 +176,7 @@ def test_loss_helper_equals_the_stages_at_frozen_parameters(threshold: Any) -> N
         torch.testing.assert_close(metrics[name], value.detach(), rtol=0, atol=0)
 
 
-def test_gradients_reach_only_what_they_should() -> None:
+def test_each_loss_has_gradients_for_its_own_networks() -> None:
     learner = make_learner(CQLAlgorithm, **SMALL, lagrange_threshold=4.0)
     model = learner.model
     losses = cql_loss(
@@ -200,7 +200,7 @@ def test_gradients_reach_only_what_they_should() -> None:
         assert reached == {name}
 
 
-def test_the_actor_and_the_temperature_have_their_own_rate() -> None:
+def test_actor_and_temperature_use_the_policy_learning_rate() -> None:
     learner = CQLAlgorithm.build(
         make_learner(CQLAlgorithm).spec, CQLConfig(lagrange_threshold=5.0), seed=0
     )

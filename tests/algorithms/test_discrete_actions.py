@@ -1,4 +1,4 @@
-"""Discrete actions through the whole package: training, prediction, data, and known answers."""
+"""Discrete actions end to end: training, prediction, data, and known answers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SMALL: dict[str, Any] = {
 
 
 class Pick(gym.Env[Any, Any]):
-    """One step; the right action's number, less `START`, is the observed place: a known answer."""
+    """One-step episodes; the right action, minus `START`, is the observed position."""
 
     observation_space = gym.spaces.Box(0.0, 1.0, (3,), np.float32)
     action_space = gym.spaces.Discrete(3, start=START)
@@ -57,7 +57,7 @@ class Pick(gym.Env[Any, Any]):
 
 
 class Wait(Pick):
-    """A reward of 1 a step that only a time limit ends: Q must be 1/(1-γ), not the rest's sum."""
+    """Reward 1 per step, ended only by a time limit: Q is 1/(1-γ), not the remaining sum."""
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         return np.eye(3, dtype=np.float32)[self.place], 1.0, False, False, {}
@@ -137,7 +137,7 @@ def test_random_play_is_recorded_with_integers() -> None:
     assert data["actions"].dtype == np.int64
 
 
-def test_validation_names_actions_out_of_bounds(tmp_path: Path) -> None:
+def test_validation_reports_actions_out_of_bounds(tmp_path: Path) -> None:
     data = record_random("tests/Pick-v0", {}, 30, 0)
     data["actions"][:4] = 2
     np.savez(tmp_path / "bad.npz", **data)  # type: ignore[arg-type]
@@ -166,8 +166,8 @@ def test_time_limits_bootstrap_in_the_whole_path(tmp_path: Path) -> None:
     torch.testing.assert_close(q, torch.full((3, 3), 10.0), rtol=0.1, atol=0)
 
 
-def test_epsilon_follows_the_environments_steps(small_config: Config) -> None:
-    """Whatever the ratio of updates to steps is, and from where a resumed run stands."""
+def test_epsilon_follows_environment_steps(small_config: Config) -> None:
+    """ε is independent of the update ratio and continues in a resumed run."""
     seen: dict[int, float] = {}
 
     class Watch(Callback):
@@ -182,7 +182,7 @@ def test_epsilon_follows_the_environments_steps(small_config: Config) -> None:
     assert result.metrics["updates"] == 81
     train(config | {"total_timesteps": 140}, callbacks=[Watch()])
     for step in (2, 42, 80, 140):
-        before = step - 2  # told before the step, so by the steps that came before
+        before = step - 2  # set before the step, from the number of earlier steps
         assert seen[step] == pytest.approx(1.0 + (0.05 - 1.0) * min(1.0, before / 100), abs=1e-6)
 
 
@@ -193,7 +193,7 @@ def test_epsilon_follows_the_environments_steps(small_config: Config) -> None:
         ("sac", "CartPole-v1", r"^sac needs a bounded Box action space.* Discrete\(2\)"),
     ],
 )
-def test_the_wrong_kind_of_actions_is_one_sentence(
+def test_wrong_action_space_raises_a_clear_error(
     small_config: Config, algo: str, env_id: str, sentence: str
 ) -> None:
     config = small_config(algo=algo, env_id=env_id)
@@ -202,8 +202,8 @@ def test_the_wrong_kind_of_actions_is_one_sentence(
     assert not Path(config["output_dir"]).exists()
 
 
-def test_checkpoints_of_before_have_no_start(agent: DQN) -> None:
-    """A manifest without the field, as the first ones were, means 0."""
+def test_checkpoints_without_a_start_load(agent: DQN) -> None:
+    """A manifest of an early version, without the field, means 0."""
     checkpoint = open_checkpoint(agent.checkpoint.path)
     del checkpoint.manifest["env_spec"]["action_start"]
     assert SavedRun.of(checkpoint).spec.action_start == 0

@@ -1,4 +1,4 @@
-"""DQN against a reference written from the papers in float64 NumPy, and how it explores."""
+"""DQN against a float64 NumPy reference written from the papers, and its exploration."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ def reference_batch(batch: Batch) -> Any:
 def test_updates_equal_the_reference(
     double: bool, layer_norm: bool, interval: int, tau: float
 ) -> None:
-    """Eight updates: hard copies are crossed, soft ones made every time or every other."""
+    """Eight updates, with hard copies and with soft target updates at intervals of 1 and 2."""
     settings = {"double": double, "layer_norm": layer_norm}
     learner = make_learner(**settings, target_update_interval=interval, tau=tau, gamma=0.9)
     model = learner.model
     assert ("scales" in layers(model)) == layer_norm
     with torch.no_grad():
-        model.target.mul_(0.7).add_(0.05)  # a target that differs from the first update on
+        model.target.mul_(0.7).add_(0.05)  # the target differs from the first update on
     state = reference.initial_state(layers(model), layers(model, model.target))
     hyper: Any = {
         "gamma": 0.9,
@@ -89,8 +89,8 @@ def test_updates_equal_the_reference(
 
 
 @pytest.mark.parametrize("limit", [0.1, 0.24, None])
-def test_long_gradients_are_shortened_as_in_the_reference(limit: float | None) -> None:
-    """Norms here are 0.15 to 0.4 without one: one limit is below all, one among them."""
+def test_gradient_clipping_equals_the_reference(limit: float | None) -> None:
+    """Unclipped norms are 0.15 to 0.4: one limit is below all of them, one in between."""
     learner = make_learner(max_grad_norm=limit, gamma=0.9, target_update_interval=3)
     model = learner.model
     state = reference.initial_state(layers(model))
@@ -103,7 +103,7 @@ def test_long_gradients_are_shortened_as_in_the_reference(limit: float | None) -
         assert_same_network(layers(model), state["network"])
 
 
-def test_a_gradient_is_shortened_member_by_member() -> None:
+def test_gradients_are_clipped_per_member() -> None:
     gradient = torch.tensor([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]], dtype=torch.float64)
     clipped = clip_norm(gradient, 1.0)
     torch.testing.assert_close(clipped[0], torch.tensor([0.6, 0.8]).double(), rtol=1e-6, atol=0)
@@ -140,10 +140,10 @@ def test_terms_equal_the_reference() -> None:
     np.testing.assert_allclose(gradient.numpy(), slope / 7, **TOLERANCE)
 
 
-def test_double_chooses_online_and_evaluates_by_the_target() -> None:
+def test_double_dqn_selects_online_and_evaluates_with_the_target() -> None:
     online = torch.tensor([[1.0, 5.0, 5.0], [9.0, 0.0, 0.0]])
     target = torch.tensor([[10.0, 20.0, 30.0], [40.0, 50.0, 60.0]])
-    assert next_values(target, online).tolist() == [20.0, 40.0]  # the first of equals
+    assert next_values(target, online).tolist() == [20.0, 40.0]  # ties select the first
     assert next_values(target, target).tolist() == [30.0, 60.0]
 
 
@@ -157,7 +157,7 @@ def test_loss_helper_equals_the_update_at_frozen_parameters() -> None:
         torch.testing.assert_close(metrics[name], value.detach(), rtol=0, atol=0)
 
 
-def test_the_target_network_alone_makes_the_target() -> None:
+def test_target_depends_on_the_target_network_only() -> None:
     learner, batch = make_learner(), make_batch()
 
     def target() -> torch.Tensor:
@@ -189,7 +189,7 @@ def test_the_target_is_due_at_the_end_of_its_interval() -> None:
 # --- Acting -------------------------------------------------------------------
 
 
-def test_epsilon_falls_linearly_by_environment_steps() -> None:
+def test_epsilon_decays_linearly_with_environment_steps() -> None:
     learner = make_learner(epsilon_start=0.9, epsilon_end=0.1, epsilon_decay_steps=80)
     assert float(learner.epsilon) == pytest.approx(0.9)
     found = []
@@ -203,7 +203,7 @@ def test_epsilon_falls_linearly_by_environment_steps() -> None:
     assert "epsilon" in learner.state_dict()
 
 
-def test_greedy_actions_are_the_first_of_the_best() -> None:
+def test_greedy_action_is_the_first_maximum() -> None:
     learner = make_learner()
     with torch.no_grad():
         learner.model.flat.zero_()
@@ -213,7 +213,7 @@ def test_greedy_actions_are_the_first_of_the_best() -> None:
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.25, 1.0])
-def test_actions_are_random_with_chance_epsilon(epsilon: float) -> None:
+def test_actions_are_random_with_probability_epsilon(epsilon: float) -> None:
     learner = make_learner(epsilon_start=epsilon, epsilon_end=epsilon).float()
     rows = 40_000
     obs = torch.randn(1, OBS).expand(rows, OBS)

@@ -44,7 +44,7 @@ SMALL: Any = {"num_critics": 4}
 
 
 def diverse_learner(**changes: Any) -> Any:
-    """Critics away from their small start, where all terms have a say."""
+    """Critics away from their small initial values, so that all terms matter."""
     learner = make_learner(EDACAlgorithm, **(SMALL | changes))
     learner.model.critic.views(learner.model.critic.flat.detach())[-2].mul_(100.0)
     return learner
@@ -80,13 +80,13 @@ def test_updates_equal_the_reference(alpha: Any, eta: float, hidden: Any) -> Non
 
 def test_diversity_and_its_gradient_equal_the_reference() -> None:
     gradients = np.random.default_rng(0).normal(size=(5, ROWS, ACT))
-    gradients[1, 3] = 0.0  # a critic that is flat in the action
+    gradients[1, 3] = 0.0  # a critic that does not depend on the action
     tensor = torch.from_numpy(gradients).requires_grad_()
     loss = critic_diversity_loss(tensor)
     (slope,) = torch.autograd.grad(loss, tensor)
     value, expected = reference.diversity_loss(gradients)
     np.testing.assert_allclose(loss.item(), value, **TOLERANCE)
-    clear = np.abs(gradients).sum(-1) > 0  # at 0 the slope is 1 / 1e-10 times a rounding
+    clear = np.abs(gradients).sum(-1) > 0  # at 0 the slope is a rounding error times 1e10
     np.testing.assert_allclose(slope.numpy()[clear], expected[clear], **TOLERANCE)
     assert slope.isfinite().all()
 
@@ -106,7 +106,7 @@ def test_orthogonal_gradients_give_zero_and_opposed_ones_minus_two() -> None:
     assert critic_diversity_loss(opposed).item() == pytest.approx(-2.0)
 
 
-def test_one_critic_and_transposed_axes_are_refused() -> None:
+def test_single_critic_and_transposed_axes_raise() -> None:
     for shape in ((1, 8, 3), (8, 3), (3,)):
         with pytest.raises(ConfigError, match=r"\[critics, batch, action\] of 2 or more critics"):
             critic_diversity_loss(torch.ones(shape))
@@ -116,7 +116,7 @@ def test_one_critic_and_transposed_axes_are_refused() -> None:
 
 @settings(deadline=None, max_examples=25)
 @given(seed=st.integers(0, 10_000), count=st.integers(2, 6), scale=st.floats(1e-3, 1e3))
-def test_diversity_knows_neither_order_nor_scale(seed: int, count: int, scale: float) -> None:
+def test_diversity_is_invariant_to_order_and_scale(seed: int, count: int, scale: float) -> None:
     generator = torch.Generator().manual_seed(seed)
     gradients = torch.randn(count, 6, 3, generator=generator, dtype=torch.float64)
     first = critic_diversity_loss(gradients)
@@ -129,7 +129,7 @@ def test_diversity_knows_neither_order_nor_scale(seed: int, count: int, scale: f
 @pytest.mark.parametrize("hidden", [(16,), (16, 8), (16, 8, 12)])
 @pytest.mark.parametrize("node", [True, False])
 def test_action_gradients_equal_a_double_backward(hidden: Any, node: bool) -> None:
-    """Values, gradients and the parameters' gradient of a function of both."""
+    """Compare values, action gradients, and the parameter gradient of a function of both."""
     critic = EnsembleCritic(OBS, ACT, hidden, 3).double()
     batch = make_batch()
     actions = batch.actions.clone().requires_grad_()
@@ -148,7 +148,7 @@ def test_action_gradients_equal_a_double_backward(hidden: Any, node: bool) -> No
     torch.testing.assert_close(slope(q, gradients), slope(expected_q, expected), **TOLERANCE)
 
 
-def test_action_gradients_of_other_trunks_are_those_of_autograd() -> None:
+def test_action_gradients_of_other_trunks_equal_autograd() -> None:
     critic = EnsembleCritic(OBS, ACT, (8,), 2, layer_norm=True).double()
     batch = make_batch()
     with torch.no_grad():  # as in held-out losses
@@ -165,7 +165,7 @@ def test_action_gradients_of_other_trunks_are_those_of_autograd() -> None:
     assert slope.abs().sum() > 0
 
 
-def test_without_eta_no_action_gradient_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_eta_0_computes_no_action_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
     learner = make_learner(EDACAlgorithm, **SMALL, eta=0.0)
 
     def refuse(*_: Any) -> Any:
@@ -176,7 +176,7 @@ def test_without_eta_no_action_gradient_is_made(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_penalty_makes_critics_diverse() -> None:
-    """Without a temporal difference to follow, the term falls."""
+    """The diversity term decreases when it is the only loss."""
     found = {}
     for eta in (0.0, 5.0):
         learner = diverse_learner(eta=eta)
@@ -206,7 +206,7 @@ def test_loss_helper_equals_the_stages_at_frozen_parameters(eta: float) -> None:
         torch.testing.assert_close(metrics[name], value.detach(), rtol=0, atol=0)
 
 
-def test_the_critics_last_layers_begin_small_and_the_rest_does_not() -> None:
+def test_only_the_critics_last_layers_start_small() -> None:
     learner = EDACAlgorithm.build(make_learner(EDACAlgorithm).spec, seed=0)
     views = learner.model.critic.views(learner.model.critic.flat)
     for last in views[-2:]:

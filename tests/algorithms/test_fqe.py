@@ -1,4 +1,4 @@
-"""Fitted Q evaluation: one update by a reference, known values, and checkpoints."""
+"""Fitted Q evaluation against a reference, on known values, and on checkpoints."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ OFFLINE = [entry for entry in REGISTRY.values() if entry.mode == "offline"]
 
 
 def make_fitted() -> FittedQ:
-    """Critics in float64, with units of their own and targets that have come apart."""
+    """Critics in float64, with non-default units and targets that differ from the critics."""
     policy = make_learner(TD3Algorithm)
     config = FQEConfig(hidden_sizes=(16, 16), learning_rate=RATE, tau=0.1)
     fitted = FittedQ(policy, config, torch.Generator().manual_seed(5)).double()
@@ -102,7 +102,7 @@ GAIN = np.array([0.2, -0.3, 0.1, 0.25, -0.2])
 
 
 class LinearPolicy(Algorithm):
-    """Acts by a line through normalized observations and never learns."""
+    """A fixed policy, linear in normalized observations."""
 
     name: ClassVar[str] = "line"
     gain: Tensor
@@ -126,10 +126,10 @@ class LinearPolicy(Algorithm):
 
 
 def walk(episodes: int) -> TransitionDataset:
-    """A walk along five states that ends after the last: r = base(s) + slope(s) · a.
+    """A walk through five states that terminates after the last: r = base(s) + slope(s) · a.
 
-    Actions are uniform, and the policy's are among them. Half of the episodes are cut at a time
-    limit of three steps; what is observed after the end is the first state.
+    Actions are uniform and include the policy's. Half of the episodes are truncated after three
+    steps; the observation after the end is the first state.
     """
     rng = np.random.default_rng(0)
     names = ("observations", "actions", "rewards", "next_observations", "terminations")
@@ -157,8 +157,8 @@ def exact_value() -> float:
     return float((GAMMA ** np.arange(LENGTH) * rewards).sum())
 
 
-def test_a_known_value_is_found() -> None:
-    """To within 0.03, where the data's own return and the usual mistakes are 0.3 away or more."""
+def test_finds_a_known_value() -> None:
+    """Within 0.03; the data's return and common mistakes are at least 0.3 away."""
     policy = LinearPolicy(EnvSpec(LENGTH, 1, (-1.0,), (1.0,)))
     config = FQEConfig(
         gamma=GAMMA, tau=0.05, learning_rate=2e-3, hidden_sizes=(32, 32), batch_size=64
@@ -173,15 +173,17 @@ def test_a_known_value_is_found() -> None:
     )
     assert result["fqe_value"] == pytest.approx(exact_value(), abs=0.03)
     assert abs(result["fqe_return_mean_data"] - exact_value()) > 0.3
-    assert result["fqe_value_std"] < 1e-6  # every episode begins in the same state
+    assert result["fqe_value_std"] < 1e-6  # every episode starts in the same state
     assert result["fqe_critic_spread"] < 0.05
-    assert result["fqe_loss"] < 1e-3  # rewards have no noise: the Bellman equation can hold
+    assert (
+        result["fqe_loss"] < 1e-3
+    )  # rewards have no noise, so the Bellman equation can hold exactly
     assert (result["fqe_episodes"], result["fqe_updates"]) == (60, 1_500)
     assert told[-1] == (1_500, 1_500)
 
 
 def test_returns_of_the_data() -> None:
-    """An episode of three rows, one of two: 1 + 2γ + 4γ² and 8 + 16γ, and what follows each row."""
+    """Episodes of three and two rows: returns 1 + 2γ + 4γ² and 8 + 16γ, and returns to go."""
     rows = 5
     data = {
         "observations": np.zeros((rows, 1)),
@@ -201,8 +203,8 @@ def test_returns_of_the_data() -> None:
 
 
 @pytest.mark.parametrize("entry", OFFLINE, ids=lambda entry: entry.name)
-def test_a_run_is_evaluated_on_its_own_data(entry: AlgorithmEntry, small_config: Config) -> None:
-    """Reward transforms change what is learned, never the units of the estimate."""
+def test_run_is_evaluated_on_its_dataset(entry: AlgorithmEntry, small_config: Config) -> None:
+    """Reward transforms change what is learned, but not the unit of the estimate."""
     config = small_config(algo=entry.name, total_timesteps=20)
     config["algo_kwargs"] |= {"normalize_states": True, "reward_scale": 0.1, "reward_shift": 3.0}
     result = train(config)
@@ -220,7 +222,7 @@ def test_a_run_is_evaluated_on_its_own_data(entry: AlgorithmEntry, small_config:
 def test_another_dataset_for_an_online_run(
     small_config: Config, tmp_path: Path, recorded: Path
 ) -> None:
-    """Discrete actions too: their index is one of the critic's inputs for each."""
+    """Discrete actions are one-hot inputs of the critics."""
     result = train(small_config(algo="dqn", total_timesteps=40))
     with pytest.raises(ConfigError, match="online and has no dataset"):
         evaluate_checkpoint(result.run_dir, fqe=True)
@@ -233,7 +235,7 @@ def test_another_dataset_for_an_online_run(
         evaluate_checkpoint(result.run_dir, fqe=True, fqe_updates=20, dataset=str(recorded))
 
 
-def test_what_cannot_be_evaluated_is_refused(
+def test_unsupported_evaluations_raise(
     small_config: Config, tmp_path: Path, recorded: Path
 ) -> None:
     file = tmp_path / "mine.npz"

@@ -1,4 +1,4 @@
-"""Importance weights in every learner with critics, and the TD errors that it reports."""
+"""Importance weights and reported TD errors of every learner with critics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.algorithms.test_conformance import build, make_batch
 LEARNERS = [entry for entry in REGISTRY.values() if entry.name not in ("bc", "her")]
 each_learner = pytest.mark.parametrize("entry", LEARNERS, ids=lambda entry: entry.name)
 PER_ROW = {"subset"}
-"""Noise that is not of rows."""
+"""Noise that is not per row."""
 
 
 def weighted(batch: Batch, weights: torch.Tensor) -> Batch:
@@ -25,7 +25,7 @@ def weighted(batch: Batch, weights: torch.Tensor) -> Batch:
 
 
 def critic_losses(learner: Algorithm, batch: Batch, noise: Any) -> dict[str, float]:
-    """The part of the losses that weights are for: not what is added beside the squared error."""
+    """Return the weighted part of the losses, without terms added to the squared error."""
     losses = learner.held_out_losses(batch, noise)
     names = {"loss/bellman"} if "loss/bellman" in losses else {"loss/critic", "loss/q"}
     return {name: float(value) for name, value in losses.items() if name in names}
@@ -46,8 +46,8 @@ def first_rows(batch: Batch, noise: Any, count: int) -> tuple[Batch, Any]:
 
 
 @each_learner
-def test_rows_count_by_their_weights(entry: AlgorithmEntry) -> None:
-    """With weights 1 and 0, the loss is that of the first rows alone, times their share."""
+def test_losses_are_weighted_per_row(entry: AlgorithmEntry) -> None:
+    """With weights 1 and 0, the loss is the loss of the first rows times their share."""
     learner, batch, noise = make(entry)
     half = torch.tensor([1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0])
     found = critic_losses(learner, weighted(batch, half), noise)
@@ -59,7 +59,7 @@ def test_rows_count_by_their_weights(entry: AlgorithmEntry) -> None:
 
 
 @each_learner
-def test_weights_of_1_change_no_parameter(entry: AlgorithmEntry) -> None:
+def test_weights_of_1_have_no_effect(entry: AlgorithmEntry) -> None:
     states = []
     for given in (False, True):
         learner, batch, noise = make(entry)
@@ -73,7 +73,7 @@ def test_weights_of_1_change_no_parameter(entry: AlgorithmEntry) -> None:
 
 
 def reported_errors(learner: Any, batch: Batch, noise: Any) -> np.ndarray[Any, Any]:
-    """What an update reports, at the present parameters."""
+    """Return what an update reports at the current parameters."""
     stages = learner.stages(weighted(batch, torch.ones(8)), noise, frozenset({"actor"}))
     (errors,) = (s.terms.metrics[TD_ERROR] for s in stages if TD_ERROR in s.terms.metrics)
     assert not errors.requires_grad
@@ -92,7 +92,7 @@ def test_errors_are_the_mean_over_critics(entry: AlgorithmEntry) -> None:
     elif entry.name == "iql":
         q = model.q_values(batch.obs, batch.actions)
         target = batch.rewards + 0.99 * (1 - batch.terminations) * model.values(batch.next_obs)
-    elif entry.name == "tqc":  # the error of the distributions' means
+    elif entry.name == "tqc":  # the error of the means of the distributions
         q = model.critic.quantiles(batch.obs, batch.actions).mean(-1)
         target = learner.critic_target(batch, noise).mean(-1)  # type: ignore[operator]
     else:

@@ -52,7 +52,7 @@ def helper_losses(learner: IQLAlgorithm, batch: Any) -> Any:
 
 @pytest.mark.parametrize("bounds", [(-5.0, 2.0), (-0.2, 0.3)])
 def test_updates_equal_the_reference(bounds: tuple[float, float]) -> None:
-    """Bounds that hold every log σ, and bounds that cut two of three."""
+    """Bounds that include every log σ, and bounds that clip two of three."""
     learner = make(log_std_bounds=bounds)
     model: Any = learner.model
     state = reference.initial_state(
@@ -86,8 +86,8 @@ def test_terms_equal_the_reference() -> None:
     assert 0 < int((weights == weights.max()).sum()) < ROWS  # the clip matters in this draw
 
 
-def test_the_expectile_leans_towards_large_values() -> None:
-    """V that minimizes the loss over equal parts of 0 and 1 is the expectile itself."""
+def test_expectile_of_equal_parts_is_the_minimizer() -> None:
+    """The minimizer for equal parts of 0 and 1 is the expectile itself."""
     q = torch.tensor([0.0, 1.0], dtype=torch.float64)
     v = torch.full((2,), 0.7, dtype=torch.float64, requires_grad=True)
     (slope,) = torch.autograd.grad(expectile_loss(v, q, expectile=0.7), v)
@@ -134,7 +134,7 @@ def test_loss_helper_equals_the_stages_at_frozen_parameters() -> None:
         torch.testing.assert_close(metrics[name], value.detach(), rtol=0, atol=0)
 
 
-def test_held_out_losses_are_the_losses_and_move_nothing() -> None:
+def test_held_out_losses_equal_the_losses_and_change_nothing() -> None:
     learner = make()
     before = {name: tensor.clone() for name, tensor in learner.state_dict().items()}
     held_out = learner.held_out_losses(make_batch(), {})
@@ -143,7 +143,7 @@ def test_held_out_losses_are_the_losses_and_move_nothing() -> None:
     assert all(torch.equal(t, before[name]) for name, t in learner.state_dict().items())
 
 
-def test_gradients_reach_only_what_they_should() -> None:
+def test_each_loss_has_gradients_for_its_own_networks() -> None:
     learner = make()
     model = learner.model
     leaves = {"critic": model.critic.flat, "actor": model.actor.flat, "value": model.value.flat}
@@ -159,14 +159,14 @@ def test_values_come_from_the_target_critics_minimum() -> None:
     torch.testing.assert_close(dataset_q_values(model, batch), expected.min(0).values)
 
 
-def test_one_pass_values_both_states() -> None:
+def test_state_values_evaluates_both_states_in_one_pass() -> None:
     model, batch = make().model, make_batch()
     v, next_v = state_values(model, batch)
     torch.testing.assert_close(v, model.values(batch.obs).detach(), **TOLERANCE)
     torch.testing.assert_close(next_v, model.values(batch.next_obs).detach(), **TOLERANCE)
 
 
-def test_a_schedule_reaches_the_actor_alone() -> None:
+def test_schedule_applies_to_the_actor_only() -> None:
     learner = make()
     learner.scale_learning_rates(0.25)
     rates = {key: float(o.learning_rate) for key, o in learner.optimizers.items()}  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Real tasks with thresholds: minutes each (`make test-slow`); recorded runs are in benchmarks/."""
+"""Learning on real tasks, minutes each (`make test-slow`); records are in benchmarks/."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
     ],
 )
 def test_packaged_config_learns(tmp_path: Path, config: str, steps: int, bar: float) -> None:
-    """With only the changes named and seed, steps, folder, threads; a fixed seed, one drawn now."""
+    """Mean of two seeds, one fixed and one random, with only the listed changes."""
     seeds = [0, 1 + secrets.randbelow(10**6)]
     means = []
     for seed in seeds:
@@ -39,8 +39,8 @@ def test_packaged_config_learns(tmp_path: Path, config: str, steps: int, bar: fl
     assert np.mean(means) >= bar, dict(zip(seeds, means, strict=True))
 
 
-def test_hindsight_succeeds_where_the_same_learner_without_it_does_not(tmp_path: Path) -> None:
-    """The packaged config, and with nothing relabeled; a seed drawn now."""
+def test_hindsight_solves_a_task_that_the_learner_alone_does_not(tmp_path: Path) -> None:
+    """The packaged config with and without relabeling, on a random seed."""
     seed = secrets.randbelow(10**6)
     rates = {}
     for ratio in (0.8, 0.0):

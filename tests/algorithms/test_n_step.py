@@ -1,4 +1,4 @@
-"""`n_step`: every target that bootstraps uses the discount of each row; the rest refuse it."""
+"""`n_step`: bootstrapped targets use the discount of each row; other learners reject it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ROWS = 8
 
 
 def critic_loss(entry: Any, gamma: float, discounts: torch.Tensor | None) -> float:
-    """The loss of a learner's values on one batch."""
+    """Return the value loss of a learner on one batch."""
     settings = entry.config_class()(
         **{"hidden_sizes": (16, 16), "batch_size": ROWS, "gamma": gamma} | TINY.get(entry.name, {})
     )
@@ -67,7 +67,7 @@ def critic_loss(entry: Any, gamma: float, discounts: torch.Tensor | None) -> flo
 
 @pytest.mark.parametrize("entry", LEARNERS, ids=lambda entry: entry.name)
 def test_every_row_is_bootstrapped_with_its_own_discount(entry: Any) -> None:
-    """Losses are means over rows, so that halves of a batch can be exchanged."""
+    """Losses are means over rows, so halves of a batch can be swapped."""
     assert entry.learner_class().supports_n_step
     half = torch.arange(ROWS) < ROWS // 2
     one, other = (torch.full((ROWS,), discount, dtype=torch.float64) for discount in (0.9, 0.3))
@@ -107,10 +107,10 @@ RUNS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("algo", RUNS)
-def test_a_run_of_three_steps_resumes_exactly(algo: str, small_config: Config) -> None:
-    """Online with several environments and a ring that goes around, offline, and from both.
+def test_run_with_n_step_3_resumes_exactly(algo: str, small_config: Config) -> None:
+    """Online with several environments and a full ring buffer, offline, and mixed.
 
-    Also with prioritized replay, whose rows are the first of each sum.
+    Prioritized replay is included; its rows are the first of each n-step sum.
     """
     changes = dict(RUNS[algo])
     kwargs = {"n_step": 3, **changes.pop("algo_kwargs", {})}
@@ -125,7 +125,7 @@ def test_a_run_of_three_steps_resumes_exactly(algo: str, small_config: Config) -
     assert_same_run(whole, resume(broken))
 
 
-def test_fine_tuning_keeps_it_and_an_estimate_does_not_need_it(small_config: Config) -> None:
+def test_fine_tuning_keeps_n_step_and_fqe_ignores_it(small_config: Config) -> None:
     source = train(small_config(algo="td3_bc", algo_kwargs={"n_step": 3}))
     further = ("total_timesteps=60", "learning_starts=20")
     kept = finetune(source.run_dir, None, further)
@@ -137,7 +137,7 @@ def test_fine_tuning_keeps_it_and_an_estimate_does_not_need_it(small_config: Con
 
 
 class SingleStep(SACAlgorithm):
-    """A learner of one's own whose target knows only gamma."""
+    """A custom learner whose target uses only gamma."""
 
     name: ClassVar[str] = "single_step"
     supports_n_step: ClassVar[bool] = False
@@ -159,7 +159,7 @@ def _registered() -> Iterator[None]:
         ("single_step", "n_step = 3: single_step supports one-step targets only"),
     ],
 )
-def test_who_cannot_take_several_steps_says_so(
+def test_learner_without_n_step_support_raises(
     small_config: Config, algo: str, message: str
 ) -> None:
     config = small_config(algo=algo, algo_kwargs={"n_step": 3})
@@ -168,7 +168,7 @@ def test_who_cannot_take_several_steps_says_so(
     assert not list(Path(config["output_dir"]).glob("*"))
 
 
-def test_an_estimate_of_a_policy_takes_single_steps() -> None:
+def test_fqe_uses_single_steps() -> None:
     learner = SACAlgorithm.build(EnvSpec(2, 1, (-1.0,), (1.0,)))
     data = TransitionDataset.from_dict(
         {"observations": np.zeros((9, 2)), "actions": np.zeros((9, 1)), "rewards": np.zeros(9)}

@@ -1,4 +1,4 @@
-"""Adam's options: against PyTorch and a NumPy reference, and from the config to the network."""
+"""Adam's options against PyTorch and a NumPy reference, and through the config."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(params=["fused", "plain"])
 def formula(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Eager steps by PyTorch's kernel, or by the operations that are compiled."""
+    """Eager steps with PyTorch's fused kernel, or with the operations that are compiled."""
     with plain_operations() if request.param == "plain" else nullcontext():
         yield
 
@@ -79,7 +79,7 @@ def reference(
     max_norm: float | None = None,
     project: Callable[[Array], None] = lambda _: None,
 ) -> Array:
-    """Adam by its paper's algorithm 1, AdamW by arXiv 1711.05101, algorithm 2."""
+    """Adam from algorithm 1 of its paper, AdamW from algorithm 2 of arXiv 1711.05101."""
     weights = weights.copy()
     m, v = np.zeros_like(weights), np.zeros_like(weights)
     for t, g in enumerate(steps, start=1):
@@ -97,7 +97,7 @@ def reference(
 
 @pytest.mark.usefixtures("formula")
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_steps_are_those_of_the_papers(options: dict[str, Any]) -> None:
+def test_steps_equal_the_papers(options: dict[str, Any]) -> None:
     weights = start(64)
     adam = FlatAdam(weights, RATE, **options).double()
     steps = list(gradients(64))
@@ -111,7 +111,7 @@ def test_steps_are_those_of_the_papers(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "name", ["none", "betas", "eps", "coupled", "decoupled", "max_norm", "all"]
 )
-def test_steps_are_those_of_pytorch(name: str) -> None:
+def test_steps_equal_pytorch(name: str) -> None:
     options = dict(OPTIONS[name])
     ours, theirs = start(64), start(64).requires_grad_()
     adam = FlatAdam(ours, RATE, **options).double()
@@ -129,8 +129,8 @@ def test_steps_are_those_of_pytorch(name: str) -> None:
 
 
 @pytest.mark.usefixtures("formula")
-def test_projection_scales_incoming_weights_alone() -> None:
-    """Against NumPy, by the layout of the flat vector: layers in order, weights before biases."""
+def test_projection_scales_incoming_weights_only() -> None:
+    """Against NumPy, with the layout of the flat vector: layers in order, weights before biases."""
     critic = EnsembleCritic(3, 1, (8, 8), 2, layer_norm=True).double()
     weights = critic.flat.detach()
     sizes = [2 * 4 * 8, 2 * 8, 2 * 8 * 8, 2 * 8, 2 * 8 * 1, 2 * 1, *[2 * 8] * 4]
@@ -186,7 +186,7 @@ def sac(**options: Any) -> SACAlgorithm:
     return SACAlgorithm.build(SPEC, config, seed=3)
 
 
-def test_a_name_wins_over_all_and_both_over_the_learning_rate() -> None:
+def test_name_wins_over_all_and_all_over_the_learning_rate() -> None:
     learner = sac(learning_rate=1e-4, optimizers=NETWORKS)
     adams = {key: learner.optimizer(key) for key in learner.optimizers}
     rates = {key: adam.base_learning_rate for key, adam in adams.items()}
@@ -197,14 +197,14 @@ def test_a_name_wins_over_all_and_both_over_the_learning_rate() -> None:
         assert (adam.project is not None) == (key == "critic")
 
 
-def test_a_config_overrides_what_an_algorithm_sets() -> None:
+def test_config_overrides_the_algorithms_defaults() -> None:
     cql = CQLConfig(policy_learning_rate=1e-5, optimizers={"actor": {"learning_rate": 0.5}})
     learner = CQLAlgorithm.build(SPEC, cql)
     rates = [learner.optimizer(key).base_learning_rate for key in ("actor", "temperature")]
     assert rates == [0.5, 1e-5]
     awac = AWACAlgorithm.build(SPEC, AWACConfig(optimizers={"all": {"weight_decay": 0.3}}))
     decays = [awac.optimizer("actor").weight_decay, awac.optimizer("actor").decoupled_weight_decay]
-    assert decays == [1e-4, 0.3]  # the algorithm's own key keeps its meaning
+    assert decays == [1e-4, 0.3]  # the algorithm's key keeps its meaning
 
 
 def test_a_schedule_scales_each_rate() -> None:
@@ -225,8 +225,8 @@ def run(mode: Any = "eager", updates: int = 45, **options: Any) -> Engine:
     return engine
 
 
-def test_the_learning_rate_of_a_network_reaches_it() -> None:
-    """Adam's first step has the length of the learning rate, whatever the gradient's."""
+def test_learning_rate_of_a_network_is_applied() -> None:
+    """Adam's first step has the size of the learning rate, for any gradient."""
     after = run(updates=1, optimizers=NETWORKS | {"critic": {"learning_rate": 0.5}})
     one, two = sac().state_dict(), after.algorithm.state_dict()
     names = "model.actor.flat", "model.critic.flat"
@@ -244,7 +244,7 @@ def test_every_unit_has_norm_one_after_an_update(trunk: str) -> None:
             torch.testing.assert_close(weights.norm(dim=-2), torch.ones_like(weights[..., 0, :]))
 
 
-def test_the_limit_of_an_optimizer_replaces_that_of_an_algorithm() -> None:
+def test_max_norm_of_an_optimizer_overrides_the_algorithms() -> None:
     spec = EnvSpec(5, 4, discrete=True)
     config = DQNConfig(
         hidden_sizes=(8,), max_grad_norm=1e-3, optimizers={"q": {"betas": [0, 0], "max_norm": 1e-2}}
@@ -254,8 +254,8 @@ def test_the_limit_of_an_optimizer_replaces_that_of_an_algorithm() -> None:
     assert float(learner.optimizer("q").moment1.norm()) == pytest.approx(1e-2, rel=1e-3)
 
 
-def test_options_leave_the_three_formulas_equal() -> None:
-    """Eagerly by PyTorch's kernel, by plain operations, and compiled."""
+def test_options_agree_between_kernel_plain_and_compiled_steps() -> None:
+    """Eager with PyTorch's kernel, eager with plain operations, and compiled."""
     eager, compiled = (run(mode, optimizers=NETWORKS) for mode in ("eager", "compiled"))
     with plain_operations():
         plain = run(optimizers=NETWORKS)
@@ -281,7 +281,7 @@ def test_projection_needs_known_layers() -> None:
         return torch.nn.Linear(inputs, 8)
 
     register_network("plain_linear", plain)
-    with pytest.raises(ConfigError, match="'critic' has no layers whose units are known"):
+    with pytest.raises(ConfigError, match="'critic' has no layers with known units"):
         sac(
             networks={"critic": {"trunk": "plain_linear"}},
             optimizers={"all": {"projection": "unit_rows"}},
@@ -319,7 +319,7 @@ def test_an_override_reaches_a_nested_key(text: str, found: Any) -> None:
         ({"temperature": {"projection": "unit_rows"}}, "optimizers.temperature.projection = unit_"),
     ],
 )
-def test_what_does_not_fit_is_refused(small_config: Config, optimizers: Any, sentence: str) -> None:
+def test_invalid_options_raise(small_config: Config, optimizers: Any, sentence: str) -> None:
     config = small_config(algo_kwargs={"optimizers": optimizers})
     with pytest.raises(ConfigError) as caught:
         train(config)

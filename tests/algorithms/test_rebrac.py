@@ -41,7 +41,7 @@ SETTINGS |= {"target_noise": 0.4, "target_noise_clip": 0.5}
 
 
 def make_batch(seed: int = 0) -> Batch:
-    """Without a next action where an episode ends, and in some rows that do not end one."""
+    """Rows that end an episode, and some others, have no next action."""
     g = torch.Generator().manual_seed(1000 + seed)
     batch = golden.make_batch(seed)
     known = (torch.rand(ROWS, generator=g, dtype=torch.float64) < 0.7).double()
@@ -58,7 +58,7 @@ def make(**changes: Any) -> ReBRACAlgorithm:
 
 @pytest.mark.parametrize("delay", [1, 2, 3])
 def test_updates_equal_the_reference(delay: int) -> None:
-    """Seven updates cross the delay's boundary several times and end inside one."""
+    """Seven updates cross the policy delay several times and end within one."""
     learner = make(policy_delay=delay)
     model = learner.model
     state = td3.initial_state(
@@ -109,11 +109,11 @@ def test_distances_are_summed_over_action_axes() -> None:
     assert distance.tolist() == [5.0, 9.0]
 
 
-def test_the_penalty_of_the_target_is_the_smoothed_actions_distance() -> None:
-    """Row by row: nothing where there is no next action, nor where the episode ended."""
+def test_target_penalty_is_the_distance_of_the_smoothed_action() -> None:
+    """Row by row: no penalty without a next action or at the end of an episode."""
     learner, batch = make(), make_batch()
     model, noise = learner.model, make_noise(learner)
-    # Large draws: every smoothed action is the target action moved by the clip, kept in [-1, 1].
+    # Large noise: every smoothed action is the target action ± the clip, clipped to [-1, 1].
     noise = {"smoothing": 10 * noise["smoothing"].sign()}
     free, bound = (
         rebrac_target(model, batch, noise, ReBRACConfig(**SETTINGS | {"critic_penalty": penalty}))
@@ -153,7 +153,7 @@ def test_loss_helper_equals_the_stages_at_frozen_parameters() -> None:
         rebrac_loss(learner.model, batch, noise, actor_penaltyy=0.1)
 
 
-def test_gradients_reach_only_what_they_should() -> None:
+def test_each_loss_has_gradients_for_its_own_networks() -> None:
     learner = make()
     model = learner.model
     losses = rebrac_loss(model, make_batch(), make_noise(learner), **SETTINGS)

@@ -39,7 +39,7 @@ SMALL: Any = {"num_critics": 5, "subset_size": 2, "gradient_updates_per_step": 3
 
 @pytest.mark.parametrize("alpha", ["auto", 0.25, 0.0])
 def test_updates_equal_the_reference(alpha: Any) -> None:
-    """Eight updates: two whole blocks of three and two updates of the next."""
+    """Eight updates: two blocks of three, and two updates of the next block."""
     learner = make_learner(REDQAlgorithm, **SMALL, alpha=alpha)
     model = learner.model
     state = reference.initial_state(
@@ -82,7 +82,7 @@ def test_actor_loss_and_gradient_equal_the_reference() -> None:
         np.testing.assert_allclose(mine, theirs, **TOLERANCE)
 
 
-def test_subsets_are_those_of_the_reference_and_all_as_likely() -> None:
+def test_subsets_equal_the_reference_and_are_uniform() -> None:
     counts = torch.zeros(6, 6)
     generator = torch.Generator().manual_seed(0)
     for _ in range(3000):
@@ -93,12 +93,12 @@ def test_subsets_are_those_of_the_reference_and_all_as_likely() -> None:
         counts[low, high] += 1
     pairs = counts[counts > 0]
     assert len(pairs) == 15
-    assert pairs.min() > 140  # 200 expected, deviation 14
+    assert pairs.min() > 140  # 200 expected, standard deviation 14
     assert pairs.max() < 260
 
 
-def test_each_update_declares_a_fresh_subset() -> None:
-    """The subset follows from the update's own noise: another draw, another target."""
+def test_each_update_draws_a_new_subset() -> None:
+    """The subset depends on the update's noise: other noise gives another target."""
     learner = make_learner(REDQAlgorithm, **SMALL)
     batch, noise = make_batch(), make_noise(learner)
     spec = learner.noise(32)
@@ -163,7 +163,7 @@ def test_target_samples_the_current_actor_and_the_target_critics() -> None:
         assert not torch.allclose(target(), first)
 
 
-def test_targets_follow_on_every_update_and_the_actor_on_the_last_of_a_block() -> None:
+def test_targets_update_every_time_and_the_actor_at_the_end_of_a_block() -> None:
     learner = make_learner(REDQAlgorithm, **SMALL)
     model = learner.model
     for step in range(3):
@@ -182,7 +182,7 @@ def test_bad_values_fail_at_construction(field: str, value: Any) -> None:
         REDQConfig(**{field: value})
 
 
-def test_a_subset_larger_than_the_ensemble_gets_one_sentence() -> None:
+def test_subset_larger_than_the_ensemble_raises_a_clear_error() -> None:
     with pytest.raises(ConfigError) as caught:
         TrainConfig.load("redq/pendulum", ["subset_size=11"])
     assert str(caught.value) == "subset_size = 11: should be at most num_critics, which is 10."

@@ -1,4 +1,4 @@
-"""The references' own gradients against central differences, and their limiting cases."""
+"""Gradients of the references against central differences, and their limiting cases."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def make_batch(rng: np.random.Generator) -> nn.Batch:
 
 
 def differences(loss: Callable[[nn.Array], float], at: nn.Array, step: float = 1e-6) -> nn.Array:
-    """Central differences at an array, entry by entry."""
+    """Compute central differences at an array, entry by entry."""
     grad = np.zeros_like(at)
     for index in np.ndindex(at.shape):
         values = []
@@ -95,7 +95,7 @@ def assert_slopes(loss: Callable[[nn.Array], float], at: nn.Array, grad: nn.Arra
 def assert_gradient(
     loss: Callable[[nn.Network], float], net: nn.Network, grads: nn.Network
 ) -> None:
-    """The gradient of every array of a network equals its central differences."""
+    """Assert that the gradient of every array of a network equals central differences."""
     assert set(grads) == set(net)
     for key, arrays in net.items():
         for i, array in enumerate(arrays):
@@ -132,7 +132,7 @@ def test_backward_equals_differences(
     assert_slopes(lambda x: float((nn.forward(net, x)[0] * mix).sum()), x, grads.inputs)
 
 
-def test_weight_decay_joins_the_gradient_before_the_moments() -> None:
+def test_weight_decay_is_added_to_the_gradient_before_the_moments() -> None:
     rng = np.random.default_rng(1)
     net, grads = make_actor(rng), make_actor(rng)
     joined = {key: [g + 0.1 * p for p, g in zip(net[key], grads[key], strict=True)] for key in net}
@@ -177,7 +177,7 @@ def test_td3_without_its_three_changes_is_ddpg() -> None:
     assert_equal_networks(one["target_critic"], two["target_critics"][0])
 
 
-def test_td3_moves_actor_and_targets_on_policy_steps_only() -> None:
+def test_td3_updates_actor_and_targets_on_policy_steps_only() -> None:
     rng = np.random.default_rng(4)
     state: Any = td3.initial_state(make_actor(rng), make_critics(rng, 2))
     for count in range(1, 6):
@@ -195,7 +195,7 @@ def test_td3_moves_actor_and_targets_on_policy_steps_only() -> None:
         assert (before["updates"], state["updates"]) == (count - 1, count)
 
 
-def test_td3_target_is_the_least_of_the_target_critics() -> None:
+def test_td3_target_is_the_minimum_of_the_target_critics() -> None:
     rng = np.random.default_rng(32)
     actors, batch = [make_actor(rng) for _ in range(2)], make_batch(rng)
     critics, targets = make_critics(rng, 2), make_critics(rng, 2)
@@ -270,7 +270,7 @@ def test_dqn_target_row_by_row(double: bool) -> None:
 
 
 @pytest.mark.parametrize(("period", "tau"), [(3, 1.0), (1, 0.1)])
-def test_dqn_target_moves_in_its_period(period: int, tau: float) -> None:
+def test_dqn_target_updates_at_its_interval(period: int, tau: float) -> None:
     rng = np.random.default_rng(6)
     state: Any = dqn.initial_state(make_network(rng, OBS, 6, 4))
     hyper: Any = {"gamma": 0.9, "tau": tau, "target_period": period, "learning_rate": RATE}
@@ -305,7 +305,7 @@ def test_soft_actor_gradient(module: Any, outputs: int) -> None:
     )
 
 
-def test_the_subset_is_that_of_the_smallest_uniforms() -> None:
+def test_subset_has_the_smallest_uniform_numbers() -> None:
     members = redq.subset(np.array([0.9, 0.1, 0.5, 0.3, 0.2]), 2)
     np.testing.assert_array_equal(members, [1, 4])
     next_q = np.array([[0.0], [5.0], [1.0], [2.0], [4.0]])
@@ -314,7 +314,7 @@ def test_the_subset_is_that_of_the_smallest_uniforms() -> None:
     np.testing.assert_allclose(target, [1.0 + 0.1 * (4.0 - 0.5)])
 
 
-def test_redq_moves_the_actor_on_the_last_update_of_a_block_only() -> None:
+def test_redq_updates_the_actor_at_the_end_of_a_block_only() -> None:
     rng = np.random.default_rng(8)
     state: Any = redq.initial_state(make_actor(rng, 2 * ACT), make_critics(rng, 4))
     hyper: Any = {**SOFT, "subset_size": 2, "block": 3}
@@ -332,7 +332,7 @@ def test_redq_moves_the_actor_on_the_last_update_of_a_block_only() -> None:
             assert changed(before["target_critics"][i], state["target_critics"][i])
 
 
-def test_redq_of_the_whole_pair_differs_from_sac_in_the_actor_alone() -> None:
+def test_redq_with_both_critics_differs_from_sac_in_the_actor_only() -> None:
     rng = np.random.default_rng(9)
     actor, critics = make_actor(rng, 2 * ACT), make_critics(rng, 2)
     batch, noise = make_batch(rng), soft_noise(rng, subset=rng.random(2))
@@ -377,7 +377,7 @@ def test_quantile_loss_pair_by_pair() -> None:
     assert tqc.quantile_loss(quantiles, atoms, "sum")[0] == pytest.approx(total / 6)
 
 
-def test_truncation_pools_before_it_drops() -> None:
+def test_truncation_pools_before_dropping() -> None:
     quantiles = np.array([[[9.0, 1.0, 8.0]], [[2.0, 3.0, 7.0]]])
     np.testing.assert_array_equal(tqc.truncated_atoms(quantiles, 1), [[1.0, 2.0, 3.0, 7.0]])
     np.testing.assert_array_equal(tqc.truncated_atoms(quantiles, 2), [[1.0, 2.0]])
@@ -410,13 +410,13 @@ def test_imitation_gradient_and_learning() -> None:
     assert history[-1]["actor_loss"] < 0.01 * history[0]["actor_loss"]
 
 
-def test_normalization_centres_and_scales() -> None:
+def test_normalization_centers_and_scales() -> None:
     data = np.array([[0.0, 5.0], [2.0, 5.0]])
     mean, scale = bc.normalization(data, eps=1e-3)
     np.testing.assert_allclose((mean, scale), [[1.0, 5.0], [1.001, 0.001]])
 
 
-def test_td3_bc_gradient_holds_lambda_constant() -> None:
+def test_td3_bc_gradient_treats_lambda_as_constant() -> None:
     rng = np.random.default_rng(13)
     actor, (critic,), batch = make_actor(rng), make_critics(rng, 1), make_batch(rng)
     critic["biases"][-1] -= 0.7  # values of both signs
@@ -443,7 +443,7 @@ def test_td3_bc_runs_with_the_delay() -> None:
     assert new["updates"] == 4
 
 
-def test_rebrac_gradient_follows_the_least_critic_with_lambda_constant() -> None:
+def test_rebrac_gradient_uses_the_minimum_with_constant_lambda() -> None:
     rng = np.random.default_rng(17)
     actor, critics, batch = make_actor(rng), make_critics(rng, 2, norm="after"), make_batch(rng)
     critics[0]["biases"][-1] -= 0.7  # each critic gives the minimum of some rows
@@ -525,7 +525,7 @@ def test_expectile_loss_gradient_and_asymmetry() -> None:
     assert iql.value_loss(one, 0 * one, 0.8)[0] == pytest.approx(0.2)
 
 
-def test_iql_follows_its_order() -> None:
+def test_iql_updates_in_the_authors_order() -> None:
     rng = np.random.default_rng(18)
     state: Any = iql.initial_state(
         make_gaussian_actor(rng),
@@ -553,7 +553,7 @@ def test_iql_follows_its_order() -> None:
         assert changed(before["target_critics"][0], state["target_critics"][0])
 
 
-def test_cosine_rate_starts_full_and_ends_at_nothing() -> None:
+def test_cosine_rate_decays_from_1_to_0() -> None:
     rates = [iql.cosine_rate(2.0, step, 4) for step in (0, 2, 4)]
     np.testing.assert_allclose(rates, [2.0, 1.0, 0.0], atol=1e-15)
 
@@ -568,7 +568,7 @@ def test_awac_weights() -> None:
 
 
 @pytest.mark.parametrize("form", ["clip", "softmax"])
-def test_awac_takes_the_advantage_from_the_updated_critics(form: Any) -> None:
+def test_awac_computes_advantages_with_the_updated_critics(form: Any) -> None:
     rng = np.random.default_rng(19)
     state: Any = awac.initial_state(
         make_gaussian_actor(rng), make_critics(rng, 2), make_critics(rng, 2)
@@ -635,7 +635,7 @@ def test_diversity_of_aligned_orthogonal_and_opposed_gradients() -> None:
     gradients = rng.normal(size=(3, ROWS, ACT))
     slopes = edac.diversity_loss(gradients)[1]
     assert_slopes(lambda g: edac.diversity_loss(g)[0], gradients, slopes)
-    gradients[1, 0] = 0.0  # a critic of which no unit is alive
+    gradients[1, 0] = 0.0  # a critic whose units are all dead
     assert np.isfinite(edac.diversity_loss(gradients)[1]).all()
 
 
@@ -766,7 +766,7 @@ def test_cql_imitation_gradient() -> None:
     )
 
 
-def test_cql_of_no_weight_is_sac() -> None:
+def test_cql_with_weight_0_is_sac() -> None:
     rng = np.random.default_rng(29)
     actor, critics = make_actor(rng, 2 * ACT), make_critics(rng, 2)
     inputs = [(make_batch(rng), conservative_noise(rng)) for _ in range(4)]
@@ -779,7 +779,7 @@ def test_cql_of_no_weight_is_sac() -> None:
     assert_equal_networks(one["actor"], two["actor"])
 
 
-def test_cql_moves_its_multiplier_and_changes_its_actor_after_the_imitation() -> None:
+def test_cql_updates_its_multiplier_and_switches_from_imitation() -> None:
     rng = np.random.default_rng(30)
     start = sac.initial_state(make_actor(rng, 2 * ACT), make_critics(rng, 2))
     state = cql.initial_state(start)
@@ -812,7 +812,7 @@ FAMILY: dict[str, tuple[Any, Any, Any]] = {
 
 
 def family_target(name: str, state: Any, batch: nn.Batch, noise: Any, alpha: float) -> nn.Array:
-    """Each member's target, in words of its own."""
+    """Return the target of each variant, written out."""
     seen = batch["next_observation"]
     sample = sac.policy_sample(nn.forward(state["actor"], seen)[0], noise["next_action"])
     outputs, _ = nn.critic_outputs(state["target_critics"], seen, sample.action)
@@ -827,7 +827,7 @@ def family_target(name: str, state: Any, batch: nn.Batch, noise: Any, alpha: flo
 
 
 @pytest.mark.parametrize("name", FAMILY)
-def test_the_family_steps_in_one_order(name: str) -> None:
+def test_sac_variants_update_in_the_same_order(name: str) -> None:
     module, actor_loss, hyper = FAMILY[name]
     rng = np.random.default_rng(31)
     kind: Any = {"outputs": 3 if name == "tqc" else 1, "norm": name == "rlpd"}

@@ -1,4 +1,4 @@
-"""Learners of one's own are registered, and incomplete ones refused with one sentence."""
+"""Registration of custom learners, and errors for incomplete ones."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ def learner(base: Any = SACAlgorithm, **declared: Any) -> type[Algorithm]:
     return type("Mine", (base,), {"name": "mine", "__module__": __name__, **declared})
 
 
-def test_a_learner_of_ones_own_is_known_by_its_name() -> None:
+def test_custom_learner_is_registered_by_name() -> None:
     first = learner(__doc__="The first line.\n\nAnd more.")
     register_algorithm(first)
     assert make_config(RUN).algo == "mine"
     entry = get_algorithm("mine")
     assert (entry.learner_class(), entry.summary) == (first, "The first line.")
     assert (entry.title, entry.paper) == ("Mine", "")
-    register_algorithm(learner())  # a notebook's cell that is run again
+    register_algorithm(learner())  # a notebook cell that is run again
     assert get_algorithm("mine").learner_class() is not first
 
 
-def test_an_unknown_name_may_lack_its_registration() -> None:
+def test_unknown_name_suggests_registration() -> None:
     with pytest.raises(ConfigError, match=r"Unknown algorithm 'mine'.* registered first"):
         make_config(RUN)
 
 
-def test_mode_and_actions_are_the_classes_unless_given() -> None:
+def test_mode_and_actions_default_to_the_class() -> None:
     register_algorithm(learner(IQLAlgorithm))
     assert get_algorithm("mine").mode == "offline"
     register_algorithm(
@@ -55,14 +55,14 @@ def test_mode_and_actions_are_the_classes_unless_given() -> None:
     assert (get_algorithm("mine").mode, get_algorithm("mine").actions) == ("offline", "discrete")
 
 
-def test_a_learner_may_have_a_title_and_a_summary() -> None:
+def test_custom_learner_may_have_a_title_and_a_summary() -> None:
     register_algorithm(learner(title="My SAC", summary="Mine.", paper="arXiv 0000.00000"))
     entry = get_algorithm("mine")
     assert (entry.title, entry.summary, entry.paper) == ("My SAC", "Mine.", "arXiv 0000.00000")
 
 
 class Nameless(Algorithm):
-    """Lacks everything."""
+    """A learner without any methods."""
 
 
 @pytest.mark.parametrize(
@@ -116,15 +116,15 @@ class Nameless(Algorithm):
             "Mine.period is no longer used: declare intervals, such as {'actor': 2}, and take "
             "update(self, batch, noise, due).",
         ),
-        (SACAlgorithm, "There is an algorithm 'sac' already: choose another name."),
-        (learner(name="iql"), "There is an algorithm 'iql' already: choose another name."),
+        (SACAlgorithm, "The algorithm 'sac' already exists: choose another name."),
+        (learner(name="iql"), "The algorithm 'iql' already exists: choose another name."),
         (
             type("Nameless", (SACAlgorithm,), {}),
-            "There is an algorithm 'sac' already: set name in Nameless.",
+            "The algorithm 'sac' already exists: set name in Nameless.",
         ),
     ],
 )
-def test_what_is_not_a_whole_learner_is_refused(given: Any, sentence: str) -> None:
+def test_incomplete_learner_raises(given: Any, sentence: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(sentence)):
         register_algorithm(given)
     assert "mine" not in REGISTRY

@@ -40,7 +40,7 @@ def normalized_learner(**changes: Any) -> Any:
 
 @pytest.mark.parametrize(("alpha", "backup"), [("auto", True), ("auto", False), (0.25, True)])
 def test_updates_equal_the_reference(alpha: Any, backup: bool) -> None:
-    """Eight updates: two whole blocks of three and two updates of the next."""
+    """Eight updates: two blocks of three, and two updates of the next block."""
     learner = normalized_learner(alpha=alpha, backup_entropy=backup)
     model = learner.model
     state = reference.initial_state(
@@ -96,7 +96,7 @@ def test_normalized_networks_equal_the_reference(ensemble: int | None) -> None:
     np.testing.assert_allclose(inputs.numpy(), sum(b.inputs for b in backs), **TOLERANCE)
 
 
-def test_a_fresh_normalized_network_scales_by_one_and_shifts_by_nothing() -> None:
+def test_layer_norm_starts_with_scale_1_and_shift_0() -> None:
     net = MLP(4, (8, 6), 2, ensemble=3, layer_norm=True)
     norms = net.views(net.flat)[6:]
     assert [view.shape for view in norms] == [(3, 1, 8), (3, 1, 8), (3, 1, 6), (3, 1, 6)]
@@ -123,7 +123,7 @@ def test_loss_helper_equals_the_stages_at_frozen_parameters(backup: bool) -> Non
         torch.testing.assert_close(metrics[name], value.detach(), rtol=0, atol=0)
 
 
-def test_the_entropy_aimed_for_is_half_of_sacs() -> None:
+def test_target_entropy_is_half_of_sacs() -> None:
     assert make_learner(RLPDAlgorithm, **SMALL).target_entropy == -ACT / 2
     assert make_learner(RLPDAlgorithm, **SMALL, target_entropy=-7.0).target_entropy == -7.0
 

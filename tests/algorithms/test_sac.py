@@ -57,7 +57,7 @@ def test_updates_equal_the_reference(alpha: Any) -> None:
     learner = make_learner(alpha=alpha)
     state = reference_state(learner)
     if alpha != "auto":
-        state["fixed_alpha"] = alpha  # the config's, not what the learner made of it
+        state["fixed_alpha"] = alpha  # from the config, not from the learner
     for step in range(5):
         batch, noise = make_batch(step), make_noise(learner, 100 + step)
         ours = learner.update(batch, noise)
@@ -154,7 +154,7 @@ def test_loss_helper_equals_the_stages_at_frozen_parameters(alpha: Any) -> None:
         torch.testing.assert_close(metrics[name], value.detach(), rtol=0, atol=0)
 
 
-def test_gradients_reach_only_what_they_should() -> None:
+def test_each_loss_has_gradients_for_its_own_networks() -> None:
     learner = make_learner()
     model, batch, noise = learner.model, make_batch(), make_noise(learner)
     losses = sac_loss(

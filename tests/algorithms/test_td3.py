@@ -53,7 +53,7 @@ def make(kind: Any, **changes: Any) -> Any:
 
 @pytest.mark.parametrize("delay", [1, 2, 3])
 def test_td3_updates_equal_the_reference(delay: int) -> None:
-    """Seven updates cross the delay's boundary several times and end inside one."""
+    """Seven updates cross the policy delay several times and end within one."""
     learner = make(TD3Algorithm, policy_delay=delay)
     model = learner.model
     state = reference.initial_state(
@@ -136,7 +136,7 @@ def test_loss_helper_equals_the_stages_at_frozen_parameters(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", [DDPGAlgorithm, TD3Algorithm])
-def test_gradients_reach_only_what_they_should(kind: Any) -> None:
+def test_each_loss_has_gradients_for_its_own_networks(kind: Any) -> None:
     learner = make(kind)
     losses = helper_losses(learner, make_batch(), make_noise(learner))
     leaves = {"critic": learner.model.critic.flat, "actor": learner.model.actor.flat}
@@ -147,7 +147,7 @@ def test_gradients_reach_only_what_they_should(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", [DDPGAlgorithm, TD3Algorithm])
-def test_target_uses_the_target_networks_alone(kind: Any) -> None:
+def test_target_uses_only_the_target_networks(kind: Any) -> None:
     learner = make(kind)
     model, batch, noise = learner.model, make_batch(), make_noise(learner)
 
@@ -164,7 +164,7 @@ def test_target_uses_the_target_networks_alone(kind: Any) -> None:
     assert not torch.allclose(target(), first)
 
 
-def test_critics_alone_move_between_policy_steps() -> None:
+def test_only_critics_update_between_policy_steps() -> None:
     learner = make(TD3Algorithm)
     model = learner.model
     kept = [model.actor.flat, model.actor_target, model.target]
@@ -178,8 +178,8 @@ def test_critics_alone_move_between_policy_steps() -> None:
     assert not any(torch.equal(a, b) for a, b in zip(kept, before, strict=True))
 
 
-def test_td3_with_nothing_added_is_ddpg() -> None:
-    """Without smoothing, and twins that are alike, the target is DDPG's."""
+def test_td3_without_its_additions_is_ddpg() -> None:
+    """Without smoothing and with equal twins, the target is DDPG's."""
     twin = make_learner(TD3Algorithm, target_noise=0.0)
     model, batch = twin.model, make_batch()
     views = model.critic.views(model.target)
@@ -227,7 +227,7 @@ def test_bad_values_fail_at_construction(config: Any, field: str, value: Any) ->
         config(**{field: value})
 
 
-def test_the_first_critic_alone_equals_the_stack() -> None:
+def test_first_critic_equals_its_member_of_the_stack() -> None:
     learner = make(TD3Algorithm)
     model, batch = learner.model, make_batch()
     actions = batch.actions.clone().requires_grad_()

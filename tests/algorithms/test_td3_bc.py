@@ -45,7 +45,7 @@ def reference_terms(learner: TD3BCAlgorithm, batch: Any) -> Any:
 
 @pytest.mark.parametrize("delay", [1, 2, 3])
 def test_updates_equal_the_reference(delay: int) -> None:
-    """Seven updates cross the delay's boundary several times and end inside one."""
+    """Seven updates cross the policy delay several times and end within one."""
     learner = make(policy_delay=delay)
     model = learner.model
     state = td3.initial_state(
@@ -116,7 +116,7 @@ def test_loss_helper_equals_the_stages_at_frozen_parameters() -> None:
         torch.testing.assert_close(metrics[name], value.detach(), rtol=0, atol=0)
 
 
-def test_gradients_reach_only_what_they_should() -> None:
+def test_each_loss_has_gradients_for_its_own_networks() -> None:
     learner = make()
     model = learner.model
     losses = td3_bc_loss(model, make_batch(), make_noise(learner), **SMOOTHING)
@@ -144,6 +144,6 @@ def test_bad_values_fail_at_construction(field: str, value: Any, allowed: str) -
         TD3BCConfig(**{field: value})
 
 
-def test_a_collection_key_is_refused() -> None:
+def test_collection_key_raises() -> None:
     with pytest.raises(ValueError, match=r"buffer_capacity\n.*not permitted"):
         TD3BCConfig(buffer_capacity=10)  # type: ignore[call-arg]

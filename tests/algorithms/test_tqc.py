@@ -77,7 +77,7 @@ def test_updates_equal_the_reference(alpha: Any, drop: int) -> None:
 
 @pytest.mark.parametrize("loss_function", [quantile_huber_loss, critic_loss])
 def test_quantile_loss_and_gradient_equal_the_reference(loss_function: Any) -> None:
-    """Both the plain loss and the CPU's node; errors on either side of 0 and of ±1."""
+    """The plain loss and the CPU node, with errors on both sides of 0 and of ±1."""
     quantiles, atoms = random_quantiles(), np.random.default_rng(1).normal(size=(6, 11))
     quantiles[0, 0, 0] = atoms[0, 0]  # an error of exactly 0
     leaf = torch.from_numpy(quantiles).requires_grad_()
@@ -89,13 +89,13 @@ def test_quantile_loss_and_gradient_equal_the_reference(loss_function: Any) -> N
 
 
 @pytest.mark.parametrize("drop", [0, 1, 6])
-def test_truncation_is_of_the_pooled_quantiles(drop: int) -> None:
+def test_truncation_pools_the_quantiles(drop: int) -> None:
     quantiles = random_quantiles()
-    quantiles[0] += 10.0  # all of the first net's lie above the others'
+    quantiles[0] += 10.0  # all quantiles of the first critic are above the others'
     kept = truncated_quantiles(torch.from_numpy(quantiles), drop)
     expected = reference.truncated_atoms(quantiles, drop)
     np.testing.assert_allclose(kept.numpy(), expected, **TOLERANCE)
-    if drop == 6:  # 3 of 21 are kept: none of the first net
+    if drop == 6:  # 3 of 21 are kept, none of the first critic
         assert kept.shape == (6, 3)
         assert kept.max() < quantiles[0].min()
 
@@ -154,7 +154,7 @@ def test_target_samples_the_current_actor_and_the_target_critics() -> None:
         assert not torch.allclose(target(), first)
 
 
-def test_terminations_leave_the_reward_alone() -> None:
+def test_target_at_terminations_is_the_reward() -> None:
     learner = make_learner(TQCAlgorithm, **SMALL)
     batch = make_batch()
     target = learner.critic_target(batch, make_noise(learner))
@@ -189,7 +189,7 @@ def test_bad_values_fail_at_construction(field: str, value: Any) -> None:
         TQCConfig(**{field: value})
 
 
-def test_dropping_all_quantiles_gets_one_sentence() -> None:
+def test_dropping_all_quantiles_raises_a_clear_error() -> None:
     with pytest.raises(ConfigError) as caught:
         TrainConfig.load("tqc/pendulum", ["top_quantiles_to_drop_per_net=25"])
     assert str(caught.value) == (

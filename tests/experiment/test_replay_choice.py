@@ -52,7 +52,7 @@ def test_keys_reach_the_replay() -> None:
         ({"replay": "prioritized", "importance_exponent": 2.0}, "less than or equal to 1"),
         ({"replay": "prioritized", "priority_epsilon": 0.0}, "greater than 0"),
         ({"replay": "prioritized", "buffer_capacity": 10**9}, "at most 100000000"),
-        ({"algo": "her", "replay": "prioritized"}, "HER draws transitions uniformly"),
+        ({"algo": "her", "replay": "prioritized"}, "HER samples transitions uniformly"),
         ({"algo": "her", "priority_exponent": 0.7}, "is for replay 'prioritized'"),
     ],
 )

@@ -49,7 +49,7 @@ def test_samples_and_given_actions_agree_on_their_log_prob() -> None:
     torch.testing.assert_close(given_actions[inside], sample.log_prob[inside], rtol=1e-6, atol=1e-6)
 
 
-def test_exploring_gives_the_actions_of_a_sample() -> None:
+def test_explore_returns_the_actions_of_sample() -> None:
     actor = SquashedGaussianActor(4, 3, (8,)).double()
     obs = torch.randn(16, 4, dtype=torch.float64)
     noise = torch.randn(16, 3, dtype=torch.float64)
@@ -88,7 +88,7 @@ def test_views_alias_the_flat_vector_and_follow_it() -> None:
     assert not torch.allclose(before, after)
 
 
-def test_views_follow_a_move_to_another_type() -> None:
+def test_views_follow_a_change_of_dtype() -> None:
     net = MLP(3, (5,), 2)
     with torch.no_grad():
         net(torch.randn(2, 3))
@@ -106,8 +106,8 @@ def test_initial_weights_are_within_the_bounds_of_linear_layers() -> None:
     assert not torch.equal(views[0][0], views[0][1])  # the members differ
 
 
-def test_population_axis_in_front_needs_no_change() -> None:
-    """Many parameter vectors at once, each with its own answer."""
+def test_leading_population_axis_is_supported() -> None:
+    """Evaluate several parameter vectors together, each with its own result."""
     net = MLP(3, (5,), 2)
     population = torch.stack([net.flat.detach() * scale for scale in (0.5, 1.0, 2.0)])
     x = torch.randn(7, 3)
@@ -117,7 +117,7 @@ def test_population_axis_in_front_needs_no_change() -> None:
     torch.testing.assert_close(hidden @ weights[2] + weights[3].unsqueeze(-2), singles)
 
 
-def test_sac_model_is_the_family_model_with_two_critics() -> None:
+def test_sac_model_is_the_redq_model_with_two_critics() -> None:
     model = MLPSACModel(4, 2, (8,))
     assert isinstance(model, GaussianActorCritic)
     assert issubclass(MLPREDQModel, GaussianActorCritic)
@@ -142,7 +142,7 @@ def test_one_node_equals_the_plain_path(
         torch.testing.assert_close(one, plain, rtol=1e-12, atol=1e-12)
 
 
-def test_one_node_skips_what_needs_no_gradient() -> None:
+def test_one_node_skips_unneeded_gradients() -> None:
     net = MLP(3, (8,), 2, ensemble=2)
     x = torch.randn(7, 3, requires_grad=True)
     (gradient,) = torch.autograd.grad(net(x, net.flat.detach()).sum(), x)
@@ -152,7 +152,7 @@ def test_one_node_skips_what_needs_no_gradient() -> None:
 
 
 def test_the_clamp_of_log_std_stops_its_gradient() -> None:
-    """At large outputs the exponential is infinite, and its product with 0 would be NaN."""
+    """For large outputs the exponential is infinite, and its product with 0 would be NaN."""
     actor = SquashedGaussianActor(1, 3, (4,)).double()
     with torch.no_grad():
         actor.flat.zero_()
@@ -193,10 +193,12 @@ def test_a_tanh_mean_gaussian_starts_between_its_bounds(
     actor = TanhMeanGaussianActor(4, 3, (8,), log_std_bounds=bounds)
     _, log_std = actor.distribution(torch.zeros(1, 4))
     assert log_std.tolist() == [[start] * 3]
-    assert torch.autograd.grad(log_std.sum(), actor.flat)[0].sum() == 3  # free to go either way
+    assert (
+        torch.autograd.grad(log_std.sum(), actor.flat)[0].sum() == 3
+    )  # nonzero in both directions
 
 
-def test_the_tanh_mean_gaussian_is_torchs_normal() -> None:
+def test_tanh_mean_gaussian_equals_torch_normal() -> None:
     actor = tanh_mean_actor()
     set_log_std(actor, -1.0, 0.0, 0.5)
     obs, actions = torch.randn(16, 4).double(), torch.randn(16, 3).double()
@@ -229,8 +231,8 @@ def test_a_log_std_out_of_bounds_is_clamped_and_gets_no_gradient() -> None:
     assert (gradient[-3:] != 0).tolist() == [False, True, False]
 
 
-def test_the_flat_gradient_is_that_of_single_operations() -> None:
-    """With hand-written nodes or without, the mean's layers and log σ share one vector."""
+def test_flat_gradient_equals_separate_operations() -> None:
+    """The layers of the mean and log σ share one vector, with and without the kernels."""
     actor = tanh_mean_actor()
     generator = torch.Generator().manual_seed(0)
     obs, actions = (torch.randn(64, n, generator=generator).double() for n in (4, 3))
@@ -243,7 +245,7 @@ def test_the_flat_gradient_is_that_of_single_operations() -> None:
     assert (gradients[0] != 0).sum() > 100
 
 
-def test_the_model_has_the_policy_that_it_is_asked_for() -> None:
+def test_model_uses_the_requested_policy() -> None:
     sizes = 4, 3, (8, 8)
     squashed = MLPSACModel(*sizes)
     tanh_mean = MLPREDQModel(*sizes, 2, policy="tanh_mean", log_std_bounds=(-6.0, 0.0))
@@ -258,10 +260,10 @@ def test_the_model_has_the_policy_that_it_is_asked_for() -> None:
 
 @pytest.mark.parametrize("count", [1, 3, 5])
 @pytest.mark.parametrize("traced", [False, True])
-def test_sampled_values_are_the_values_of_each_action(
+def test_sampled_q_values_equal_the_q_values_of_each_action(
     monkeypatch: pytest.MonkeyPatch, count: int, traced: bool
 ) -> None:
-    """In pieces of two samples, as nodes and as a compiler sees it; with its gradient."""
+    """In chunks of two samples, with kernels and with plain operations, including gradients."""
     monkeypatch.setattr("rl_training.models.critics.CACHED_ROWS", 14)
     torch.manual_seed(0)
     critic = MLPREDQModel(4, 2, (8, 8), 3).double().critic
@@ -278,7 +280,7 @@ def test_sampled_values_are_the_values_of_each_action(
 
 
 @pytest.mark.parametrize("of_x", [False, True])
-def test_a_gradient_in_pieces_is_the_gradient(of_x: bool) -> None:
+def test_chunked_weight_gradient_equals_the_gradient(of_x: bool) -> None:
     torch.manual_seed(0)
     x = torch.randn(2, 1024, 5, dtype=torch.float64, requires_grad=of_x)
     weight = torch.randn(2, 5, 3, dtype=torch.float64, requires_grad=True)
@@ -299,6 +301,6 @@ def test_a_gradient_in_pieces_is_the_gradient(of_x: bool) -> None:
         ((3, 2, [8, 0]), {}, "widths"),
     ],
 )
-def test_what_is_no_network_is_refused(sizes: Any, options: Any, sentence: str) -> None:
+def test_invalid_network_sizes_raise(sizes: Any, options: Any, sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         MLPREDQModel(*sizes, **options)

@@ -1,4 +1,4 @@
-"""Networks of the user: any `nn.Module` as a trunk."""
+"""User-defined networks: any `nn.Module` as a trunk."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ print(hashlib.sha256(b"".join(x.detach().numpy().tobytes() for x in tensors)).he
 
 
 class Normed(nn.Module):
-    """With buffers written in place, one that is replaced, and a parameter that is not trained."""
+    """A module with in-place buffers, a replaced buffer, and an untrained parameter."""
 
     passes: Tensor
 
@@ -70,7 +70,7 @@ def make_network(name: str, members: int | None, seed: int = 0) -> Network:
 
 @pytest.mark.parametrize("name", ["gated", "normed"])
 @pytest.mark.parametrize("training", [False, True])
-def test_a_stack_equals_the_modules_one_by_one(name: str, training: bool) -> None:
+def test_ensemble_equals_the_separate_modules(name: str, training: bool) -> None:
     network = make_network(name, 3).double()
     x = torch.randn(7, 4, dtype=torch.float64)
     *own, weight, bias = network.views(network.flat.detach())
@@ -134,11 +134,11 @@ def test_compiled_training_does_not_fall_back(name: str, small_config: Callable[
     kwargs = {"networks": {"all": {"trunk": name}}, "engine": "compiled"}
     config = small_config(algo_kwargs=kwargs)
     config["algo_kwargs"].pop("hidden_sizes")
-    assert train(config).metrics["updates"] > 0  # a fallback warns, which is an error here
+    assert train(config).metrics["updates"] > 0  # a fallback would warn, which is an error here
 
 
 @pytest.mark.parametrize("name", ["gated", "normed"])
-def test_it_trains_and_resumes_bit_for_bit(name: str, small_config: Callable[..., Any]) -> None:
+def test_training_resumes_bit_for_bit(name: str, small_config: Callable[..., Any]) -> None:
     config = small_config(algo_kwargs={"networks": {"all": {"trunk": name}}})
     config["algo_kwargs"].pop("hidden_sizes")
     whole = train(config)
@@ -166,7 +166,7 @@ def module_of(forward: Callable[[Tensor], Any]) -> Callable[[int], nn.Module]:
         (lambda in_features: nn.Dropout(0.5), "draws random numbers"),
     ],
 )
-def test_unsuitable_modules_are_refused(factory: Any, message: str) -> None:
+def test_unsupported_modules_raise(factory: Any, message: str) -> None:
     register_network("odd", factory)
     options = trunk_config({"trunk": "odd"}, "test")
     with pytest.raises(ConfigError, match=message):
@@ -184,7 +184,7 @@ def test_unsuitable_modules_are_refused(factory: Any, message: str) -> None:
         ({"actor": {"trunk": ["gated"]}}, r"networks.actor.trunk = \['gated'\]: should be text"),
     ],
 )
-def test_unsuitable_options_are_refused(networks: Any, message: str) -> None:
+def test_invalid_options_raise(networks: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         validated(SACConfig, {"networks": networks})
 
@@ -197,12 +197,12 @@ def test_hidden_sizes_have_no_effect() -> None:
 @pytest.mark.parametrize(
     ("name", "factory"), [("Mine", Gated), ("mlp", Gated), ("mine", 3), ("mine", Gated(3))]
 )
-def test_unsuitable_registrations_are_refused(name: str, factory: Any) -> None:
+def test_invalid_registrations_raise(name: str, factory: Any) -> None:
     with pytest.raises(ConfigError):
         register_network(name, factory)
 
 
-def test_the_command_line_takes_the_registered_name(tmp_path: Path) -> None:
+def test_command_line_accepts_the_registered_name(tmp_path: Path) -> None:
     settings = ["networks.all.trunk=gated", "networks.critic.width=16", "total_timesteps=60"]
     settings += ["learning_starts=40", "eval_episodes=0", f"output_dir={tmp_path}"]
     command = [sys.executable, "-m", "rl_training", "--import", "own_network", "train"]
@@ -223,7 +223,7 @@ def test_fine_tuning_and_prediction_keep_the_networks(small_config: Callable[...
     tuned = finetune(train(config).run_dir, None, ["total_timesteps=40", "learning_starts=20"])
     tensors = load_file(tuned.checkpoint_path / "model.safetensors")
     batches = tensors["model.value.batches"].item()
-    assert batches > 40  # those of before, and new ones
+    assert batches > 40  # batches of the source run plus new ones
     assert tensors["model.critic.own/passes"].flatten().tolist() == [batches] * 2
     again, same = (predict_checkpoint(tuned.run_dir, np.zeros((2, 3), np.float32)) for _ in "12")
     assert np.array_equal(again, same)

@@ -1,4 +1,4 @@
-"""Trunks against NumPy references, their state, and the modes of training and evaluation."""
+"""Trunks against NumPy references, their state, and training and evaluation mode."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TRUNKS: dict[str, dict[str, Any]] = {
     "batch_norm": {"trunk": "batch_norm", "hidden_sizes": [8, 6], **BATCH_NORM},
 }
 FAMILY = [name for name in REGISTRY if name not in ("her", "dqn", "bc", "sac", "rebrac")]
-"""The other actor-critics whose batches have the standard fields alone."""
+"""The other actor-critics whose batches have only the standard fields."""
 
 
 def options(name: str, **changes: Any) -> TrunkConfig:
@@ -51,7 +51,7 @@ def inputs(seed: int = 0, rows: int = ROWS) -> torch.Tensor:
 
 
 def members_of(network: Network) -> list[list[Any]]:
-    """Each member's parameters, as NumPy arrays without axes of one entry."""
+    """Return each member's parameters as NumPy arrays without singleton axes."""
     views = [view.detach().numpy() for view in network.views(network.flat)]
     return [[v[i] if v.shape[1] > 1 else v[i, 0] for v in views] for i in range(MEMBERS)]
 
@@ -75,7 +75,7 @@ def test_residual_equals_the_reference(activation: str) -> None:
     np.testing.assert_allclose(network(inputs()).detach().numpy(), expected, **TOLERANCE)
 
 
-def test_residual_blocks_begin_as_the_authors_do() -> None:
+def test_residual_blocks_are_initialized_as_in_the_authors_code() -> None:
     config = options("residual", width=64)
     network = Network(config.build(Sizes(8, 1, 2)), torch.Generator().manual_seed(0))
     views = network.views(network.flat.detach())
@@ -92,7 +92,7 @@ def test_batch_norm_equals_the_reference_through_its_warm_up(renormalize: bool) 
     network = make_network(options("batch_norm", renormalize=renormalize))
     settings = BATCH_NORM | {"renormalize": renormalize}
     theirs = [reference.BatchNorm([IN, 8, 6], **settings) for _ in range(MEMBERS)]
-    for step in range(6):  # renormalization begins at step 3, with both limits reached
+    for step in range(6):  # renormalization starts at step 3, and both limits are reached
         x = inputs(step)
         for training in (True, False):
             with torch.set_grad_enabled(training):
@@ -107,7 +107,7 @@ def test_batch_norm_equals_the_reference_through_its_warm_up(renormalize: bool) 
 
 
 def test_corrections_of_renormalization_have_no_gradient() -> None:
-    """With r and d as constants, the first scale has the slope that follows from its outputs."""
+    """The gradient of the first scale equals the one computed with constant r and d."""
     network = make_network(options("batch_norm", renorm_warmup=0), None)
     x, weights = inputs(1), inputs(2)[:, :OUT]
     params = [view.clone() for view in network.views(network.flat.detach())]
@@ -152,10 +152,10 @@ def test_dropout_masks_look_random() -> None:
     assert masks.mean() == pytest.approx(0.75, abs=0.02)
     assert masks.mean(1).std() == pytest.approx((0.75 * 0.25 / 40) ** 0.5, rel=0.2)
     correlations = np.corrcoef(masks.reshape(8, -1))[np.triu_indices(8, 1)]
-    assert np.abs(correlations).max() < 0.13  # 4 deviations of 1/√1000
+    assert np.abs(correlations).max() < 0.13  # 4 standard deviations of 1/√1000
 
 
-def test_state_moves_only_where_gradients_of_the_parameters_are_recorded() -> None:
+def test_state_changes_only_while_parameter_gradients_are_recorded() -> None:
     network = make_network(options("batch_norm"))
     before = network.state["running_mean"].clone()
 
@@ -206,7 +206,7 @@ def make_sac(name: str, algo: str = "sac", **changes: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", TRUNKS)
-def test_one_and_some_members_are_those_of_the_whole(name: str) -> None:
+def test_first_and_subset_q_values_equal_the_whole_ensemble(name: str) -> None:
     critic = EnsembleCritic(IN, 2, (), 3, trunk=options(name)).double()
     obs, actions = inputs(1), torch.from_numpy(np.random.default_rng(3).normal(size=(ROWS, 2)))
     with torch.no_grad():
@@ -235,7 +235,7 @@ def test_every_actor_critic_trains_with_batch_norm(algo: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("algo", FAMILY)
-def test_every_actor_critic_with_batch_norm_may_be_replayed(algo: str) -> None:
+def test_every_actor_critic_with_batch_norm_can_be_traced(algo: str) -> None:
     assert_trace_is_the_update(make_sac("batch_norm", algo))
 
 
@@ -259,7 +259,7 @@ def test_resume_restores_the_state(name: str, small_config: Callable[..., Any]) 
 
 
 @pytest.mark.parametrize("name", TRUNKS)
-def test_first_weights_come_from_the_generator(name: str) -> None:
+def test_initial_weights_come_from_the_generator(name: str) -> None:
     before = torch.get_rng_state()
     first, same, other = (
         MLPSACModel(
@@ -275,7 +275,7 @@ def test_first_weights_come_from_the_generator(name: str) -> None:
     assert not torch.equal(first["actor.flat"], other["actor.flat"])
 
 
-def test_a_model_without_target_has_none_and_none_moves() -> None:
+def test_model_without_target_has_no_target_to_update() -> None:
     class Targetless(SACAlgorithm):
         def build_model(self, generator: torch.Generator) -> Any:
             return MLPSACModel(5, 3, target=False, generator=generator)

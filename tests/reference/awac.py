@@ -38,7 +38,7 @@ class AwacState(Ensemble):
 
 
 class Noise(TypedDict):
-    """Standard normal draws [B, A] for a' and for the action behind the state's value."""
+    """Standard normal draws [B, A] for a' and for the action of the state value."""
 
     next_action: Array
     action: Array

@@ -82,7 +82,7 @@ class CriticLoss(NamedTuple):
 
 
 def sampled_actions(actor: Network, batch: Batch, noise: Noise) -> tuple[Array, Array]:
-    """The 3 K actions [3K, B, A] behind the logsumexp and their log-densities [3K, B].
+    """The 3 K actions [3K, B, A] of the logsumexp and their log-densities [3K, B].
 
     Uniform actions have density 0.5^A; then come actions from pi(.|s) with log pi(a|s) and
     actions from pi(.|s') with log pi(a|s'). All of them are constants for the critics.
@@ -258,7 +258,7 @@ def critic_step(
 
 
 def checked_inputs(state: CqlState, batch: Batch, noise: Noise) -> tuple[Batch, Noise]:
-    """The batch and the noise in float64, refused where a shape is wrong."""
+    """The batch and the noise in float64; a wrong shape raises an error."""
     batch, pair = sac.checked_inputs(state, batch, noise)
     shape = (len(noise["random_actions"]), *batch["action"].shape)
     return batch, {

@@ -104,7 +104,7 @@ def initial_state(network: Network, target_network: Network | None = None) -> Dq
 
 
 def checked_indices(batch: DiscreteBatch, observation_size: int) -> DiscreteBatch:
-    """The batch with the shapes and kinds that its docstring says."""
+    """The batch with the shapes and types in its docstring."""
     size = len(batch["observation"])
     action = np.asarray(batch["action"])
     if action.shape != (size,) or not np.issubdtype(action.dtype, np.integer):
@@ -119,7 +119,7 @@ def full_update(
     """One update: a gradient step of the network, then the target where its period has come.
 
     The count includes the present update: with period C the target moves after update C, 2C,
-    ..., towards the network as that update left it. ``q_mean`` is the mean of Q(s, a) at the
+    ..., toward the network as that update left it. ``q_mean`` is the mean of Q(s, a) at the
     batch's actions before the step. The input state is not modified.
     """
     batch = checked_indices(batch, sizes(state["network"])[0])

@@ -99,8 +99,8 @@ def initial_state(
 def full_update(state: IqlState, batch: Batch, hyper: Hyper) -> tuple[IqlState, dict[str, float]]:
     """One update in the authors' order: value, actor, critics, target critics.
 
-    (1) V towards the expectile of the target critics' minimum. (2) Actor: advantage from the
-    same minimum and the updated V. (3) Critics towards the updated V(s'). (4) Polyak averaging
+    (1) V toward the expectile of the target critics' minimum. (2) Actor: advantage from the
+    same minimum and the updated V. (3) Critics toward the updated V(s'). (4) Polyak averaging
     of the updated critics. ``v_mean`` is V(s) before its step. The input state is not modified.
     """
     batch = checked_batch(batch, *sizes(state["actor"]))

@@ -21,7 +21,7 @@ LAYER_NORM_EPS = 1e-5  # PyTorch's default; Flax, which RLPD's authors use, has 
 
 
 class Norm(NamedTuple):
-    """What the backward pass of a layer normalization needs."""
+    """Cache for the backward pass of a layer normalization."""
 
     normalized: Array
     inverse_std: Array
@@ -29,7 +29,7 @@ class Norm(NamedTuple):
 
 
 class MlpCache(NamedTuple):
-    """What the backward pass needs: weights, inputs, LayerNorms and ReLU masks of the layers."""
+    """Cache for the backward pass: weights, inputs, LayerNorms and ReLU masks of the layers."""
 
     weights: list[Array]
     inputs: list[Array]
@@ -57,7 +57,7 @@ class MlpGrads(NamedTuple):
 
 
 def norm_keys(norm_after: bool) -> tuple[str, str]:
-    """The keys of LayerNorm's parameters: they tell where the normalization is applied."""
+    """The keys of LayerNorm's parameters, which encode where the normalization is applied."""
     return ("scales_after", "shifts_after") if norm_after else ("scales", "shifts")
 
 
@@ -78,7 +78,7 @@ class Ensemble(TypedDict):
 
 
 class ActorCriticHyper(TypedDict):
-    """What all actor-critics take; Adam's betas and eps are the defaults of ``adam_step``."""
+    """Hyperparameters of all actor-critics; Adam's betas and eps have adam_step's defaults."""
 
     gamma: float
     tau: float
@@ -259,7 +259,7 @@ def adam_step(
     """Algorithm 1 of arXiv 1412.6980: param - lr m_hat / (sqrt(v_hat) + eps).
 
     ``t`` is the 1-based step after its increment. Returns the new (param, m, v); the inputs
-    are left as they are.
+    are not modified.
     """
     if t < 1:
         raise ValueError(f"t counts from 1, got {t}")
@@ -345,7 +345,7 @@ def squared_loss(q: Array, target: Array) -> tuple[float, Array]:
 
 
 def checked(values: Array, shape: tuple[int, ...], name: str) -> Array:
-    """Return float64 ``values``; refuse a shape that would broadcast into a wrong result."""
+    """Return float64 ``values``; raise an error for a shape that would broadcast."""
     array = np.asarray(values, dtype=np.float64)
     if array.shape != shape:
         raise ValueError(f"{name} has shape {array.shape}, expected {shape}")
@@ -353,7 +353,7 @@ def checked(values: Array, shape: tuple[int, ...], name: str) -> Array:
 
 
 def checked_batch(batch: Batch, observation_size: int, action_size: int) -> Batch:
-    """The batch in float64, each part with the shape that its docstring says."""
+    """The batch in float64, with the shapes in its docstring."""
     size = len(batch["observation"])
     observation, action = (size, observation_size), (size, action_size)
     return {

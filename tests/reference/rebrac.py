@@ -37,7 +37,7 @@ class ActorLoss(NamedTuple):
 
 
 def squared_distance(first: Array, second: Array) -> Array:
-    """sum_j (x_j - y_j)^2, [B]: over action axes a sum, not a mean."""
+    """sum_j (x_j - y_j)^2, [B]: a sum over action dimensions, not a mean."""
     error = first - second
     return np.asarray((error * error).sum(axis=1))
 
@@ -48,7 +48,7 @@ def actor_loss(
     """The loss beta mean_b |mu(s) - a|^2 - lambda mean_b min_i Q_i(s, mu(s)).
 
     lambda = 1 / mean_b |min_i Q_i(s, mu(s))| is constant: no gradient runs through it. Each row's
-    value has the slope of the critic that gives the minimum.
+    gradient is the one of the critic with the minimum.
     """
     size = len(action)
     predicted, cache = nn.tanh_forward(actor, observation)
@@ -71,7 +71,7 @@ def full_update(
     """TD3's delayed update with both penalties; the state is ``td3.initial_state``'s.
 
     The target's penalty compares the smoothed action, the one that is scored, with the data's next
-    action, and is nothing where the data has none.
+    action, and is 0 if the data has none.
     """
     size, actions = batch["action"].shape
     following = nn.checked(batch["next_action"], (size, actions), "next_action")

@@ -33,7 +33,7 @@ class RedqState(sac.SacState):
 
 
 class CriticNoise(TypedDict):
-    """Standard normal draws [B, A] for a' and the uniform numbers [N] behind the subset."""
+    """Standard normal draws [B, A] for a' and the uniform numbers [N] that determine the subset."""
 
     next_action: Array
     subset: Array
@@ -98,7 +98,7 @@ def initial_state(
 def critic_step(
     state: RedqState, batch: Batch, noise: CriticNoise, alpha: float, hyper: Hyper
 ) -> tuple[RedqState, dict[str, float]]:
-    """One Adam step of every critic towards the subset's target, then Polyak averaging."""
+    """One Adam step of every critic toward the subset's target, then Polyak averaging."""
     draws = checked(noise["next_action"], batch["action"].shape, "noise next_action")
     uniforms = checked(noise["subset"], (len(state["critics"]),), "noise subset")
     sample = sac.policy_sample(forward(state["actor"], batch["next_observation"])[0], draws)

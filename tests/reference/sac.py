@@ -82,7 +82,7 @@ class Hyper(ActorCriticHyper):
 
 
 class PolicySample(NamedTuple):
-    """A reparametrised action with what its backward pass needs."""
+    """A reparameterized action with what its backward pass needs."""
 
     action: Array
     log_prob: Array
@@ -259,7 +259,7 @@ def initial_state(
 
 
 def checked_inputs(state: SacState, batch: Batch, noise: Noise) -> tuple[Batch, Noise]:
-    """The batch and the noise in float64, refused where a shape is wrong."""
+    """The batch and the noise in float64; a wrong shape raises an error."""
     observation_size, output_size = sizes(state["actor"])
     batch = checked_batch(batch, observation_size, output_size // 2)
     shape = batch["action"].shape

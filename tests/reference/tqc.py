@@ -87,7 +87,7 @@ def actor_loss(
 def critic_step(
     state: sac.SacState, batch: Batch, next_noise: Array, alpha: float, hyper: Hyper
 ) -> tuple[list[Network], list[MlpAdam], dict[str, float]]:
-    """One Adam step of every critic towards the truncated mixture of the target critics.
+    """One Adam step of every critic toward the truncated mixture of the target critics.
 
     ``q_mean`` is the mean of all quantiles, ``target_mean`` that of all kept atoms' targets.
     """

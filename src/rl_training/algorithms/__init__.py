@@ -1,6 +1,6 @@
-"""Learners: one file per algorithm, and the registry that names them.
+"""Learners, one file per algorithm, and the registry of algorithms.
 
-The learners themselves are imported on first use, so that listing algorithms needs no torch.
+Learners are imported on first use, so listing the algorithms does not import torch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Imitation weighted by advantages, which IQL and AWAC share."""
+"""Advantage-weighted imitation, shared by IQL and AWAC."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from rl_training.algorithms.config import ActorCriticConfig
 
 
 class AdvantageConfig(ActorCriticConfig):
-    """What the learners with an advantage-weighted actor share."""
+    """Options shared by learners with an advantage-weighted actor."""
 
     weight_clip: float = Field(default=100.0, gt=0)
-    """Largest weight of a transition in the actor's loss."""
+    """Upper bound on a transition's weight in the actor loss; 100 is usual."""
     log_std_bounds: tuple[float, float] = (-5.0, 2.0)
-    """Least and greatest log σ of the Gaussian around a tanh mean, in ascending order."""
+    """Lower and upper bound of log σ of the Gaussian around a tanh mean."""
 
     @field_validator("log_std_bounds")
     @classmethod
@@ -28,22 +28,22 @@ class AdvantageConfig(ActorCriticConfig):
 
 
 def clipped_weights(scores: Tensor, *, clip: float) -> Tensor:
-    """Min(exp(score), clip), the minimum taken before the exponential, which cannot overflow."""
+    """Compute min(exp(score), clip), clamping before the exponential so that it cannot overflow."""
     return scores.clamp(max=math.log(clip)).exp()
 
 
 def softmax_weights(scores: Tensor) -> Tensor:
-    """A softmax over the batch, times its size: the weights' mean is 1."""
+    """Compute a softmax over the batch, scaled so that the mean weight is 1."""
     return scores.softmax(-1) * scores.shape[-1]
 
 
 def imitation_loss(log_prob: Tensor, weights: Tensor) -> Tensor:
-    """−mean w log π(a|s) at the dataset's actions; both are ``[B]``, the weights constants."""
+    """−mean w log π(a|s) at the dataset's actions; both are ``[B]``, the weights are constants."""
     return -(weights.detach() * log_prob).mean(-1)
 
 
 def imitation_terms(log_prob: Tensor, advantage: Tensor, weights: Tensor) -> Terms:
-    """The actor's loss with the advantages and weights behind it; all are ``[B]``."""
+    """Compute the actor loss and report advantages and weights; all are ``[B]``."""
     loss = imitation_loss(log_prob, weights)
     figures = {"advantage/mean": advantage.mean(-1), "advantage/weight": weights.mean(-1)}
     return Terms(loss, {"loss/actor": loss} | figures)

@@ -1,6 +1,6 @@
 """Advantage-Weighted Actor-Critic (arXiv 2006.09359).
 
-Stages of an update, in the paper's order (Algorithm 1): critics, actor, targets.
+The stages of an update, in the paper's order (Algorithm 1): critics, actor, targets.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ Weighting = Literal["clip", "softmax"]
 
 
 class AWACConfig(AdvantageConfig):
-    """AWAC's hyper-parameters (docs/algorithms/awac.md)."""
+    """Hyperparameters of AWAC (docs/algorithms/awac.md)."""
 
     network_keys: ClassVar[Mapping[str, Mapping[str, str]]] = {
         "critic": {"hidden_sizes": "critic_hidden_sizes"}
     }
 
     batch_size: BatchSize = 1024
-    """Transitions in one gradient update."""
+    """Number of transitions in each gradient update."""
     hidden_sizes: Widths = (256, 256, 256, 256)
     """Widths of the actor's hidden layers."""
     critic_hidden_sizes: Widths = (256, 256)
     """Widths of the critics' hidden layers."""
     weight_decay: float = Field(default=1e-4, ge=0)
-    """Weight decay in the actor's gradient."""
+    """L2 weight decay of the actor, added to its gradient."""
     temperature: float = Field(default=1.0, gt=0)
-    """Temperature λ that advantages are divided by."""
+    """Temperature λ that divides the advantages; lower values imitate more selectively."""
     weighting: Weighting = "clip"
-    """Weights exp(A/λ) up to `weight_clip`, or a softmax over the batch."""
+    """Weights of the transitions: exp(A/λ) up to `weight_clip`, or a softmax over the batch."""
     policy: Literal["tanh_mean", "squashed"] = "tanh_mean"
-    """The actor: a Gaussian around a tanh mean, or SAC's squashed one."""
+    """Actor: a Gaussian around a tanh mean, or SAC's squashed Gaussian."""
     log_std_bounds: tuple[float, float] = (-6.0, 0.0)
-    """Least and greatest log σ of `policy: tanh_mean`, in ascending order."""
+    """Lower and upper bound of log σ of `policy: tanh_mean`."""
 
 
 # --- Losses: pure functions of tensors ----------------------------------------
@@ -57,14 +57,14 @@ class AWACConfig(AdvantageConfig):
 
 @torch.no_grad()
 def awac_target(model: GaussianActorCritic, batch: Batch, noise: Noise, *, gamma: float) -> Tensor:
-    """Y = r + γ (1 − d) min_i Q̄_i(s', a') with a' of the *current* policy, no entropy; ``[B]``."""
+    """Y = r + γ (1 − d) min_i Q̄_i(s', a') with a' from the *current* policy; ``[B]``."""
     next_actions = model.actor.explore(batch.next_obs, noise["next_action"])
     return clipped_target(model, batch, next_actions, gamma=gamma)
 
 
 @torch.no_grad()
 def advantages(model: GaussianActorCritic, batch: Batch, own_actions: Tensor) -> Tensor:
-    """Min_i Q_i(s, a) − min_i Q_i(s, ã): the dataset's actions against the policy's; ``[B]``."""
+    """Min_i Q_i(s, a) − min_i Q_i(s, ã), for dataset actions a and policy actions ã; ``[B]``."""
     obs = torch.cat((batch.obs, batch.obs), dim=-2)
     q = model.q_values(obs, torch.cat((batch.actions, own_actions), dim=-2))  # [N, 2B]
     taken, own = q.amin(-2).chunk(2, dim=-1)
@@ -80,9 +80,9 @@ def policy_terms(
     weighting: Weighting,
     weight_clip: float,
 ) -> Terms:
-    """The actor's loss: imitate the dataset, the more the better an action is than the policy's.
+    """Compute the actor loss: imitate the dataset, weighted by the advantage over the policy.
 
-    One pass of the actor serves its own action and the density of the dataset's.
+    One pass of the actor gives both its own action and the density of the dataset's action.
     """
     mean, log_std = model.actor.distribution(batch.obs)
     own_actions = model.actor.place(mean.detach(), log_std.detach(), noise["action"])
@@ -104,7 +104,7 @@ def awac_loss(
     weighting: Weighting = "clip",
     weight_clip: float = 100.0,
 ) -> Metrics:
-    """Both of AWAC's losses at the model's present parameters, by the terms that `update` uses."""
+    """Compute AWAC's losses at the model's current parameters, from the same terms as `update`."""
     target = awac_target(model, batch, noise, gamma=gamma)
     policy = policy_terms(
         model,
@@ -127,7 +127,7 @@ class AWACAlgorithm(ActorCritic):
     title: ClassVar[str] = "Advantage-Weighted Actor-Critic"
     paper: ClassVar[str] = "arXiv 2006.09359"
     mode: ClassVar[Mode] = "offline"
-    summary: ClassVar[str] = "Twin critics, and imitation weighted by the advantage."
+    summary: ClassVar[str] = "Twin critics and advantage-weighted imitation of the dataset."
     config_class: ClassVar[type[AlgorithmConfig]] = AWACConfig
     config: AWACConfig
     model: GaussianActorCritic
@@ -139,7 +139,7 @@ class AWACAlgorithm(ActorCritic):
         self.add_optimizer("critic", self.model.critic.flat)
 
     def build_model(self, generator: torch.Generator) -> GaussianActorCritic:
-        """The networks; a variant with other ones overrides this."""
+        """Build the networks; override this to use others."""
         config = self.config
         return MLPSACModel(
             self.spec.obs_dim,
@@ -152,16 +152,16 @@ class AWACAlgorithm(ActorCritic):
         )
 
     def noise(self, batch_size: int) -> NoiseSpec:
-        """Policy noise for the target's action and for the one behind the state's value."""
+        """Declare policy noise for the target's action and for the state value's action."""
         field = NoiseField("normal", (batch_size, self.spec.action_dim))
         return {"next_action": field, "action": field}
 
     def critic_target(self, batch: Batch, noise: Noise) -> Tensor:
-        """What the critics are moved towards."""
+        """Return the critics' regression target."""
         return awac_target(self.model, batch, noise, gamma=self.config.gamma)
 
     def policy_stage(self, batch: Batch, noise: Noise) -> Stage:
-        """Move the actor by the advantages of the critics just moved."""
+        """Update the actor with advantages from the critics updated just before."""
         terms = policy_terms(
             self.model,
             batch,

@@ -1,4 +1,4 @@
-"""What every learner is: a module with `act`, `noise` and `update`, its state all tensors."""
+"""Base classes of all learners: modules with `act`, `noise` and `update` and a tensor state."""
 
 from __future__ import annotations
 
@@ -41,26 +41,26 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 Due = frozenset[str]
-"""The stages that are due in one update, of those that are not part of every update."""
+"""The delayed stages that run in one update."""
 
 
 class Terms(NamedTuple):
-    """The losses of one stage at the present parameters."""
+    """The losses of one stage at the current parameters."""
 
     loss: Tensor
-    """What the stage minimizes."""
+    """The loss that the stage minimizes."""
     metrics: Metrics
-    """What it reports: each loss by its name, ``loss/…``, other figures, and values of each row for
-    the sampler, ``sample/…``."""
+    """Reported values: losses (``loss/…``), other metrics, and per-row values for the sampler
+    (``sample/…``)."""
 
     @property
     def losses(self) -> Metrics:
-        """The reported losses alone."""
+        """The reported losses only."""
         return {name: value for name, value in self.metrics.items() if name.startswith("loss/")}
 
 
 class Stage(NamedTuple):
-    """One step of an update: its terms, and the parameters to move, by optimizer name."""
+    """One step of an update: its terms, and the parameters to update by optimizer name."""
 
     terms: Terms
     parameters: Mapping[str, Tensor]
@@ -76,9 +76,9 @@ def polyak_update(target: Tensor, online: Tensor, tau: float) -> None:
 def td_target(
     rewards: Tensor, terminations: Tensor, next_value: Tensor, *, gamma: float | Tensor
 ) -> Tensor:
-    """Y = r + γ (1 − d) V(s'). d is termination alone: a time limit bootstraps.
+    """Y = r + γ (1 − d) V(s'). d marks terminations only: time limits bootstrap.
 
-    ``gamma`` is one number, or `bootstrap_discount` of each row.
+    ``gamma`` is a number, or the `bootstrap_discount` of each row.
     """
     if isinstance(gamma, Tensor):
         return torch.addcmul(rewards, gamma.view_as(rewards) * (1.0 - terminations), next_value)
@@ -86,32 +86,32 @@ def td_target(
 
 
 def bootstrap_discount(batch: Batch, gamma: float) -> float | Tensor:
-    """The discount of V(s'): γ^m where a row's rewards are of m steps (`n_step`), else γ."""
+    """Return the discount of V(s'): γ^m per row for rewards over m steps (`n_step`), else γ."""
     return batch.extra.get("discounts", gamma)
 
 
 def critic_loss(q: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
     """Σ_i mean w (Q_i(s, a) − y)²; ``q`` is ``[N, B]``, ``target`` ``[B]``.
 
-    ``weights`` are the importance weights w ``[B]`` of the rows, all 1 where there are none.
+    ``weights`` are the importance weights w ``[B]`` of the rows, 1 by default.
     """
     return weighted((q - target.unsqueeze(-2)).square(), weights).mean(-1).sum(-1)
 
 
 def weighted(losses: Tensor, weights: Tensor | None) -> Tensor:
-    """The rows' losses ``[..., B]``, each times its weight where there are any."""
+    """Multiply the rows' losses ``[..., B]`` by their weights, if there are any."""
     return losses if weights is None else losses * weights
 
 
 def importance_weights(batch: Batch) -> Tensor | None:
-    """The weights ``[B]`` that correct a prioritized draw; None of other batches."""
+    """Return the importance weights ``[B]`` of a prioritized batch, or None."""
     return batch.extra.get("weights")
 
 
 def td_errors(q: Tensor, target: Tensor, batch: Batch) -> Metrics:
-    """|Q − y| of each row, the mean over the critics, for the sampler; nothing unless weighted.
+    """Report |Q − y| of each row, averaged over critics, to a prioritized sampler.
 
-    ``q`` is ``[N, B]``, ``target`` ``[B]``. Weights are how a sampler asks for it.
+    ``q`` is ``[N, B]``, ``target`` ``[B]``. Batches without importance weights report nothing.
     """
     if importance_weights(batch) is None:
         return {}
@@ -119,7 +119,7 @@ def td_errors(q: Tensor, target: Tensor, batch: Batch) -> Metrics:
 
 
 def critic_metrics(loss: Tensor, q: Tensor, target: Tensor) -> Metrics:
-    """What every critic stage reports; ``q`` is ``[N, B]``, ``target`` ``[B]``."""
+    """Return the metrics of a critic stage; ``q`` is ``[N, B]``, ``target`` ``[B]``."""
     return {
         "loss/critic": loss,
         "q/mean": q.detach().mean((-2, -1)),
@@ -128,51 +128,51 @@ def critic_metrics(loss: Tensor, q: Tensor, target: Tensor) -> Metrics:
 
 
 def critic_terms(model: ActorCriticModel, batch: Batch, target: Tensor) -> Terms:
-    """The squared error of every critic; ``target`` is ``[B]``."""
+    """Compute the squared error of every critic; ``target`` is ``[B]``."""
     return td_terms(model.q_values(batch.obs, batch.actions), batch, target)
 
 
 def td_terms(q: Tensor, batch: Batch, target: Tensor) -> Terms:
-    """The squared error of given Q-values ``[N, B]``; ``target`` is ``[B]``."""
+    """Compute the squared error of given Q-values ``[N, B]``; ``target`` is ``[B]``."""
     loss = critic_loss(q, target, importance_weights(batch))
     return Terms(loss, critic_metrics(loss, q, target) | td_errors(q, target, batch))
 
 
 class Algorithm(nn.Module, ABC):
-    """A learner. Subclasses define the networks, the losses and one `update`.
+    """Base class of learners. Subclasses define the networks, the losses and `update`.
 
-    All that must survive a restart is a parameter or a buffer: `state_dict` is the one flat mapping
-    of named tensors, and `load_state_dict` restores it in place.
+    Everything that must survive a restart is a parameter or a buffer: `state_dict` is a flat
+    mapping of named tensors, and `load_state_dict` restores it in place.
     """
 
-    # The declaration. Registry, exports, managed classes and documentation are derived from it.
+    # The declaration. The registry, exports, managed classes and documentation are derived from it.
     name: ClassVar[str]
-    """The value of `algo:` in a config; in the package also the name of the learner's file."""
+    """The value of `algo:` in a config; for built-in learners also the name of the file."""
     title: ClassVar[str] = ""
-    """The full name. The package's own learners without one are internal."""
+    """The full name. Built-in learners without a title are internal."""
     paper: ClassVar[str] = ""
     mode: ClassVar[Mode] = "online"
     actions: ClassVar[ActionKind] = "continuous"
-    """The kind of action space; only learners for discrete actions declare it."""
+    """The kind of action space."""
     summary: ClassVar[str] = ""
-    """One sentence; by default the docstring's first line."""
+    """One sentence; the default is the first line of the docstring."""
     config_class: ClassVar[type[AlgorithmConfig]]
     supports_n_step: ClassVar[bool] = False
-    """Whether targets use `bootstrap_discount`, so that `n_step` may be above 1."""
+    """Whether targets use `bootstrap_discount`, which `n_step` > 1 requires."""
     learns_from_rewards: ClassVar[bool] = True
     """Whether fine-tuning in an environment can improve it."""
     replay_class: ClassVar[type[Any] | None] = None
-    """A `ReplayBuffer` of its own, in place of the one that the config's `replay` names; what its
-    `build` takes besides a plan is the config's `replay_options`."""
+    """A `ReplayBuffer` class to use instead of the one that `replay` in the config selects. Its
+    `build` receives the config's `replay_options`."""
     exports: ClassVar[tuple[str, ...]] = ()
-    """Functions of the learner's file to export from `rl_training` besides `<name>_loss`."""
+    """Functions to export from `rl_training` in addition to `<name>_loss`."""
 
     intervals: Mapping[str, int] = {}
-    """Stages that are not part of every update: one with interval n is due in every n-th."""
+    """Delayed stages: a stage with interval n runs in every n-th update."""
     scheduled: ClassVar[tuple[str, ...]] = ()
-    """The optimizers that a learning-rate schedule reaches, if not all."""
+    """The optimizers that follow a learning-rate schedule; empty means all."""
     loss_parts: ClassVar[frozenset[str]] = frozenset()
-    """Losses that `update` reports and that stand inside another one already."""
+    """Reported losses that are already part of another reported loss."""
     obs_shift: Tensor
     obs_scale: Tensor
     obs_moments: RunningMoments | None
@@ -180,7 +180,7 @@ class Algorithm(nn.Module, ABC):
     reward_scale: Tensor
 
     def __init__(self, spec: EnvSpec, config: Any, generator: torch.Generator) -> None:
-        """Make the networks; every first weight comes from ``generator``."""
+        """Build the networks; all initial weights are drawn from ``generator``."""
         super().__init__()
         self.spec = spec
         self.config: AlgorithmConfig = config
@@ -197,7 +197,7 @@ class Algorithm(nn.Module, ABC):
 
     @classmethod
     def build(cls, spec: EnvSpec, config: Any = None, *, seed: int = 0) -> Self:
-        """Make a learner for an environment; ``seed`` fixes the initial weights."""
+        """Build a learner for an environment; ``seed`` determines the initial weights."""
         cls.check_spec(spec)
         generator = torch.Generator().manual_seed(seed)
         learner = cls(spec, config or cls.config_class(), generator)
@@ -206,7 +206,7 @@ class Algorithm(nn.Module, ABC):
 
     @classmethod
     def check_spec(cls, spec: EnvSpec) -> None:
-        """Refuse an environment that the algorithm cannot act in."""
+        """Raise an error if the algorithm does not support the environment."""
         if spec.discrete:
             raise ConfigError(
                 f"{cls.name} needs a bounded Box action space, but this one is "
@@ -215,25 +215,25 @@ class Algorithm(nn.Module, ABC):
 
     @torch.no_grad()
     def act(self, obs: Tensor, *, deterministic: bool, noise: Noise | None = None) -> Tensor:
-        """Actions in model space for raw observations ``[B, obs_dim]``.
+        """Return actions in model space for raw observations ``[B, obs_dim]``.
 
-        This is the whole inference contract. ``noise`` holds what `act_noise` declares and is
-        needed unless ``deterministic``.
+        Inference needs nothing else. ``noise`` holds the tensors declared by `act_noise` and is
+        required unless ``deterministic``.
         """
         normalized = self.normalization.observations(obs)
         return self.choose_actions(normalized, deterministic=deterministic, noise=noise)
 
     @abstractmethod
     def choose_actions(self, obs: Tensor, *, deterministic: bool, noise: Noise | None) -> Tensor:
-        """The policy on observations as updates see them."""
+        """Return the policy's actions for normalized observations, as used in updates."""
 
     def set_normalization(self, mean: Tensor, std: Tensor) -> None:
-        """From now on `act` standardizes observations; updates expect batches that are."""
+        """Standardize observations in `act`; updates then expect standardized batches."""
         self.obs_shift.copy_(mean)
         self.obs_scale.copy_(1.0 / std)
 
     set_normalisation = set_normalization
-    """The former name, kept for code written elsewhere."""
+    """Former name, kept for existing code."""
 
     @property
     def has_running_statistics(self) -> bool:
@@ -242,14 +242,14 @@ class Algorithm(nn.Module, ABC):
 
     @property
     def normalization(self) -> Normalization:
-        """What `act` does to observations, and what is done to the batches of updates."""
+        """The normalization of observations in `act`, and of the batches of updates."""
         clip = None if self.obs_moments is None else OBSERVATION_CLIP
         reward_scale = None if self.return_moments is None else self.reward_scale
         return Normalization(self.obs_shift, self.obs_scale, clip, reward_scale)
 
     @torch.no_grad()
     def observe(self, obs: Tensor, returns: Tensor) -> None:
-        """Take observations and running returns into the statistics, where there are any.
+        """Update the running statistics, if there are any.
 
         Args:
             obs: Raw observations of transitions, ``[n, obs_dim]``.
@@ -265,23 +265,23 @@ class Algorithm(nn.Module, ABC):
 
     @abstractmethod
     def act_noise(self, batch_size: int) -> NoiseSpec:
-        """The random inputs of an exploring `act`."""
+        """Declare the random inputs of `act` with exploration."""
 
     @abstractmethod
     def noise(self, batch_size: int) -> NoiseSpec:
-        """The random inputs of one `update`: it draws nothing itself."""
+        """Declare the random inputs of one `update`, which draws no random numbers itself."""
 
     def fields(self) -> tuple[str, ...]:
-        """The fields of a batch that `update` needs besides the five of every batch.
+        """Declare the batch fields that `update` needs in addition to the five standard ones.
 
-        They are names of `types.FIELD_NAMES` or of the dataset's columns, and may depend on
-        ``self.config`` alone: a run asks for them before there are networks.
+        They are names from `types.FIELD_NAMES` or columns of the dataset. They may depend only on
+        ``self.config``, because a run reads them before it builds networks.
         """
         return ()
 
     @classmethod
     def declared_fields(cls, config: AlgorithmConfig) -> tuple[str, ...]:
-        """`fields` of a learner with ``config``, which is not built for it."""
+        """Return the `fields` of a learner with ``config`` without building it."""
         learner = cls.__new__(cls)
         nn.Module.__init__(learner)
         learner.config = config
@@ -289,9 +289,9 @@ class Algorithm(nn.Module, ABC):
             declared = learner.fields()
         except AttributeError as error:
             raise ConfigError(
-                f"{cls.__name__}.fields should read self.config alone: {first_line(error)}."
+                f"{cls.__name__}.fields should only read self.config: {first_line(error)}."
             ) from error
-        if isinstance(declared, str):  # a tuple of its letters otherwise
+        if isinstance(declared, str):  # tuple(declared) would split it into letters
             raise ConfigError(
                 f"{cls.__name__}.fields returns {declared!r}: should return a tuple of names, "
                 f"({declared!r},)."
@@ -300,34 +300,34 @@ class Algorithm(nn.Module, ABC):
 
     @abstractmethod
     def update(self, batch: Batch, noise: Noise, due: Due | None = None) -> Metrics:
-        """One gradient update; metrics stay on the device.
+        """Run one gradient update and return metrics, which stay on the device.
 
-        A metric whose name begins with ``sample/`` has a value for each row, ``[B]``. It is not
-        logged but goes to `Sampler.feedback`; a prioritized replay needs ``sample/td_error``.
+        A metric whose name starts with ``sample/`` has one value per row, ``[B]``. It is not logged
+        but passed to `Sampler.feedback`; a prioritized replay needs ``sample/td_error``.
 
-        ``due`` is `due` of the number of updates made so far. A learner without `intervals` makes
-        the same update every time and needs no such parameter; it then takes two arguments.
+        ``due`` is the result of `due` for the number of updates so far. A learner without
+        `intervals` always runs the same update and may omit this parameter.
         """
 
     def due(self, updates: int) -> Due:
-        """The stages due in the next update, after ``updates`` earlier ones."""
+        """Return the delayed stages of the next update, after ``updates`` earlier ones."""
         return frozenset(key for key, every in self.intervals.items() if (updates + 1) % every == 0)
 
     def all_due(self) -> list[Due]:
-        """Every value of `due`: an engine prepares an update for each."""
+        """Return every value that `due` can take; an engine prepares an update for each."""
         sizes = range(len(self.intervals) + 1)
         groups = [group for size in sizes for group in combinations(self.intervals.values(), size)]
-        # The first update in which a group's stages are due together shows which others join them.
+        # The first update with all stages of a group shows which other stages run in it, too.
         return list(dict.fromkeys(self.due(math.lcm(*group) - 1) for group in groups))
 
     def checked_due(self, due: Due | None) -> Due:
-        """``due``, which may be left out where every update runs every stage."""
+        """Return ``due``, which may be None if every update runs every stage."""
         if due is None:
             rare = [f"{key!r} every {n} updates" for key, n in self.intervals.items() if n > 1]
             if rare:
                 raise ConfigError(
-                    f"{self.name} needs to know what is due, as it runs {', '.join(rare)} only: "
-                    "call update(batch, noise, learner.due(n)) after n earlier updates."
+                    f"{self.name} runs {', '.join(rare)} only, so update needs `due`: call "
+                    "update(batch, noise, learner.due(n)) after n earlier updates."
                 )
             return frozenset(self.intervals)
         if unknown := set(due) - set(self.intervals):
@@ -338,14 +338,14 @@ class Algorithm(nn.Module, ABC):
         return due
 
     def run_update(self, batch: Batch, noise: Noise, due: Due) -> Metrics:
-        """`update`, with ``due`` unless all updates of the learner are alike."""
+        """Call `update`, with ``due`` unless every update runs the same stages."""
         alike = all(every == 1 for every in self.intervals.values())
         return self.update(batch, noise) if alike else self.update(batch, noise, due)
 
     def held_out_losses(self, batch: Batch, noise: Noise) -> Metrics:
-        """Every loss at the present parameters, which stay as they are.
+        """Return every loss at the current parameters, which are not changed.
 
-        Here by an update of a copy whose learning rates are 0, which suits any `update`.
+        This default works for any `update`: it updates a copy with learning rates of 0.
         """
         copied = copy.deepcopy(self)
         for key in copied.optimizers:
@@ -354,7 +354,7 @@ class Algorithm(nn.Module, ABC):
         return {name: value for name, value in metrics.items() if name.startswith("loss/")}
 
     def explore_at(self, step: int) -> None:
-        """Told before each exploring `act` how many steps came before: a decay follows it."""
+        """Set the exploration for environment step ``step``; called before `act`."""
 
     def add_optimizer(
         self,
@@ -369,12 +369,12 @@ class Algorithm(nn.Module, ABC):
         max_norm: float | None = None,
         projection: Projection | None = None,
     ) -> None:
-        """Give ``parameter`` an Adam of its own.
+        """Add an Adam optimizer for ``parameter``.
 
-        The arguments are the algorithm's defaults; the config's `optimizers` overrides them. The
-        learning rate is the config's unless given. ``weight_decay`` is added to the gradient, and
-        ``decoupled_weight_decay``, which the config calls `weight_decay`, shrinks the weights
-        beside it. A ``projection`` needs a network: assign it to the learner first.
+        The arguments are the algorithm's defaults; `optimizers` in the config overrides them. The
+        default learning rate is the config's. ``weight_decay`` is an L2 term in the gradient;
+        ``decoupled_weight_decay``, which the config calls `weight_decay`, is AdamW's. A
+        ``projection`` needs a network, which must be assigned to the learner first.
         """
         options: dict[str, Any] = {
             "learning_rate": self.config.learning_rate if learning_rate is None else learning_rate,
@@ -390,17 +390,19 @@ class Algorithm(nn.Module, ABC):
             own = self.config.optimizers.get(key, OptimizerConfig())
             if network is not None and network.unit_weights(network.flat.detach()):
                 project = network.unit_weights
-            elif network is not None or projection or own.projection:  # `all` means networks
+            elif (
+                network is not None or projection or own.projection
+            ):  # `all` applies to networks only
                 raise ConfigError(
-                    f"optimizers.{key}.projection = unit_rows: {key!r} has no layers whose units "
-                    "are known; leave it out."
+                    f"optimizers.{key}.projection = unit_rows: {key!r} has no layers with known "
+                    "units. Remove this key."
                 )
         options["decoupled_weight_decay"] = options.pop("weight_decay")
         adam = FlatAdam(parameter, weight_decay=weight_decay, project=project, **options)
         self.optimizers[key] = adam
 
     def optimizer(self, key: str) -> FlatAdam:
-        """The optimizer of this name."""
+        """Return the optimizer of this name."""
         if key not in self.optimizers:
             raise ConfigError(
                 f"{self.name} has no optimizer {key!r}{nearest(key, list(self.optimizers))}"
@@ -410,15 +412,14 @@ class Algorithm(nn.Module, ABC):
     def minimize(
         self, loss: Tensor, max_norm: float | None = None, /, **parameters: Tensor
     ) -> None:
-        """One optimizer step of each parameter, by its optimizer's name, down ``loss``.
+        """Take one optimizer step on ``loss`` for each parameter, given by optimizer name.
 
-        Each parameter's gradient is shortened to ``max_norm`` where one is given and its optimizer
-        has none of its own.
+        Each parameter's gradient is clipped to ``max_norm`` unless its optimizer has its own limit.
         """
         if loss.dim():
             raise ConfigError(
                 f"The loss of {', '.join(parameters)} has the shape {list(loss.shape)}: should be "
-                "one number."
+                "a scalar."
             )
         gradients = torch.autograd.grad(loss, tuple(parameters.values()))
         for (key, parameter), gradient in zip(parameters.items(), gradients, strict=True):
@@ -428,29 +429,29 @@ class Algorithm(nn.Module, ABC):
             optimizer.step(parameter, gradient)
 
     minimise = minimize
-    """The former name, kept for algorithms written elsewhere."""
+    """Former name, kept for existing algorithms."""
 
     def scale_learning_rates(self, factor: float) -> None:
-        """Apply a schedule's factor to every optimizer, or to those that are `scheduled`."""
+        """Apply a schedule's factor to the `scheduled` optimizers, or to all."""
         for key in self.scheduled or self.optimizers:
             self.optimizer(key).scale_learning_rate(factor)
 
 
 class StagedAlgorithm(Algorithm):
-    """A learner whose update is a sequence of stages, each one step down its losses."""
+    """A learner whose update is a sequence of stages, each with one optimizer step."""
 
     @abstractmethod
     def stages(self, batch: Batch, noise: Noise, due: Due) -> Iterator[Stage]:
-        """The stages of one update, in order.
+        """Yield the stages of one update, in order.
 
-        In an update each is computed after the step of the one before, and sees what it moved.
+        Each stage is computed after the step of the previous one and uses the updated parameters.
         """
 
     def move_targets(self, due: Due) -> None:
-        """Let target networks follow, after the last stage."""
+        """Update the target networks; called after the last stage."""
 
     def update(self, batch: Batch, noise: Noise, due: Due | None = None) -> Metrics:
-        """Take the step of every stage that is due, then move the targets."""
+        """Take the step of every stage, then update the targets."""
         due = self.checked_due(due)
         metrics: Metrics = {}
         for terms, parameters, max_norm in self.stages(batch, noise, due):
@@ -461,7 +462,7 @@ class StagedAlgorithm(Algorithm):
 
     @torch.no_grad()
     def held_out_losses(self, batch: Batch, noise: Noise) -> Metrics:
-        """The losses of all stages at the present parameters: no step is taken."""
+        """Return the losses of all stages at the current parameters, without a step."""
         losses: Metrics = {}
         for stage in self.stages(batch, noise, frozenset(self.intervals)):
             losses |= stage.terms.losses
@@ -469,54 +470,54 @@ class StagedAlgorithm(Algorithm):
 
 
 class PolicyLearner(StagedAlgorithm):
-    """A learner that acts by its model's actor."""
+    """A learner that acts with its model's actor."""
 
     model: ActorCriticModel
 
     def act_noise(self, batch_size: int) -> NoiseSpec:
-        """Standard-normal noise for the action."""
+        """Declare standard-normal noise for the action."""
         return {"action": NoiseField("normal", (batch_size, self.spec.action_dim))}
 
     def choose_actions(self, obs: Tensor, *, deterministic: bool, noise: Noise | None) -> Tensor:
-        """The policy's one best action, or an explored one."""
+        """Return the policy's mode, or actions with exploration."""
         if deterministic:
             return self.model.actor.mode(obs)
         assert noise is not None, "an exploring act needs the noise that act_noise declares"
         return self.explore(obs, noise["action"])
 
     def explore(self, obs: Tensor, noise: Tensor) -> Tensor:
-        """Actions in [-1, 1] with standard-normal ``noise`` in them."""
+        """Return actions in [-1, 1], explored with standard-normal ``noise``."""
         return self.model.actor.explore(obs, noise)
 
 
 class ActorCritic(PolicyLearner):
-    """A learner with an actor, stacked critics and, unless the model has none, target critics."""
+    """A learner with an actor, an ensemble of critics and optional target critics."""
 
     supports_n_step: ClassVar[bool] = True
     config: ActorCriticConfig
     intervals: Mapping[str, int] = {"actor": 1}
 
     def stages(self, batch: Batch, noise: Noise, due: Due) -> Iterator[Stage]:
-        """Critics, then the actor where it is due."""
+        """Yield the stage of the critics, then the actor's stage if it is due."""
         yield self.critic_stage(batch, noise)
         if "actor" in due:
             yield self.policy_stage(batch, noise)
 
     @abstractmethod
     def critic_target(self, batch: Batch, noise: Noise) -> Tensor:
-        """What the critics are moved towards, without gradient."""
+        """Return the critics' regression target, without gradient."""
 
     def critic_stage(self, batch: Batch, noise: Noise) -> Stage:
-        """Move every critic towards the target."""
+        """Update every critic toward the target."""
         terms = critic_terms(self.model, batch, self.critic_target(batch, noise))
         return Stage(terms, {"critic": self.model.critic.flat})
 
     @abstractmethod
     def policy_stage(self, batch: Batch, noise: Noise) -> Stage:
-        """Move the actor."""
+        """Update the actor."""
 
     def move_targets(self, due: Due) -> None:
-        """The target critics follow the critics."""
+        """Update the target critics by Polyak averaging."""
         if self.model.has_target:
             polyak_update(self.model.target, self.model.critic.flat, self.config.tau)
 
@@ -528,9 +529,9 @@ def draw_noise(
     *,
     lead: tuple[int, ...] = (),
 ) -> dict[str, Tensor]:
-    """Draw what a noise spec declares, in its order, from one generator.
+    """Draw the noise that a spec declares, in its order, from one generator.
 
-    ``lead`` are axes before the declared ones: the updates of a block.
+    ``lead`` are additional leading axes, such as the updates of a block.
     """
     device = generator.device
     drawn: dict[str, Tensor] = {}

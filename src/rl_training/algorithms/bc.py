@@ -1,6 +1,6 @@
 """Behavior cloning: supervised learning of the recorded actions (docs/algorithms/bc.md).
 
-The only stage of an update moves the actor. Rewards and next observations are not looked at.
+The only stage of an update trains the actor. Rewards and next observations are not used.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ Imitator = DeterministicActor | SquashedGaussianActor
 
 
 class BCConfig(NetworkedConfig):
-    """BC's hyper-parameters (docs/algorithms/bc.md)."""
+    """Hyperparameters of BC (docs/algorithms/bc.md)."""
 
     network_names: ClassVar[tuple[str, ...]] = ("actor",)
 
     loss: Literal["mse", "likelihood"] = "mse"
-    """Squared error of one action, or the likelihood of a Gaussian policy."""
+    """Squared error of a deterministic action (`mse`), or likelihood of a Gaussian policy."""
 
 
 # --- Losses: pure functions of tensors ----------------------------------------
 
 
 def squared_error(predicted: Tensor, actions: Tensor) -> Tensor:
-    """Mean of (μ(s) − a)² over rows and action axes; both are ``[B, A]``."""
+    """Mean of (μ(s) − a)² over rows and action dimensions; both are ``[B, A]``."""
     return (predicted - actions).square().mean((-2, -1))
 
 
@@ -42,7 +42,7 @@ def negative_log_likelihood(log_prob: Tensor) -> Tensor:
 
 
 def bc_loss(model: Imitator, batch: Batch) -> Metrics:
-    """BC's one loss at the model's present parameters: of a distribution its likelihood."""
+    """Compute BC's loss at the model's current parameters; a Gaussian model uses the likelihood."""
     if isinstance(model, SquashedGaussianActor):
         return {"loss/actor": negative_log_likelihood(model.log_prob(batch.obs, batch.actions))}
     return {"loss/actor": squared_error(model.mode(batch.obs), batch.actions)}
@@ -69,28 +69,28 @@ class BCAlgorithm(StagedAlgorithm):
         self.add_optimizer("actor", self.model.flat)
 
     def build_model(self, generator: torch.Generator) -> Imitator:
-        """The actor; a variant with another one overrides this."""
+        """Build the actor; override this to use another one."""
         config = self.config
         kind = DeterministicActor if config.loss == "mse" else SquashedGaussianActor
         sizes = self.spec.obs_dim, self.spec.action_dim, config.hidden_sizes
         return kind(*sizes, trunk=config.trunks()["actor"], generator=generator)
 
     def choose_actions(self, obs: Tensor, *, deterministic: bool, noise: Noise | None) -> Tensor:
-        """The policy's one best action, or a sample where it is a distribution."""
+        """Return the policy's mode, or a sample if the policy is a distribution."""
         if deterministic or isinstance(self.model, DeterministicActor):
             return self.model.mode(obs)
         assert noise is not None, "a sample needs the noise that act_noise declares"
         return self.model.explore(obs, noise["action"])
 
     def act_noise(self, batch_size: int) -> NoiseSpec:
-        """Standard-normal noise for a sampled action."""
+        """Declare standard-normal noise for a sampled action."""
         return {"action": NoiseField("normal", (batch_size, self.spec.action_dim))}
 
     def noise(self, batch_size: int) -> NoiseSpec:
-        """None: the loss is of recorded actions."""
+        """Declare no noise: the loss uses recorded actions."""
         return {}
 
     def stages(self, batch: Batch, noise: Noise, due: Due) -> Iterator[Stage]:
-        """The actor."""
+        """Yield the actor's stage."""
         losses = bc_loss(self.model, batch)
         yield Stage(Terms(losses["loss/actor"], losses), {"actor": self.model.flat})

@@ -1,4 +1,4 @@
-"""Hyper-parameters that algorithms share; each algorithm's file extends them."""
+"""Hyperparameters shared by algorithms; each algorithm's file extends them."""
 
 from __future__ import annotations
 
@@ -24,85 +24,85 @@ SampleCount = Annotated[int, Field(gt=0, le=65_536), Trait.UPDATE_SIZE]
 Capacity = Annotated[int, Field(gt=0, le=10**9)]
 LearningRate = Annotated[float, Field(gt=0, le=10)]
 Networks = Annotated[dict[str, dict[str, Any]], Trait.NETWORK_SIZE]
-"""The options of networks by name, or of `all`."""
+"""Options of each network by name, or of `all` networks."""
 DecayRate = Annotated[float, Field(ge=0, lt=1)]
 Projection = Literal["unit_rows"]
 
 
 class OptimizerConfig(NamedSettings):
-    """One entry of `optimizers`: what it sets, in place of the algorithm's own."""
+    """One entry of `optimizers`: options that override the algorithm's defaults."""
 
     learning_rate: LearningRate | None = None
-    """Adam's step size; schedules scale it."""
+    """Learning rate; schedules scale it."""
     betas: tuple[DecayRate, DecayRate] | None = None
-    """Decay rates of Adam's two moments; 0.9 and 0.999 where nothing sets them."""
+    """Decay rates of Adam's two moments; 0.9 and 0.999 by default."""
     eps: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Added to the root of Adam's second moment; 1e-8 where nothing sets it."""
+    """Constant added to the root of Adam's second moment; 1e-8 by default."""
     weight_decay: Annotated[float, Field(ge=0, le=1_000)] | None = None
-    """Decoupled weight decay of AdamW: each step shrinks the weights by learning rate times it."""
+    """Decoupled weight decay of AdamW: each step shrinks weights by learning rate × this."""
     max_norm: Annotated[float, Field(gt=0)] | None = None
-    """Greatest Euclidean norm of the gradient, which is shortened to it."""
+    """Clip the gradient to this Euclidean norm."""
     projection: Projection | None = None
     """`unit_rows` scales each unit's incoming weights to norm 1 after every step."""
 
 
 PRIORITY_KEYS = "priority_exponent", "importance_exponent", "priority_epsilon"
 MOST_PRIORITIES = 100_000_000
-"""A checkpoint holds the priorities in its ``state.json``, which has an upper limit."""
+"""Checkpoints store priorities in ``state.json``, whose size is limited."""
 
 
 class AlgorithmConfig(ConfigModel):
-    """Base of every algorithm's config: frozen, and an unknown key is an error."""
+    """Base of every algorithm's config: immutable, and unknown keys raise an error."""
 
     batch_size: BatchSize = 256
-    """Transitions in one gradient update."""
+    """Number of transitions in each gradient update."""
     learning_rate: LearningRate = 3e-4
-    """Adam's step size, for every network."""
+    """Learning rate of Adam, for every network; a schedule scales it."""
     hidden_sizes: Widths = (256, 256)
     """Widths of the hidden layers."""
     optimizers: dict[str, OptimizerConfig] = Field(default_factory=dict)
-    """Options of Adam by the name of each optimizer, or of `all` (docs/configuration.md)."""
+    """Options of Adam for each optimizer by name, or for `all` (docs/configuration.md)."""
 
 
 class ValueConfig(AlgorithmConfig):
-    """What every learner of values has, online or offline."""
+    """Options of every learner with value functions, online or offline."""
 
     gamma: float = Field(default=0.99, ge=0, le=1)
-    """Discount factor γ."""
+    """Discount factor γ of future rewards."""
     tau: float = Field(default=0.005, gt=0, le=1)
-    """Polyak rate τ of the target networks."""
+    """Polyak rate τ of the target networks: target ← (1 − τ) target + τ online."""
     n_step: int = Field(default=1, gt=0, le=1_000)
-    """Rewards that a target sums up before it bootstraps, fewer where an episode ends."""
+    """Number of rewards in a target before it bootstraps; fewer at the end of an episode."""
 
 
 class NetworkedConfig(AlgorithmConfig):
-    """What every learner has whose networks the config chooses."""
+    """Options of every learner with configurable networks."""
 
     network_names: ClassVar[tuple[str, ...]] = ("actor", "critic")
-    """The learner's networks."""
+    """Names of the learner's networks."""
     network_keys: ClassVar[Mapping[str, Mapping[str, str]]] = {}
-    """For a network, options that a key of the config sets, besides `hidden_sizes`."""
+    """Network options that a config key sets, in addition to `hidden_sizes`: option → key."""
     network_defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    """Options that `networks` begins from, in the same form."""
+    """Default options of the networks, in the form of `networks`."""
 
     networks: Networks = Field(default_factory=dict)
-    """Trunk and options of each network by its name, or of `all` (docs/configuration.md)."""
+    """Trunk and options of each network by name, or of `all` (docs/configuration.md)."""
 
     @model_validator(mode="after")
-    def _networks_are_valid(self) -> Self:
+    def _check_networks(self) -> Self:
         refuse_unknown_names(self.networks, self.network_names, "networks")
         self._refuse_unused()
         return self
 
     def trunks(self) -> dict[str, TrunkConfig]:
-        """The typed options of every network."""
+        """Return the typed options of every network."""
         return {
             name: trunk_config(self._network_options(name), f"networks.{name}")
             for name in self.network_names
         }
 
     def _network_options(self, name: str) -> dict[str, Any]:
-        """What holds for a network; another trunk drops the options of the one before."""
+        """Merge the options of a network; changing the trunk discards earlier options."""
         options: dict[str, Any] = {"trunk": "mlp"}
         for source in (self.network_defaults, self.networks):
             for given in (source.get("all", {}), source.get(name, {})):
@@ -120,9 +120,9 @@ class NetworkedConfig(AlgorithmConfig):
         return {"hidden_sizes": "hidden_sizes"} | dict(self.network_keys.get(name, {}))
 
     def _refuse_unused(self) -> None:
-        """Refuse what is given for networks of which none takes it.
+        """Raise an error for options that no network uses.
 
-        A key with its default value is not taken as given: a resolved config holds them all.
+        Keys with their default value are ignored, since a resolved config has all keys.
         """
         trunks = self.trunks()
 
@@ -139,52 +139,54 @@ class NetworkedConfig(AlgorithmConfig):
                 given = list(value) if isinstance(value, tuple) else value
                 raise ConfigError(
                     f"{key} = {shown(given)} has no effect: networks = {shown(self.networks)} "
-                    "leaves no network that takes it. Leave one of them out."
+                    "leaves no network that uses it. Remove one of them."
                 )
         for option, value in self.networks.get("all", {}).items():
             if not taken(option, value, iter(self.network_names)):
                 raise ConfigError(
-                    f"networks.all.{option} = {shown(value)} has no effect: every network has "
-                    "options of its own. Leave it out."
+                    f"networks.all.{option} = {shown(value)} has no effect: no network uses it. "
+                    "Remove it."
                 )
 
 
 class ActorCriticConfig(NetworkedConfig, ValueConfig):
-    """What every actor-critic has, online or offline."""
+    """Options of every actor-critic, online or offline."""
 
     num_critics: EnsembleSize = 2
-    """Critics in the ensemble."""
+    """Number of critics in the ensemble."""
 
 
 class CollectionConfig(AlgorithmConfig):
-    """What every learner that collects its data has."""
+    """Options of every learner that collects data."""
 
     buffer_capacity: Capacity = 1_000_000
-    """Transitions that the replay keeps; the oldest are dropped."""
+    """Capacity of the replay buffer in transitions; the oldest are overwritten."""
     learning_starts: Annotated[int, Trait.FRESH] = Field(default=5_000, ge=0)
-    """Environment steps of uniform random actions before the first update."""
+    """Environment steps with uniform random actions before the first update."""
     train_frequency: int = Field(default=1, gt=0)
-    """Collected transitions between rounds of updates."""
+    """Transitions to collect between rounds of updates."""
     gradient_updates_per_step: int = Field(default=1, gt=0)
-    """Updates in each round."""
+    """Number of gradient updates in each round."""
     replay: Literal["uniform", "prioritized"] = "uniform"
-    """How the replay draws transitions: all alike, or by the size of their TD errors."""
+    """How transitions are sampled: uniformly, or in proportion to their TD errors."""
     priority_exponent: float = Field(default=0.6, ge=0, le=1)
-    """Exponent α of the priorities; 0 draws all transitions alike."""
+    """Exponent α of the priorities; 0 samples uniformly."""
     importance_exponent: float = Field(default=0.4, ge=0, le=1)
-    """First exponent β of the importance weights; it grows to 1 over the run's budget."""
+    """Initial exponent β of the importance weights; it grows to 1 over the run's budget."""
     priority_epsilon: float = Field(default=1e-6, gt=0)
-    """Added to the size of every TD error, so that each transition can be drawn."""
+    """Constant added to every absolute TD error, so that each transition can be sampled."""
     normalize_observations: bool = False
-    """Standardize observations by the running moments of all that were collected."""
+    """Standardize observations with running statistics of the collected observations."""
     normalize_rewards: bool = False
     """Divide rewards by the running standard deviation of the discounted return."""
 
     @model_validator(mode="after")
-    def _priorities_have_a_use(self) -> Self:
+    def _check_priorities(self) -> Self:
         for key in () if self.replay == "prioritized" else PRIORITY_KEYS:
             if getattr(self, key) != type(self).model_fields[key].default:
-                raise ValueError(f"{key} is for replay 'prioritized': leave it out")
+                raise ValueError(
+                    f"{key} is for replay 'prioritized' only; set that or remove this key"
+                )
         if self.replay == "prioritized" and self.buffer_capacity > MOST_PRIORITIES:
             raise ValueError(
                 f"buffer_capacity = {self.buffer_capacity}: should be at most {MOST_PRIORITIES} "
@@ -198,31 +200,31 @@ class CollectionConfig(AlgorithmConfig):
         return self.replay
 
     def replay_options(self) -> dict[str, Any]:
-        """What the replay's class takes besides sizes and device."""
+        """Arguments of the replay besides sizes and device."""
         keys = PRIORITY_KEYS if self.replay == "prioritized" else ()
         return {key: getattr(self, key) for key in keys}
 
 
 class MixingConfig(CollectionConfig):
-    """What every learner that collects beside a dataset has."""
+    """Options of every learner that collects data in addition to a dataset."""
 
     offline_batch_ratio: Annotated[float, Trait.FRESH] = Field(default=0.5, ge=0, le=1)
-    """Share of the dataset's rows in every batch, rounded to whole rows, a half up."""
+    """Share of dataset rows in every batch, rounded to whole rows (half up)."""
     offline_pretrain_updates: Annotated[int, Trait.FRESH] = Field(default=0, ge=0)
     """Updates on the dataset alone before the first environment step; intervals count them."""
     random_play: Annotated[bool, Trait.FRESH] = True
-    """Play at random until `learning_starts`; otherwise the policy plays from the first step."""
+    """Take random actions until `learning_starts`; otherwise the policy acts from the start."""
 
     @property
     def first_step(self) -> int:
-        """Where the run's count of steps begins."""
+        """Step at which the run starts counting."""
         return 0
 
     @property
     def online_from(self) -> int:
-        """The step at which collection begins: all steps before it are gradient updates."""
+        """Step at which collection starts; all earlier steps are gradient updates."""
         return self.first_step + self.offline_pretrain_updates
 
 
 class OffPolicyConfig(CollectionConfig, ValueConfig):
-    """What every online learner has."""
+    """Options of every online learner."""

@@ -1,6 +1,6 @@
-"""Conservative Q-Learning, CQL(H) (arXiv 2006.04779): SAC whose critics are low off the data.
+"""Conservative Q-Learning, CQL(H) (arXiv 2006.04779): SAC with conservative critics.
 
-Stages of an update are SAC's: critics (with the multiplier, where it is learned), actor,
+The stages of an update are SAC's: critics (and the multiplier, if it is learned), actor,
 temperature, targets.
 """
 
@@ -39,20 +39,20 @@ MULTIPLIER_MAX = 1e6
 
 
 class CQLConfig(SoftConfig):
-    """CQL's hyper-parameters (docs/algorithms/cql.md)."""
+    """Hyperparameters of CQL (docs/algorithms/cql.md)."""
 
     policy_learning_rate: LearningRate = 1e-4
-    """Adam's step size for actor and temperature; `learning_rate` is the critics'."""
+    """Learning rate of actor and temperature; `learning_rate` applies to the critics."""
     conservative_weight: float = Field(default=5.0, ge=0)
-    """Weight of the conservative term beside the squared error; the authors also use 10."""
+    """Weight of the conservative term relative to the squared error; the authors use 5 and 10."""
     num_sampled_actions: SampleCount = 10
-    """Actions of each of the three kinds in the log-sum-exp, K."""
+    """Number K of actions of each of the three kinds in the log-sum-exp."""
     conservative_temperature: float = Field(default=1.0, gt=0)
     """Temperature T of the log-sum-exp."""
     lagrange_threshold: float | None = Field(default=None, ge=0)
-    """Weighted gap that a learned multiplier holds; null for the fixed weight alone."""
+    """Target of the weighted gap for a learned multiplier; null uses the fixed weight alone."""
     backup_entropy: bool = False
-    """Keep −α log π in the critics' target."""
+    """Include the entropy term −α log π in the critics' target."""
 
 
 # --- Losses: pure functions of tensors ----------------------------------------
@@ -60,10 +60,10 @@ class CQLConfig(SoftConfig):
 
 @torch.no_grad()
 def sampled_actions(model: GaussianActorCritic, batch: Batch, noise: Noise) -> ActionSample:
-    """The 3K actions of each state behind the log-sum-exp, and their log-densities.
+    """Return the 3K actions per state for the log-sum-exp, and their log-densities.
 
-    Uniform ones, of density 0.5^|A|; the policy's at s; the policy's at s', which are scored at s
-    too. All are constants for the critics.
+    They are uniform actions, of density 0.5^|A|, actions of the policy at s, and actions of the
+    policy at s', which are also scored at s. All are constants for the critics.
     """
     here = model.sample(batch.obs, noise["current_actions"])
     following = model.sample(batch.next_obs, noise["next_actions"])
@@ -80,8 +80,8 @@ def conservative_gaps(
 ) -> Tensor:
     """Mean of T log Σ_k exp((Q_i(s, a_k) − log μ(a_k)) / T) − Q_i(s, a), eq. 4; ``[N]``.
 
-    ``q`` is ``[N, B]``, ``sampled`` ``[N, S, B]``, ``log_density`` ``[S, B]``. A sum over the
-    samples, not their mean: the difference is a constant.
+    ``q`` is ``[N, B]``, ``sampled`` ``[N, S, B]``, ``log_density`` ``[S, B]``. The
+    samples are summed, not averaged: the difference is a constant.
     """
     soft_maximum = temperature * ((sampled - log_density) / temperature).logsumexp(-2)
     return (soft_maximum - q).mean(-1)
@@ -108,7 +108,7 @@ def conservative_terms(
     threshold: float | None,
     log_multiplier: Tensor | None,
 ) -> Terms:
-    """The losses of the critics and of a learned multiplier.
+    """Compute the losses of the critics and of a learned multiplier.
 
     Σ_i mean (Q_i(s, a) − y)² + w gap_i; with a threshold τ' the last term is α' (w gap_i − τ').
     """
@@ -144,7 +144,7 @@ def cql_loss(
     log_alpha: Tensor | None = None,
     target_entropy: float = 0.0,
 ) -> Metrics:
-    """All of CQL's losses at the model's present parameters, by the terms that `update` uses."""
+    """Compute CQL's losses at the model's current parameters, from the same terms as `update`."""
     inside = entropy_weight(alpha, backup_entropy)
     critics = conservative_terms(
         model,
@@ -170,7 +170,7 @@ class CQLAlgorithm(SACAlgorithm):
     title: ClassVar[str] = "Conservative Q-Learning"
     paper: ClassVar[str] = "arXiv 2006.04779"
     mode: ClassVar[Mode] = "offline"
-    summary: ClassVar[str] = "SAC whose critics are pushed down on actions outside the dataset."
+    summary: ClassVar[str] = "SAC with critics pushed down on actions outside the dataset."
     config_class: ClassVar[type[AlgorithmConfig]] = CQLConfig
     loss_parts: ClassVar[frozenset[str]] = frozenset({"loss/bellman"})
     config: CQLConfig
@@ -187,7 +187,7 @@ class CQLAlgorithm(SACAlgorithm):
             self.add_optimizer("multiplier", self.log_multiplier)
 
     def noise(self, batch_size: int) -> NoiseSpec:
-        """SAC's noise, and that of the three kinds of sampled actions."""
+        """Declare SAC's noise and the noise of the three kinds of sampled actions."""
         shape = (self.config.num_sampled_actions, batch_size, self.spec.action_dim)
         return {
             **super().noise(batch_size),
@@ -198,11 +198,11 @@ class CQLAlgorithm(SACAlgorithm):
 
     @property
     def backup_alpha(self) -> Tensor:
-        """α inside the target; 0 without `backup_entropy`."""
+        """α in the critics' target; 0 without `backup_entropy`."""
         return entropy_weight(self.alpha, self.config.backup_entropy)
 
     def critic_stage(self, batch: Batch, noise: Noise) -> Stage:
-        """Move every critic, and the multiplier by the gaps before that step."""
+        """Update every critic, and the multiplier with the gaps before that step."""
         terms = conservative_terms(
             self.model,
             batch,

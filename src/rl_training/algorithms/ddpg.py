@@ -1,6 +1,6 @@
 """Deep Deterministic Policy Gradient (arXiv 1509.02971).
 
-Stages of an update, in the paper's order (Algorithm 1): critic, actor, targets of both.
+The stages of an update, in the paper's order (Algorithm 1): critic, actor, targets of both.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise, NoiseSpec
 
 
 class DeterministicConfig(ActorCriticConfig):
-    """What the learners with a deterministic policy share, online and offline."""
+    """Options shared by learners with a deterministic policy, online and offline."""
 
     exploration_noise: float = Field(default=0.1, ge=0)
-    """Deviation of the Gaussian noise on collected actions, in units of [−1, 1]."""
+    """Standard deviation of the Gaussian noise on collected actions, which lie in [−1, 1]."""
 
 
 class DDPGConfig(DeterministicConfig, OffPolicyConfig):
-    """DDPG's hyper-parameters (docs/algorithms/ddpg.md)."""
+    """Hyperparameters of DDPG (docs/algorithms/ddpg.md)."""
 
     num_critics: EnsembleSize = 1
-    """Critics in the ensemble; the target uses their minimum, the actor the first."""
+    """Number of critics; the target uses their minimum, the actor only the first."""
 
 
 # --- Losses: pure functions of tensors ----------------------------------------
@@ -57,7 +57,7 @@ def actor_loss(q: Tensor) -> Tensor:
 def clipped_target(
     model: ActorCriticModel, batch: Batch, next_actions: Tensor, *, gamma: float
 ) -> Tensor:
-    """Y = r + γ (1 − d) min_i Q̄_i(s', a'): one critic gives DDPG's, two give TD3's; ``[B]``."""
+    """Y = r + γ (1 − d) min_i Q̄_i(s', a'): DDPG with one critic, TD3 with two; ``[B]``."""
     next_q = model.target_q_values(batch.next_obs, next_actions)  # [N, B]
     discount = bootstrap_discount(batch, gamma)
     return td_target(batch.rewards, batch.terminations, next_q.amin(-2), gamma=discount)
@@ -65,18 +65,18 @@ def clipped_target(
 
 @torch.no_grad()
 def ddpg_target(model: MLPTD3Model, batch: Batch, *, gamma: float) -> Tensor:
-    """The critic's target: the *target* actor's action, valued by the target critic; ``[B]``."""
+    """Return the critic's target, at the action of the *target* actor; ``[B]``."""
     return clipped_target(model, batch, model.target_actions(batch.next_obs), gamma=gamma)
 
 
 def policy_terms(model: MLPTD3Model, batch: Batch) -> Terms:
-    """The actor's loss by the first critic alone."""
+    """Compute the actor loss with the first critic alone."""
     loss = actor_loss(model.policy_q_values(batch.obs))
     return Terms(loss, {"loss/actor": loss})
 
 
 def ddpg_loss(model: MLPTD3Model, batch: Batch, *, gamma: float = 0.99) -> Metrics:
-    """Both of DDPG's losses at the model's present parameters, by the terms that `update` uses."""
+    """Compute DDPG's losses at the model's current parameters, from the same terms as `update`."""
     critics = critic_terms(model, batch, ddpg_target(model, batch, gamma=gamma))
     return critics.losses | policy_terms(model, batch).losses
 
@@ -105,30 +105,30 @@ class DDPGAlgorithm(ActorCritic):
         self.add_optimizer("critic", self.model.critic.flat)
 
     def build_model(self, generator: torch.Generator) -> MLPTD3Model:
-        """The networks; a family member with other ones overrides this."""
+        """Build the networks; override this to use others."""
         config, sizes = self.config, (self.spec.obs_dim, self.spec.action_dim)
         return MLPTD3Model(
             *sizes, num_critics=config.num_critics, trunks=config.trunks(), generator=generator
         )
 
     def explore(self, obs: Tensor, noise: Tensor) -> Tensor:
-        """The action with Gaussian noise, in model space."""
+        """Return actions with Gaussian noise, in model space."""
         return self.model.actor.explore(obs, noise * self.config.exploration_noise)
 
     def noise(self, batch_size: int) -> NoiseSpec:
-        """Nothing: an update is a function of its batch."""
+        """Declare no noise: an update depends only on its batch."""
         return {}
 
     def critic_target(self, batch: Batch, noise: Noise) -> Tensor:
-        """What the critics are moved towards."""
+        """Return the critics' regression target."""
         return ddpg_target(self.model, batch, gamma=self.config.gamma)
 
     def policy_stage(self, batch: Batch, noise: Noise) -> Stage:
-        """Move the actor up the first critic."""
+        """Update the actor to increase the first critic's value."""
         return Stage(policy_terms(self.model, batch), {"actor": self.model.actor.flat})
 
     def move_targets(self, due: Due) -> None:
-        """Both targets follow, with a policy delay only where the actor has moved."""
+        """Update both targets, if the actor was updated (`policy_delay`)."""
         if "actor" in due:
             super().move_targets(due)
             if self.model.has_target:

@@ -1,7 +1,7 @@
-"""Deep Q-Network (Nature 518, 529, 2015; arXiv 1312.5602), Double DQN (arXiv 1509.06461) an option.
+"""Deep Q-Network (Nature 518, 529, 2015; arXiv 1312.5602) and Double DQN (arXiv 1509.06461).
 
-Stages of an update, in the order of the paper's Algorithm 1: Q-network, then the target network
-where its interval ends.
+The stages of an update, in the order of the paper's Algorithm 1: the Q-network, then the target
+network at the end of its interval.
 """
 
 from __future__ import annotations
@@ -50,37 +50,37 @@ from rl_training.types import (
 
 
 class DQNConfig(NetworkedConfig, OffPolicyConfig):
-    """DQN's hyper-parameters (docs/algorithms/dqn.md)."""
+    """Hyperparameters of DQN (docs/algorithms/dqn.md)."""
 
     network_names: ClassVar[tuple[str, ...]] = ("q",)
     network_keys: ClassVar[Mapping[str, Mapping[str, str]]] = {"q": {"layer_norm": "layer_norm"}}
 
     batch_size: BatchSize = 128
-    """Transitions in one gradient update."""
+    """Number of transitions in each gradient update."""
     learning_rate: LearningRate = 2.5e-4
-    """Adam's step size."""
+    """Learning rate of Adam; a schedule scales it."""
     hidden_sizes: Widths = (120, 84)
     """Widths of the hidden layers."""
     tau: float = Field(default=1.0, gt=0, le=1)
-    """Rate τ of each update of the target network; 1 copies."""
+    """Polyak rate τ of each target update; 1 copies the network."""
     buffer_capacity: Capacity = 10_000
-    """Transitions that the replay keeps; the oldest are dropped."""
+    """Capacity of the replay buffer in transitions; the oldest are overwritten."""
     learning_starts: int = Field(default=1_000, ge=0)
-    """Environment steps of uniform random actions before the first update."""
+    """Environment steps with uniform random actions before the first update."""
     train_frequency: int = Field(default=10, gt=0)
-    """Collected transitions between rounds of updates."""
+    """Transitions to collect between rounds of updates."""
     double: bool = False
-    """Let the online network choose the target's action (Double DQN)."""
+    """Choose the target's action with the online network (Double DQN)."""
     layer_norm: bool = False
-    """Normalize the hidden layers before each ReLU."""
+    """Apply LayerNorm to every hidden layer, before its activation."""
     target_update_interval: int = Field(default=50, gt=0)
-    """Gradient updates between updates of the target network; 1 for soft ones, by a small `tau`."""
+    """Gradient updates between target updates; use 1 with a small `tau` for soft updates."""
     max_grad_norm: float | None = Field(default=10.0, gt=0)
-    """Greatest Euclidean length of the gradient, which is shortened to it; null for no limit."""
+    """Clip the gradient to this Euclidean norm; null disables clipping."""
     epsilon_start: float = Field(default=1.0, ge=0, le=1)
-    """Probability ε of a random action at step 0."""
+    """Initial probability ε of a random action."""
     epsilon_end: float = Field(default=0.05, ge=0, le=1)
-    """Probability ε from step `epsilon_decay_steps` on."""
+    """Final probability ε of a random action, from step `epsilon_decay_steps` on."""
     epsilon_decay_steps: int = Field(default=25_000, gt=0)
     """Environment steps over which ε decays linearly."""
 
@@ -91,8 +91,8 @@ class DQNConfig(NetworkedConfig, OffPolicyConfig):
 def next_values(target_q: Tensor, choosing_q: Tensor) -> Tensor:
     """Q̄(s', argmax_a Q(s', a)), arXiv 1509.06461 eq. 4; both are ``[B, A]``, the result ``[B]``.
 
-    ``choosing_q`` is the online network's for Double DQN; the target network's own gives the
-    maximum of DQN.
+    ``choosing_q`` comes from the online network for Double DQN, and from the target network for
+    DQN, which gives the maximum.
     """
     return target_q.gather(-1, choosing_q.argmax(-1, keepdim=True)).squeeze(-1)
 
@@ -100,14 +100,14 @@ def next_values(target_q: Tensor, choosing_q: Tensor) -> Tensor:
 def huber_loss(q: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
     """Mean over the batch of ½ δ² where |δ| ≤ 1 and |δ| − ½ beyond, δ = Q(s, a) − y; ``[B]`` each.
 
-    Its slope is δ clipped to [−1, 1]: the paper's clipped error. Each row counts by its weight.
+    Its slope is δ clipped to [−1, 1], the paper's clipped error. ``weights`` multiply the rows.
     """
     return weighted(functional.huber_loss(q, target, reduction="none"), weights).mean(-1)
 
 
 @torch.no_grad()
 def dqn_target(model: QNetwork, batch: Batch, *, gamma: float, double: bool) -> Tensor:
-    """The Q-network's target from the target network; ``[B]``."""
+    """Return the Q-network's regression target; ``[B]``."""
     target_q = model.target_q_values(batch.next_obs)  # [B, A]
     choosing_q = model.q_values(batch.next_obs) if double else target_q
     values = next_values(target_q, choosing_q)
@@ -116,7 +116,7 @@ def dqn_target(model: QNetwork, batch: Batch, *, gamma: float, double: bool) -> 
 
 
 def q_terms(model: QNetwork, batch: Batch, *, gamma: float, double: bool) -> Terms:
-    """The loss of the Q-network at the actions that were taken."""
+    """Compute the loss of the Q-network at the recorded actions."""
     target = dqn_target(model, batch, gamma=gamma, double=double)
     q = model.q_values(batch.obs).gather(-1, batch.actions.long()).squeeze(-1)  # [B]
     loss = huber_loss(q, target, importance_weights(batch))
@@ -127,7 +127,7 @@ def q_terms(model: QNetwork, batch: Batch, *, gamma: float, double: bool) -> Ter
 def dqn_loss(
     model: QNetwork, batch: Batch, *, gamma: float = 0.99, double: bool = False
 ) -> Metrics:
-    """DQN's loss at the model's present parameters, by the terms that `update` uses."""
+    """Compute DQN's loss at the model's current parameters, from the same terms as `update`."""
     return q_terms(model, batch, gamma=gamma, double=double).losses
 
 
@@ -156,7 +156,7 @@ class DQNAlgorithm(StagedAlgorithm):
         self.add_optimizer("q", self.model.flat)
 
     def build_model(self, generator: torch.Generator) -> QNetwork:
-        """The Q-network; a variant with another one overrides this."""
+        """Build the Q-network; override this to use another one."""
         sizes = self.spec.obs_dim, self.spec.action_dim, self.config.hidden_sizes
         return QNetwork(*sizes, trunk=self.config.trunks()["q"], generator=generator)
 
@@ -170,7 +170,7 @@ class DQNAlgorithm(StagedAlgorithm):
             )
 
     def explore_at(self, step: int) -> None:
-        """Set ε for the next action; it falls by environment steps, not by updates."""
+        """Set ε for the next action; it decays with environment steps, not with updates."""
         config = self.config
         progress = min(1.0, step / config.epsilon_decay_steps)
         self.epsilon.fill_(
@@ -178,11 +178,11 @@ class DQNAlgorithm(StagedAlgorithm):
         )
 
     def act_noise(self, batch_size: int) -> NoiseSpec:
-        """For each action a coin, which decides whether it is random, and the random action."""
+        """Declare two numbers per action: whether it is random, and the random action."""
         return {"explore": NoiseField("uniform", (batch_size, 2))}
 
     def choose_actions(self, obs: Tensor, *, deterministic: bool, noise: Noise | None) -> Tensor:
-        """The action of the greatest Q, the first of equals; with chance ε any one; ``[B, 1]``."""
+        """Return the greedy action, or a random one with probability ε; ``[B, 1]``."""
         greedy = self.model.q_values(obs).argmax(-1)  # [B]
         if deterministic:
             return greedy.to(obs.dtype).unsqueeze(-1)
@@ -192,17 +192,17 @@ class DQNAlgorithm(StagedAlgorithm):
         return torch.where(coin < self.epsilon, random, greedy).unsqueeze(-1)
 
     def noise(self, batch_size: int) -> NoiseSpec:
-        """An update takes none."""
+        """Declare no noise: an update depends only on its batch."""
         return {}
 
     def stages(self, batch: Batch, noise: Noise, due: Due) -> Iterator[Stage]:
-        """The Q-network."""
+        """Yield the Q-network's stage."""
         config, model = self.config, self.model
         loss, metrics = q_terms(model, batch, gamma=config.gamma, double=config.double)
         terms = Terms(loss, metrics | {"policy/epsilon": self.epsilon})
         yield Stage(terms, {"q": model.flat}, config.max_grad_norm)
 
     def move_targets(self, due: Due) -> None:
-        """The target network follows at the end of its interval."""
+        """Update the target network at the end of its interval."""
         if "target" in due:
             polyak_update(self.model.target, self.model.flat, self.config.tau)

@@ -1,6 +1,6 @@
-"""Ensemble-Diversified Actor-Critic (arXiv 2110.01548): SAC with many critics kept apart.
+"""Ensemble-Diversified Actor-Critic (arXiv 2110.01548): SAC with many, diverse critics.
 
-Stages of an update are SAC's: critics, actor, temperature, targets. With ``eta: 0`` it is SAC-N.
+The stages of an update are SAC's: critics, actor, temperature, targets. ``eta: 0`` gives SAC-N.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from rl_training.types import Batch, Metrics, Mode, Noise
 
 NORM_EPS = 1e-10
 LAST_LAYER_BOUND = 3e-3
-"""The critics begin near 0, as in the authors' code."""
+"""Initial range of the critics' last layers, as in the authors' code: values start near 0."""
 
 
 class EDACConfig(SoftConfig):
-    """EDAC's hyper-parameters (docs/algorithms/edac.md)."""
+    """Hyperparameters of EDAC (docs/algorithms/edac.md)."""
 
     num_critics: EnsembleSize = Field(default=10, ge=2)
-    """Critics in the ensemble, N."""
+    """Number N of critics; the paper uses 10 to 50."""
     eta: float = Field(default=1.0, ge=0)
-    """Weight η of the diversity term; 0 is SAC-N."""
+    """Weight η of the diversity term; 0 gives SAC-N."""
 
 
 # --- Losses: pure functions of tensors ----------------------------------------
@@ -53,17 +53,17 @@ class EDACConfig(SoftConfig):
 def critic_diversity_loss(gradients: Tensor, *, num_critics: int | None = None) -> Tensor:
     """Mean of Σ_{i≠j} cos(∂Q_i/∂a, ∂Q_j/∂a) / (N − 1), eq. 7; ``gradients`` are ``[N, B, A]``.
 
-    N for N aligned gradients, 0 for orthogonal ones, −2 for two opposed ones. ``num_critics``,
-    where it is given, is what N should be.
+    The value is N for N aligned gradients, 0 for orthogonal ones and −2 for two opposed ones.
+    ``num_critics``, if given, is checked against N.
 
     Raises:
-        ConfigError: There are fewer than two critics, or the axes are in another order.
+        ConfigError: If there are fewer than two critics, or the axes are in another order.
     """
     critics = gradients.shape[-3] if gradients.dim() > 2 else 0
     if critics < 2 or num_critics not in (None, critics):
         raise ConfigError(
             f"The action gradients have the shape {list(gradients.shape)}: critic_diversity_loss "
-            f"needs [critics, batch, action] of {num_critics or '2 or more'} critics."
+            f"expects [critics, batch, action] with {num_critics or '2 or more'} critics."
         )
     norms: Tensor = torch.linalg.vector_norm(gradients, dim=-1, keepdim=True)
     units = gradients / (norms + NORM_EPS)
@@ -77,7 +77,7 @@ def diversified_terms(
 ) -> Terms:
     """Σ_i mean (Q_i(s, a) − y)² + η diversity, at the dataset's actions.
 
-    Without η no gradient by the action is made.
+    With η = 0, no gradient with respect to the action is computed.
     """
     if eta == 0:
         return critic_terms(model, batch, target)
@@ -99,7 +99,7 @@ def edac_loss(
     log_alpha: Tensor | None = None,
     target_entropy: float = 0.0,
 ) -> Metrics:
-    """All of EDAC's losses at the model's present parameters, by the terms that `update` uses."""
+    """Compute EDAC's losses at the model's current parameters, from the same terms as `update`."""
     target = sac_target(model, batch, noise, alpha=alpha, gamma=gamma)
     temperature = Temperature(alpha, log_alpha, target_entropy)
     policy = policy_terms(model, batch, noise, actor_loss, temperature)
@@ -116,14 +116,14 @@ class EDACAlgorithm(SACAlgorithm):
     title: ClassVar[str] = "Ensemble-Diversified Actor-Critic"
     paper: ClassVar[str] = "arXiv 2110.01548"
     mode: ClassVar[Mode] = "offline"
-    summary: ClassVar[str] = "SAC with the minimum over many critics that are kept diverse."
+    summary: ClassVar[str] = "SAC with the minimum over a large, diversified ensemble of critics."
     exports: ClassVar[tuple[str, ...]] = ("critic_diversity_loss",)
     config_class: ClassVar[type[AlgorithmConfig]] = EDACConfig
     loss_parts: ClassVar[frozenset[str]] = frozenset({"loss/diversity"})
     config: EDACConfig
 
     def build_model(self, generator: torch.Generator) -> GaussianActorCritic:
-        """SAC's networks with N critics, whose last layers begin small."""
+        """Build SAC's networks with N critics and small initial last layers."""
         return MLPREDQModel(
             self.spec.obs_dim,
             self.spec.action_dim,
@@ -134,7 +134,7 @@ class EDACAlgorithm(SACAlgorithm):
         )
 
     def critic_stage(self, batch: Batch, noise: Noise) -> Stage:
-        """Move every critic towards the target and away from the others."""
+        """Update every critic toward the target, with the diversity term."""
         target = self.critic_target(batch, noise)
         terms = diversified_terms(self.model, batch, target, eta=self.config.eta)
         return Stage(terms, {"critic": self.model.critic.flat})

@@ -1,6 +1,7 @@
-"""Fine-tuning: the keys of a run that goes on online from a checkpoint, beside its learner's own.
+"""Options of a fine-tuning run, in addition to those of its learner.
 
-It is no learner: the checkpoint's algorithm goes on, with the batches of `MixedSampler`.
+Fine-tuning is not a learner: the checkpoint's algorithm continues online, on batches from
+`MixedSampler`.
 """
 
 from __future__ import annotations
@@ -14,24 +15,24 @@ from rl_training.algorithms.config import AlgorithmConfig, MixingConfig
 
 
 class FinetuningConfig(MixingConfig):
-    """A fine-tuning run's own keys (docs/finetuning.md)."""
+    """Keys of a fine-tuning run (docs/finetuning.md)."""
 
     finetuned_step: int = Field(ge=0)
-    """Step of the checkpoint that the run went on from; steps go on from it."""
+    """Step of the source checkpoint; the step count continues from it."""
     learning_starts: int = Field(default=5_000, ge=0)
     """Environment steps before the first update on new experience."""
     random_play: bool = False
-    """Play at random until `learning_starts`; else the policy plays."""
+    """Take random actions until `learning_starts`; otherwise the policy acts from the start."""
 
     @property
     def first_step(self) -> int:
-        """The count continues from the checkpoint's."""
+        """Step of the source checkpoint, where counting continues."""
         return self.finetuned_step
 
 
 @cache
 def finetuning_config(base: type[AlgorithmConfig]) -> type[AlgorithmConfig]:
-    """The algorithm's config with the keys above; where both have a key, the meaning is one."""
+    """Return the algorithm's config class extended with the keys above."""
     bases: Any = (FinetuningConfig, base)
     own = {name: (field.annotation, field) for name, field in base.model_fields.items()}
     kept: Any = {k: v for k, v in own.items() if k not in FinetuningConfig.__annotations__}

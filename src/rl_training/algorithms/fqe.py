@@ -1,7 +1,7 @@
 """The critics of fitted Q evaluation (arXiv 1903.08738).
 
-They are a learner like any other, so the engine samples their batches and compiles or captures
-their updates; there is just no policy to improve.
+They are a learner like any other, except that no policy is improved. The engine samples their
+batches and compiles or captures their updates.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ ROWS_AT_ONCE = 4096
 
 
 class FQEConfig(ValueConfig):
-    """How the critics are fitted."""
+    """Hyperparameters of fitted Q evaluation."""
 
     tau: float = Field(default=0.02, gt=0, le=1)
     """Polyak rate τ of the target critics."""
     num_critics: int = Field(default=2, gt=0)
-    """Critics, each fitted to its own target."""
+    """Number of critics; each is fitted to its own target."""
 
 
 def td_loss(q: Tensor, target: Tensor) -> Tensor:
-    """Σ_i mean (Q_i(s, a) − y_i)²: each critic has a target of its own; both are ``[N, B]``."""
+    """Σ_i mean (Q_i(s, a) − y_i)² with a separate target for each critic; both are ``[N, B]``."""
     return (q - target).square().mean(-1).sum(-1)
 
 
 class FittedQ(StagedAlgorithm):
-    """Critics of a frozen policy, on observations normalized as the policy's own.
+    """Critics of a frozen policy, on observations normalized like the policy's.
 
-    A value is `value_shift` + `value_scale` · network: the networks begin at the data's own returns
-    and learn what differs, in whatever units rewards come.
+    A value is `value_shift` + `value_scale` · network. The networks start at the returns of the
+    data and learn the difference, independently of the unit of the rewards.
     """
 
     name: ClassVar[str] = "fqe"
@@ -70,39 +70,39 @@ class FittedQ(StagedAlgorithm):
         self.add_optimizer("critic", self.critic.flat)
 
     def set_units(self, mean: float, deviation: float) -> None:
-        """Where values begin and how far apart they are."""
+        """Set the initial value and the scale of values."""
         self.value_shift.fill_(mean)
         self.value_scale.fill_(deviation)
 
     def values(self, obs: Tensor, actions: Tensor, flat: Tensor | None = None) -> Tensor:
         """Q_i(s, a) in the units of the rewards, ``[N, B]``."""
         if self.spec.discrete:
-            # One input for each action. (`one_hot` would look at the values on the host.)
+            # One input per action. `one_hot` would read the values on the host.
             kinds = torch.arange(self.spec.action_dim, dtype=actions.dtype, device=actions.device)
             actions = (actions == kinds).to(obs.dtype)
         return self.value_shift + self.value_scale * self.critic.q_values(obs, actions, flat)
 
     def choose_actions(self, obs: Tensor, *, deterministic: bool, noise: Noise | None) -> Tensor:
-        """Those of the policy."""
+        """Return the policy's actions."""
         return self.policy.choose_actions(obs, deterministic=deterministic, noise=noise)
 
     def act_noise(self, batch_size: int) -> NoiseSpec:
-        """That of the policy."""
+        """Declare the policy's noise."""
         return self.policy.act_noise(batch_size)
 
     def noise(self, batch_size: int) -> NoiseSpec:
-        """None: the policy is taken without exploration."""
+        """Declare no noise: the policy acts without exploration."""
         return {}
 
     @torch.no_grad()
     def targets(self, batch: Batch) -> Tensor:
-        """Y_i = r + γ (1 − d) Q̄_i(s', π(s')), ``[N, B]``; π is the policy, whoever recorded."""
+        """Y_i = r + γ (1 − d) Q̄_i(s', π(s')), ``[N, B]``; π is the evaluated policy."""
         actions = self.choose_actions(batch.next_obs, deterministic=True, noise=None)
         next_q = self.values(batch.next_obs, actions, self.target)
         return td_target(batch.rewards, batch.terminations, next_q, gamma=self.config.gamma)
 
     def stages(self, batch: Batch, noise: Noise, due: Due) -> Iterator[Stage]:
-        """Move every critic towards its target, in units of `value_scale`."""
+        """Yield the critics' stage, in units of `value_scale`."""
         q = self.values(batch.obs, batch.actions)
         loss = td_loss(q, self.targets(batch))
         metrics = {"loss/critic": loss, "q/mean": q.detach().mean((-2, -1))}
@@ -110,7 +110,7 @@ class FittedQ(StagedAlgorithm):
         yield Stage(terms, {"critic": self.critic.flat})
 
     def move_targets(self, due: Due) -> None:
-        """The target critics follow the critics."""
+        """Update the target critics by Polyak averaging."""
         polyak_update(self.target, self.critic.flat, self.config.tau)
 
     @torch.no_grad()

@@ -1,4 +1,4 @@
-"""Hindsight Experience Replay (arXiv 1707.01495): its options and its declaration.
+"""Hindsight Experience Replay (arXiv 1707.01495): options and declaration.
 
 HER is not a learner; it relabels another learner's batches (`data/hindsight.py`).
 """
@@ -16,39 +16,39 @@ from rl_training.types import ActionKind, Mode
 
 
 class HindsightConfig(ConfigModel):
-    """HER's own hyper-parameters (docs/algorithms/her.md)."""
+    """Hyperparameters of HER (docs/algorithms/her.md)."""
 
     base_algo: str = "sac"
-    """The learner, an online one for continuous actions; its options are this run's, too."""
+    """The learner: any online algorithm for continuous actions; its options are accepted too."""
     her_strategy: Literal["future", "final", "episode"] = "future"
-    """Which achieved goals of its episode replace a transition's goal."""
+    """Which achieved goals of the episode replace a transition's goal."""
     her_ratio: float = Field(default=0.8, ge=0, le=1)
-    """Share of transitions that get another goal; 0 for none."""
+    """Share of transitions that are relabeled with another goal; 0 relabels none."""
     replay: Literal["uniform"] = "uniform"
-    """Always uniform: priorities would be those of the original goals."""
+    """Always uniform, since priorities would refer to the original goals."""
 
     @field_validator("replay", mode="before")
     @classmethod
     def _is_uniform(cls, replay: Any) -> Any:
         if replay == "prioritized":
             raise ValueError(
-                "HER draws transitions uniformly, since a new goal changes their TD errors: leave "
-                "it out"
+                "HER samples transitions uniformly, since a new goal changes their TD errors; "
+                "remove this key"
             )
         return replay
 
     @property
     def replay_kind(self) -> str:
-        """The replay that relabels."""
+        """The kind of replay, a key of `data.replays.REPLAYS`."""
         return "hindsight"
 
     def replay_options(self) -> dict[str, Any]:
-        """What the replay needs to choose goals."""
+        """Arguments of the replay besides sizes and device."""
         return {"strategy": self.her_strategy, "ratio": self.her_ratio}
 
 
 class HER:
-    """The declaration of HER, like that of a learner class."""
+    """The declaration of HER, in the form of a learner class."""
 
     name: ClassVar[str] = "her"
     title: ClassVar[str] = "Hindsight Experience Replay"
@@ -56,12 +56,12 @@ class HER:
     mode: ClassVar[Mode] = "online"
     actions: ClassVar[ActionKind] = "continuous"
     goals: ClassVar[bool] = True
-    summary: ClassVar[str] = "Relabels goals with achieved ones, for any online learner."
+    summary: ClassVar[str] = "Relabels goals with achieved goals, for any online learner."
     config_class: ClassVar[type[ConfigModel]] = HindsightConfig
 
 
 @cache
 def hindsight_config(base: type[AlgorithmConfig]) -> type[AlgorithmConfig]:
-    """The base algorithm's config with HER's keys: both a `HindsightConfig` and a ``base``."""
+    """Return the base algorithm's config class extended with HER's keys."""
     bases: Any = (HindsightConfig, base)
     return cast("type[AlgorithmConfig]", create_model(f"HER{base.__name__}", __base__=bases))

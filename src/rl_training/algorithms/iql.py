@@ -1,6 +1,6 @@
-"""Implicit Q-Learning (arXiv 2110.06169): no action outside the dataset is ever valued.
+"""Implicit Q-Learning (arXiv 2110.06169): values are learned from dataset actions alone.
 
-Stages of an update, in the order of the authors' code: value, actor, critics, targets.
+The stages of an update, in the order of the authors' code: value, actor, critics, targets.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise, NoiseSpec
 
 
 class IQLConfig(AdvantageConfig):
-    """IQL's hyper-parameters (docs/algorithms/iql.md)."""
+    """Hyperparameters of IQL (docs/algorithms/iql.md)."""
 
     network_names: ClassVar[tuple[str, ...]] = ("actor", "critic", "value")
 
     expectile: float = Field(default=0.7, gt=0, lt=1)
-    """Expectile of Q(s, ·) over the dataset that V(s) aims for."""
+    """Expectile of Q(s, ·) over the dataset that V(s) estimates; 0.5 gives the mean."""
     beta: float = Field(default=3.0, gt=0)
-    """Inverse temperature β of the advantages."""
+    """Inverse temperature β of the advantages; higher values imitate more selectively."""
 
 
 # --- Losses: pure functions of tensors ----------------------------------------
@@ -61,14 +61,14 @@ def dataset_q_values(model: MLPIQLModel, batch: Batch) -> Tensor:
 
 @torch.no_grad()
 def state_values(model: MLPIQLModel, batch: Batch) -> tuple[Tensor, Tensor]:
-    """V(s) and V(s'), each ``[B]``, by one pass over both."""
+    """Return V(s) and V(s'), each ``[B]``, from one pass over both."""
     both = model.values(torch.cat((batch.obs, batch.next_obs), dim=-2))  # [2B]
     v, next_v = both.chunk(2, dim=-1)
     return v, next_v
 
 
 def value_terms(model: MLPIQLModel, batch: Batch, q: Tensor, *, expectile: float) -> Terms:
-    """The loss of V towards the expectile of ``q`` ``[B]``."""
+    """Compute the expectile loss of V toward ``q`` ``[B]``."""
     v = model.values(batch.obs)
     loss = expectile_loss(v, q, expectile=expectile)
     return Terms(loss, {"loss/value": loss, "v/mean": v.detach().mean(-1)})
@@ -77,7 +77,7 @@ def value_terms(model: MLPIQLModel, batch: Batch, q: Tensor, *, expectile: float
 def policy_terms(
     model: MLPIQLModel, batch: Batch, advantage: Tensor, *, beta: float, weight_clip: float
 ) -> Terms:
-    """The actor's loss, eq. 7: imitate the dataset, the more the better an action was."""
+    """Compute the actor loss, eq. 7: advantage-weighted imitation of the dataset."""
     weights = clipped_weights(beta * advantage, clip=weight_clip)
     return imitation_terms(model.action_logprobs(batch.obs, batch.actions), advantage, weights)
 
@@ -91,7 +91,7 @@ def iql_terms(
     beta: float,
     weight_clip: float,
 ) -> Iterator[Terms]:
-    """The terms of value, actor and critics, in that order; what follows V sees it moved."""
+    """Yield the terms of value, actor and critics; the later ones use the updated V."""
     q = dataset_q_values(model, batch)
     yield value_terms(model, batch, q, expectile=expectile)
     v, next_v = state_values(model, batch)
@@ -110,7 +110,7 @@ def iql_loss(
     beta: float = 3.0,
     weight_clip: float = 100.0,
 ) -> Metrics:
-    """All of IQL's losses at the model's present parameters, by the terms that `update` uses."""
+    """Compute IQL's losses at the model's current parameters, from the same terms as `update`."""
     weighting = {"expectile": expectile, "beta": beta, "weight_clip": weight_clip}
     value, policy, critics = iql_terms(model, batch, gamma=gamma, **weighting)
     return value.losses | policy.losses | critics.losses
@@ -129,7 +129,9 @@ class IQLAlgorithm(PolicyLearner):
     supports_n_step: ClassVar[bool] = True
     summary: ClassVar[str] = "Expectile values and advantage-weighted imitation of the data."
     config_class: ClassVar[type[AlgorithmConfig]] = IQLConfig
-    scheduled: ClassVar[tuple[str, ...]] = ("actor",)  # the paper's cosine is the actor's alone
+    scheduled: ClassVar[tuple[str, ...]] = (
+        "actor",
+    )  # the paper's cosine schedule applies to the actor only
     config: IQLConfig
     model: MLPIQLModel
 
@@ -141,7 +143,7 @@ class IQLAlgorithm(PolicyLearner):
         self.add_optimizer("value", self.model.value.flat)
 
     def build_model(self, generator: torch.Generator) -> MLPIQLModel:
-        """The networks; a variant with other ones overrides this."""
+        """Build the networks; override this to use others."""
         config = self.config
         return MLPIQLModel(
             self.spec.obs_dim,
@@ -153,11 +155,11 @@ class IQLAlgorithm(PolicyLearner):
         )
 
     def noise(self, batch_size: int) -> NoiseSpec:
-        """Nothing: every action is the dataset's."""
+        """Declare no noise: every action comes from the dataset."""
         return {}
 
     def stages(self, batch: Batch, noise: Noise, due: Due) -> Iterator[Stage]:
-        """Value, actor, critics."""
+        """Yield the stages of value, actor and critics."""
         model, config = self.model, self.config
         terms = iql_terms(
             model,
@@ -172,5 +174,5 @@ class IQLAlgorithm(PolicyLearner):
             yield Stage(of_network, {key: network.flat})
 
     def move_targets(self, due: Due) -> None:
-        """The target critics follow the critics."""
+        """Update the target critics by Polyak averaging."""
         polyak_update(self.model.target, self.model.critic.flat, self.config.tau)

@@ -1,4 +1,4 @@
-"""Adam over one flat vector, with the options of the config key `optimizers`."""
+"""Adam on a flat vector, with the options of the config key `optimizers`."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 
 def flush_tiny(values: Tensor, limit: float) -> None:
-    """Zero in place of what is within ``limit`` of it; NaN stays.
+    """Set values within ``limit`` of 0 to 0, in place; NaN is kept.
 
-    Where a unit is dead, its gradient is 0 and Adam's moments shrink until they are denormal, and
-    stay so. Many CPUs take a hundred times longer for a product with such a number.
+    The gradient of a dead unit is 0, so Adam's moments shrink until they are denormal and stay
+    denormal. Many CPUs take a hundred times longer for a product with a denormal number.
     """
     torch.hardshrink(values, limit, out=values)
 
 
 def clip_norm(gradient: Tensor, max_norm: float) -> Tensor:
-    """``gradient`` shortened to a Euclidean length of at most ``max_norm``, else as it is.
+    """Return ``gradient``, scaled down to a Euclidean norm of at most ``max_norm``.
 
-    The last axis is one flat vector; leading ones are members, each shortened by itself.
+    The last axis is a flat vector; along leading axes, each vector is clipped separately.
     """
     norm = gradient.square().sum(-1, keepdim=True).sqrt()
     return gradient * (max_norm / (norm + 1e-6)).clamp(max=1.0)
@@ -40,26 +40,26 @@ def scale_to_unit_norm(weights: Tensor) -> None:
 
 
 def network_of(learner: nn.Module, parameter: Tensor) -> Network | None:
-    """The network of ``learner`` whose flat vector is ``parameter``; None of another tensor."""
+    """Return the network of ``learner`` whose flat vector is ``parameter``, or None."""
     networks = (module for module in learner.modules() if isinstance(module, Network))
     return next((network for network in networks if network.flat is parameter), None)
 
 
 class FlatAdam(nn.Module):
-    """Adam (arXiv 1412.6980) over one flat vector.
+    """Adam (arXiv 1412.6980) on a flat vector.
 
-    Moments, step and learning rate are buffers: they are saved and restored in place like any other
-    tensor, and a captured graph sees a new learning rate without being captured again.
+    Moments, step count and learning rate are buffers. They are saved and restored in place like
+    any other tensor, and a captured graph uses a new learning rate without being recaptured.
 
     Args:
-        parameter: The vector that `step` will move.
-        learning_rate: The base learning rate, which a schedule scales.
-        weight_decay: The coupled one: an L2 term in the gradient.
+        parameter: The vector that `step` updates.
+        learning_rate: Base learning rate; schedules scale it.
+        weight_decay: Coupled weight decay, an L2 term in the gradient.
         betas: Decay rates of the two moments.
         eps: Added to the root of the second moment.
-        decoupled_weight_decay: That of AdamW (arXiv 1711.05101): beside the gradient's step.
-        max_norm: Greatest Euclidean norm of a gradient, which is shortened to it.
-        project: Returns the views of a vector whose units have norm 1 after each step.
+        decoupled_weight_decay: Decoupled weight decay of AdamW (arXiv 1711.05101).
+        max_norm: Euclidean norm that gradients are clipped to.
+        project: Returns the views of the vector whose units are scaled to norm 1 after each step.
     """
 
     moment1: Tensor
@@ -94,10 +94,10 @@ class FlatAdam(nn.Module):
 
     @torch.no_grad()
     def step(self, parameter: Tensor, gradient: Tensor) -> None:
-        """One step of ``parameter`` down its ``gradient``; on the CPU by PyTorch's own kernel.
+        """Take one step along ``gradient``; on the CPU with PyTorch's fused kernel.
 
-        On a GPU, where compiled updates are what is run, eager ones take the same formula: they
-        are the reference.
+        Runs on a GPU use compiled updates. Eager updates there use the same formula, as their
+        reference.
         """
         self.steps.add_(1)
         if self.max_norm is not None:
@@ -109,7 +109,9 @@ class FlatAdam(nn.Module):
         if not parameter.is_cuda:
             flush_tiny(self.moment1, 1e-30)
             flush_tiny(self.moment2, 1e-30)
-            if self.weight_decay or self.decoupled_weight_decay:  # which shrink dead units, too
+            if (
+                self.weight_decay or self.decoupled_weight_decay
+            ):  # weight decay shrinks dead units too
                 flush_tiny(parameter, 1e-20)
         if self.project is not None:
             for weights in self.project(parameter):
@@ -137,11 +139,11 @@ class FlatAdam(nn.Module):
         )
 
     def _with_weights(self, parameter: Tensor, gradient: Tensor) -> Tensor:
-        """The gradient with that of the coupled weight decay."""
+        """Return the gradient with coupled weight decay added."""
         return gradient + self.weight_decay * parameter if self.weight_decay else gradient
 
     def _plain_step(self, parameter: Tensor, gradient: Tensor) -> None:
-        """The same by single operations, which a compiler makes one loop of."""
+        """Take the step with separate operations, which a compiler fuses into one loop."""
         beta1, beta2 = self.betas
         gradient = self._with_weights(parameter, gradient)
         if self.decoupled_weight_decay:
@@ -151,14 +153,14 @@ class FlatAdam(nn.Module):
         self.moment1.lerp_(gradient, 1.0 - beta1)
         self.moment2.mul_(beta2).addcmul_(gradient, gradient, value=1.0 - beta2)
         steps = self.steps.to(widest_float(parameter.device))
-        # Stacked, so that the compiled loop over the elements reads the two powers, and does not
-        # compute them for every element again.
+        # Stacked so that the compiled loop over the elements reads the two powers instead of
+        # recomputing them for every element.
         factors = self.learning_rate / (1.0 - beta1**steps), (1.0 - beta2**steps).sqrt()
         rate, root = torch.stack(factors).to(parameter.dtype).unbind()
         parameter.sub_(rate * self.moment1 / (self.moment2.sqrt() / root + self.eps))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Move or cast like any module, but keep the counters in float32, as the kernels need."""
+        """Move or cast the module; the counters stay in float32, as the kernels require."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         self.steps = self.steps.float()
         self.learning_rate = self.learning_rate.float()

@@ -1,4 +1,4 @@
-"""ReBRAC (arXiv 2305.09836): TD3+BC with separate penalties; the stages of an update are TD3's."""
+"""ReBRAC (arXiv 2305.09836): TD3+BC with separate actor and critic penalties."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from rl_training.types import Batch, Metrics, Mode, Noise
 
 
 class ReBRACConfig(SmoothedConfig):
-    """ReBRAC's hyper-parameters (docs/algorithms/rebrac.md)."""
+    """Hyperparameters of ReBRAC (docs/algorithms/rebrac.md)."""
 
     network_defaults: ClassVar[dict[str, Any]] = {"critic": {"layer_norm": "after"}}
 
     batch_size: BatchSize = 1_024
-    """Transitions in one gradient update."""
+    """Number of transitions in each gradient update."""
     learning_rate: LearningRate = 1e-3
-    """Adam's step size, for every network."""
+    """Learning rate of Adam, for every network; a schedule scales it."""
     hidden_sizes: Widths = (256, 256, 256)
     """Widths of the hidden layers."""
     actor_penalty: float = Field(default=0.01, ge=0)
-    """Weight β₁ of the squared distance from the dataset's action in the actor's loss."""
+    """Weight β₁ of the squared distance to the dataset's action in the actor loss."""
     critic_penalty: float = Field(default=0.01, ge=0)
-    """Weight β₂ of the squared distance from the dataset's next action in the critics' target."""
+    """Weight β₂ of the squared distance to the dataset's next action in the critics' target."""
 
 
 def squared_distance(actions: Tensor, dataset_actions: Tensor) -> Tensor:
-    """‖a − â‖², summed over the action's axis; ``[B]``."""
+    """‖a − â‖², summed over the action dimensions; ``[B]``."""
     return (actions - dataset_actions).square().sum(-1)
 
 
@@ -42,7 +42,7 @@ def squared_distance(actions: Tensor, dataset_actions: Tensor) -> Tensor:
 def rebrac_target(model: MLPTD3Model, batch: Batch, noise: Noise, config: ReBRACConfig) -> Tensor:
     """Y = r + γ (1 − d) (min_i Q̄_i(s', a') − β₂ m ‖a' − â'‖²); ``[B]``.
 
-    a' is TD3's smoothed target action, â' the dataset's action at s'; m is 0 where there is none.
+    a' is TD3's smoothed target action, â' the dataset's action at s'; m is 0 if there is none.
     """
     scale, clip = config.target_noise, config.target_noise_clip
     target_actions = model.target_actions(batch.next_obs)
@@ -66,7 +66,7 @@ def policy_terms(model: MLPTD3Model, batch: Batch, config: ReBRACConfig) -> Term
 
 
 def rebrac_loss(model: MLPTD3Model, batch: Batch, noise: Noise, **settings: Any) -> Metrics:
-    """ReBRAC's losses at the model's present parameters; settings are keys of `ReBRACConfig`."""
+    """Compute ReBRAC's losses at the current parameters; settings are keys of `ReBRACConfig`."""
     config = ReBRACConfig(**settings)
     critics = critic_terms(model, batch, rebrac_target(model, batch, noise, config))
     return critics.losses | policy_terms(model, batch, config).losses
@@ -79,20 +79,20 @@ class ReBRACAlgorithm(TD3Algorithm):
     title: ClassVar[str] = "Revisited Behavior-Regularized Actor-Critic"
     paper: ClassVar[str] = "arXiv 2305.09836"
     mode: ClassVar[Mode] = "offline"
-    summary: ClassVar[str] = "TD3+BC with separate penalties of the actor and the critics."
+    summary: ClassVar[str] = "TD3+BC with separate penalties for the actor and the critics."
     config_class: ClassVar[type[AlgorithmConfig]] = ReBRACConfig
     loss_parts: ClassVar[frozenset[str]] = frozenset({"loss/imitation"})
     config: ReBRACConfig
 
     def fields(self) -> tuple[str, ...]:
-        """The dataset's next actions, for the critics' penalty."""
+        """Declare the dataset's next actions, for the critics' penalty."""
         return "next_actions", "next_action_mask"
 
     def critic_target(self, batch: Batch, noise: Noise) -> Tensor:
-        """What the critics are moved towards."""
+        """Return the critics' regression target."""
         return rebrac_target(self.model, batch, noise, self.config)
 
     def policy_stage(self, batch: Batch, noise: Noise) -> Stage:
-        """Move the actor up the lower critic and towards the dataset's actions."""
+        """Update the actor with the minimum of the critics and the actor penalty."""
         terms = policy_terms(self.model, batch, self.config)
         return Stage(terms, {"actor": self.model.actor.flat})

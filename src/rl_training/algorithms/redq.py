@@ -1,7 +1,7 @@
-"""Randomized Ensembled Double Q-learning (arXiv 2101.05982): SAC with many critics, many updates.
+"""Randomized Ensembled Double Q-learning (arXiv 2101.05982): SAC with many critics and updates.
 
-Stages of a block of G updates (Algorithm 1): G times critics and targets; then, once, the actor
-and the temperature.
+A block of G updates (Algorithm 1) updates critics and targets G times, then actor and temperature
+once.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 
 class REDQConfig(SACConfig):
-    """REDQ's hyper-parameters (docs/algorithms/redq.md)."""
+    """Hyperparameters of REDQ (docs/algorithms/redq.md)."""
 
     gradient_updates_per_step: int = Field(default=20, gt=0)
-    """Updates in each round, G; actor and temperature move in the last one."""
+    """Number G of updates in each round; actor and temperature are updated in the last one."""
     num_critics: EnsembleSize = 10
-    """Critics in the ensemble, N."""
+    """Number N of critics."""
     subset_size: int = Field(default=2, gt=0)
-    """Target critics whose minimum is used, M ≤ N; drawn anew for each update."""
+    """Number M ≤ N of target critics whose minimum is used, drawn at random in each update."""
 
     @model_validator(mode="after")
     def _subset_fits(self) -> Self:
@@ -53,12 +53,12 @@ class REDQConfig(SACConfig):
 
 
 def mean_actor_loss(q: Tensor, log_prob: Tensor, *, alpha: Tensor) -> Tensor:
-    """Mean of α log π(ã|s) − (1/N) Σ_i Q_i(s, ã): of all critics; ``q`` is ``[N, B]``."""
+    """Mean of α log π(ã|s) − (1/N) Σ_i Q_i(s, ã) over all critics; ``q`` is ``[N, B]``."""
     return (alpha * log_prob - q.mean(-2)).mean(-1)
 
 
 def random_subset(uniform: Tensor, size: int) -> Tensor:
-    """The indices of the ``size`` smallest of N uniform numbers: any subset is as likely."""
+    """Return the indices of the ``size`` smallest of N uniform numbers, a random subset."""
     return uniform.topk(size, largest=False, sorted=False).indices
 
 
@@ -72,7 +72,7 @@ def redq_target(
     subset_size: int,
     gamma: float,
 ) -> Tensor:
-    """SAC's target from the minimum over a random subset of the target critics; ``[B]``."""
+    """Return SAC's target from the minimum over a random subset of target critics; ``[B]``."""
     following = model.sample(batch.next_obs, noise["next_action"])
     members = random_subset(noise["subset"], subset_size)
     obs, actions = batch.next_obs, following.actions
@@ -92,9 +92,9 @@ def redq_loss(
     target_entropy: float = 0.0,
     backup_entropy: bool = True,
 ) -> Metrics:
-    """All of REDQ's losses at the model's present parameters, by the terms that `update` uses.
+    """Compute REDQ's losses at the model's current parameters, from the same terms as `update`.
 
-    RLPD's are the same, on a mixed batch; it may leave the entropy out of the target.
+    RLPD's losses are the same on a mixed batch, optionally without entropy in the target.
     """
     inside = entropy_weight(alpha, backup_entropy)
     target = redq_target(model, batch, noise, alpha=inside, subset_size=subset_size, gamma=gamma)
@@ -122,14 +122,14 @@ class REDQAlgorithm(SACAlgorithm):
         self.intervals = {"actor": config.gradient_updates_per_step}
 
     def noise(self, batch_size: int) -> NoiseSpec:
-        """SAC's noise, and a uniform number for each critic, from which the subset follows."""
+        """Declare SAC's noise and a uniform number per critic, which determines the subset."""
         return {
             **super().noise(batch_size),
             "subset": NoiseField("uniform", (self.config.num_critics,)),
         }
 
     def critic_target(self, batch: Batch, noise: Noise) -> Tensor:
-        """The soft target of this update's subset."""
+        """Return the soft target of this update's subset."""
         return redq_target(
             self.model,
             batch,
@@ -140,5 +140,5 @@ class REDQAlgorithm(SACAlgorithm):
         )
 
     def actor_loss(self, q: Tensor, log_prob: Tensor, *, alpha: Tensor) -> Tensor:
-        """The mean of all critics in place of their minimum."""
+        """Compute the actor loss with the mean of all critics instead of their minimum."""
         return mean_actor_loss(q, log_prob, alpha=alpha)

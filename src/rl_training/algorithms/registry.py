@@ -1,4 +1,7 @@
-"""The algorithms by name. Those of the package come from generated/catalog.py, without torch."""
+"""The registry of algorithms.
+
+The package's algorithms are listed in generated/catalog.py, which does not import torch.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AlgorithmEntry:
-    """What a learner class declares (`algorithms/base.py:Algorithm`), and where it is."""
+    """The declaration of a learner class (`algorithms/base.py:Algorithm`)."""
 
     name: str
     title: str
@@ -39,12 +42,12 @@ class AlgorithmEntry:
         return self.class_name.removesuffix("Algorithm")
 
     def learner_class(self, kwargs: Mapping[str, Any] | None = None) -> type[Algorithm]:
-        """Import and return the learner's class; a run's `algo_kwargs` may choose it."""
+        """Import and return the learner class, which may depend on `algo_kwargs`."""
         module = import_module(f"rl_training.algorithms.{self.name}")
         return cast("type[Algorithm]", getattr(module, self.class_name))
 
     def config_class(self, kwargs: Mapping[str, Any] | None = None) -> type[AlgorithmConfig]:
-        """Import and return the config's class; a run's `algo_kwargs` may choose it."""
+        """Import and return the config class, which may depend on `algo_kwargs`."""
         own = self.learner_class(kwargs).config_class
         if not isinstance(kwargs, Mapping) or "finetuned_step" not in kwargs:
             return own
@@ -54,20 +57,20 @@ class AlgorithmEntry:
 
 
 class HindsightEntry(AlgorithmEntry):
-    """HER: the learner of `base_algo`, with options of its own besides the learner's."""
+    """HER: the learner of `base_algo`, with additional options."""
 
     def learner_class(self, kwargs: Mapping[str, Any] | None = None) -> type[Algorithm]:
-        """The base algorithm's learner."""
+        """Return the learner class of the base algorithm."""
         return self.base(kwargs).learner_class()
 
     def config_class(self, kwargs: Mapping[str, Any] | None = None) -> type[AlgorithmConfig]:
-        """The base algorithm's config with HER's keys."""
+        """Return the base algorithm's config class extended with HER's keys."""
         from rl_training.algorithms.her import hindsight_config
 
         return hindsight_config(self.base(kwargs).config_class())
 
     def base(self, kwargs: Mapping[str, Any] | None = None) -> AlgorithmEntry:
-        """The entry that `base_algo` names."""
+        """Return the entry of `base_algo`."""
         name = kwargs.get("base_algo", "sac") if isinstance(kwargs, Mapping) else "sac"
         if name not in self.bases():
             options = _listed(self.bases(), "or")
@@ -76,7 +79,7 @@ class HindsightEntry(AlgorithmEntry):
 
     @staticmethod
     def bases() -> list[str]:
-        """The algorithms that HER works with: online, for continuous actions."""
+        """Return the algorithms that HER supports: online, with continuous actions."""
         return [
             entry.name
             for entry in REGISTRY.values()
@@ -85,10 +88,10 @@ class HindsightEntry(AlgorithmEntry):
 
 
 class OwnEntry(AlgorithmEntry):
-    """A learner that a user has registered."""
+    """A learner registered by the user."""
 
     def learner_class(self, kwargs: Mapping[str, Any] | None = None) -> type[Algorithm]:
-        """The registered class."""
+        """Return the registered class."""
         return _OWN[self.name]
 
 
@@ -101,11 +104,11 @@ REGISTRY: dict[str, AlgorithmEntry] = {
 
 
 def get_algorithm(name: str) -> AlgorithmEntry:
-    """Look an algorithm up; an unknown name gets the nearest one suggested."""
+    """Return the entry of an algorithm; the error for an unknown name suggests the nearest one."""
     if name not in REGISTRY:
         raise ConfigError(
-            f"Unknown algorithm {shown(name)} (your own has to be registered first, with "
-            "register_algorithm; on the command line, --import its module)"
+            f"Unknown algorithm {shown(name)} (register your own with register_algorithm, or on "
+            "the command line with --import MODULE)"
             f"{nearest(name, REGISTRY)}"
         )
     return REGISTRY[name]
@@ -114,19 +117,19 @@ def get_algorithm(name: str) -> AlgorithmEntry:
 def register_algorithm(
     learner: type[Algorithm], *, mode: Mode | None = None, actions: ActionKind | None = None
 ) -> None:
-    """Make a learner of your own known in this process by its `name` (docs/own_algorithm.md).
+    """Register a custom learner under its `name` for this process (docs/own_algorithm.md).
 
-    Configs, training, checkpoints and the command line then accept it like the package's own.
-    ``mode`` and ``actions`` replace those that the class declares.
+    Configs, training, checkpoints and the command line then accept it like a built-in algorithm.
+    ``mode`` and ``actions`` override the declaration of the class.
 
     Raises:
-        ConfigError: It is not a complete learner, or its name is taken.
+        ConfigError: If the class is not a complete learner, or its name is taken.
     """
     check_learner(learner, mode, actions)
     name, own = learner.name, vars(learner)
     if name in REGISTRY and name not in _OWN:
         remedy = "choose another name" if "name" in own else f"set name in {learner.__name__}"
-        raise ConfigError(f"There is an algorithm {name!r} already: {remedy}.")
+        raise ConfigError(f"The algorithm {name!r} already exists: {remedy}.")
     text = (own.get("summary") or learner.__doc__ or "").strip()
     _OWN[name] = learner
     REGISTRY[name] = OwnEntry(
@@ -143,7 +146,7 @@ def register_algorithm(
 def check_learner(
     learner: type[Algorithm], mode: Mode | None = None, actions: ActionKind | None = None
 ) -> None:
-    """Refuse a class that cannot be trained, with one sentence that says what it lacks."""
+    """Raise an error that says what is missing if a class cannot be trained."""
     from rl_training.algorithms.base import Algorithm
 
     if not (isinstance(learner, type) and issubclass(learner, Algorithm)):
@@ -172,7 +175,7 @@ def check_learner(
 
 
 def _check_update(learner: type[Algorithm]) -> None:
-    """Refuse the way in which earlier versions asked for rare stages: it would be ignored."""
+    """Reject attributes and signatures of earlier versions, which would be ignored."""
     for former in ("period", "form", "moves_policy"):
         if hasattr(learner, former):
             raise ConfigError(

@@ -1,7 +1,6 @@
-"""RL with Prior Data (arXiv 2302.02948): REDQ with normalized critics on batches of two sources.
+"""RL with Prior Data (arXiv 2302.02948): REDQ with LayerNorm critics on mixed batches.
 
-The update is REDQ's. Which rows of a batch come from which source is the sampler's business
-(data/samplers.py).
+The update is REDQ's. The sampler (data/samplers.py) mixes recorded and new transitions.
 """
 
 from __future__ import annotations
@@ -19,22 +18,22 @@ from rl_training.types import EnvSpec, Mode
 
 
 class RLPDConfig(REDQConfig, MixingConfig):
-    """RLPD's hyper-parameters (docs/algorithms/rlpd.md)."""
+    """Hyperparameters of RLPD (docs/algorithms/rlpd.md)."""
 
     network_keys: ClassVar[Mapping[str, Mapping[str, str]]] = {
         "critic": {"layer_norm": "layer_norm"}
     }
 
     target_entropy: float | Literal["auto"] = "auto"
-    """Entropy that a learned α aims for; `auto` is −|A|/2."""
+    """Target entropy of a learned α; `auto` is −|A|/2, minus half the action dimensions."""
     backup_entropy: bool = True
-    """Keep −α log π in the critics' target."""
+    """Include the entropy term −α log π in the critics' target."""
     layer_norm: bool = True
-    """Normalize the critics' hidden layers."""
+    """Apply LayerNorm to the critics' hidden layers, before their activation."""
 
 
 rlpd_loss = redq_loss
-"""All of RLPD's losses: REDQ's, on a mixed batch."""
+"""RLPD's losses: REDQ's losses on a mixed batch."""
 
 
 class RLPDAlgorithm(REDQAlgorithm):
@@ -44,7 +43,9 @@ class RLPDAlgorithm(REDQAlgorithm):
     title: ClassVar[str] = "RL with Prior Data"
     paper: ClassVar[str] = "arXiv 2302.02948"
     mode: ClassVar[Mode] = "offline_to_online"
-    summary: ClassVar[str] = "REDQ with LayerNorm critics on batches of recorded and new data."
+    summary: ClassVar[str] = (
+        "REDQ with LayerNorm critics on mixed batches of recorded and new data."
+    )
     config_class: ClassVar[type[AlgorithmConfig]] = RLPDConfig
     config: RLPDConfig
 
@@ -55,5 +56,5 @@ class RLPDAlgorithm(REDQAlgorithm):
 
     @property
     def backup_alpha(self) -> Tensor:
-        """α inside the target; 0 without `backup_entropy`."""
+        """α in the critics' target; 0 without `backup_entropy`."""
         return entropy_weight(self.alpha, self.config.backup_entropy)

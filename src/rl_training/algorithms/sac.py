@@ -1,6 +1,6 @@
 """Soft Actor-Critic with automatic temperature (arXiv 1812.05905).
 
-Stages of an update, in the paper's order (Algorithm 1): critics, actor, temperature, targets.
+The stages of an update, in the paper's order (Algorithm 1): critics, actor, temperature, targets.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise, NoiseField, 
 
 
 class SoftConfig(ActorCriticConfig):
-    """What the learners of SAC's family share, online and offline."""
+    """Options shared by SAC and its variants, online and offline."""
 
     alpha: Annotated[float, Field(ge=0)] | Literal["auto"] = "auto"
-    """Temperature α: a fixed number, or `auto` to learn it."""
+    """Entropy temperature α: a fixed number, or `auto` to learn it."""
     initial_alpha: float = Field(default=1.0, gt=0)
     """Initial value of a learned α."""
     target_entropy: float | Literal["auto"] = "auto"
-    """Entropy that a learned α aims for; `auto` is −|A|, minus the number of action dimensions."""
+    """Target entropy of a learned α; `auto` is −|A|, minus the number of action dimensions."""
 
 
 class SACConfig(SoftConfig, OffPolicyConfig):
-    """SAC's hyper-parameters (docs/algorithms/sac.md)."""
+    """Hyperparameters of SAC (docs/algorithms/sac.md)."""
 
 
 # --- Losses: pure functions of tensors ----------------------------------------
@@ -66,12 +66,12 @@ def actor_loss(q: Tensor, log_prob: Tensor, *, alpha: Tensor) -> Tensor:
 
 
 def temperature_loss(log_alpha: Tensor, log_prob: Tensor, *, target_entropy: float) -> Tensor:
-    """−log α · mean(log π + H̄), eq. 18 with log α in place of α, as the authors' code has it."""
+    """−log α · mean(log π + H̄), eq. 18 with log α instead of α, as in the authors' code."""
     return -log_alpha * (log_prob.detach() + target_entropy).mean(-1)
 
 
 def entropy_weight(alpha: Tensor, backup_entropy: bool) -> Tensor:
-    """α inside the critics' target: 0 without entropy there."""
+    """Return α for the critics' target: 0 if the target has no entropy term."""
     return alpha if backup_entropy else 0.0 * alpha
 
 
@@ -79,7 +79,7 @@ def entropy_weight(alpha: Tensor, backup_entropy: bool) -> Tensor:
 def sac_target(
     model: GaussianActorCritic, batch: Batch, noise: Noise, *, alpha: Tensor, gamma: float
 ) -> Tensor:
-    """The critics' target, its action drawn from the *current* policy; ``[B]``."""
+    """Return the critics' target, with an action drawn from the *current* policy; ``[B]``."""
     following = model.sample(batch.next_obs, noise["next_action"])
     next_q = model.target_q_values(batch.next_obs, following.actions)  # [N, B]
     return soft_batch_target(batch, next_q, following.log_prob, alpha=alpha, gamma=gamma)
@@ -88,13 +88,13 @@ def sac_target(
 def soft_batch_target(
     batch: Batch, next_q: Tensor, next_log_prob: Tensor, *, alpha: Tensor, gamma: float
 ) -> Tensor:
-    """`soft_target` of a batch, whose rewards may be of several steps."""
+    """Return the `soft_target` of a batch, which may have n-step rewards."""
     discount, ended = bootstrap_discount(batch, gamma), batch.terminations
     return soft_target(batch.rewards, ended, next_q, next_log_prob, alpha=alpha, gamma=discount)
 
 
 class Temperature(NamedTuple):
-    """α and, where it is learned, its parameter and the entropy that it aims for."""
+    """α and, if it is learned, its parameter and target entropy."""
 
     alpha: Tensor
     log_alpha: Tensor | None
@@ -108,7 +108,7 @@ def policy_terms(
     actor_loss: Callable[..., Tensor],
     temperature: Temperature,
 ) -> Terms:
-    """The losses of the actor and of a learned temperature."""
+    """Compute the losses of the actor and of a learned temperature."""
     alpha, log_alpha, target_entropy = temperature
     policy = model.sample(batch.obs, noise["action"])
     q = model.frozen_q_values(batch.obs, policy.actions)  # [N, B]
@@ -117,7 +117,7 @@ def policy_terms(
     if log_alpha is not None:
         learned = temperature_loss(log_alpha, policy.log_prob, target_entropy=target_entropy)
         losses["loss/temperature"] = learned
-        # Neither loss has a gradient for the other's parameter: one backward serves both.
+        # The losses have gradients for separate parameters, so one backward pass is enough.
         loss = loss + learned
     entropy = -policy.log_prob.detach().mean(-1)
     return Terms(loss, losses | {"policy/entropy": entropy, "policy/alpha": alpha})
@@ -133,7 +133,7 @@ def sac_loss(
     log_alpha: Tensor | None = None,
     target_entropy: float = 0.0,
 ) -> Metrics:
-    """All of SAC's losses at the model's present parameters, by the terms that `update` uses."""
+    """Compute SAC's losses at the model's current parameters, from the same terms as `update`."""
     target = sac_target(model, batch, noise, alpha=alpha, gamma=gamma)
     temperature = Temperature(alpha, log_alpha, target_entropy)
     policy = policy_terms(model, batch, noise, actor_loss, temperature)
@@ -160,7 +160,7 @@ class SACAlgorithm(ActorCritic):
         super().__init__(spec, config, generator)
         self.model = self.build_model(generator)
         auto, wanted = config.alpha == "auto", config.target_entropy
-        # A fixed α is kept as it is: α = 0 has no logarithm.
+        # A fixed α is stored directly, since α = 0 has no logarithm.
         self.register_buffer("fixed_alpha", torch.tensor(0.0 if auto else float(config.alpha)))
         first = torch.tensor(config.initial_alpha, device="cpu")  # experiment/memory.py: no "meta"
         self.log_alpha = nn.Parameter(first.log()) if auto else None
@@ -171,7 +171,7 @@ class SACAlgorithm(ActorCritic):
             self.add_optimizer("temperature", self.log_alpha)
 
     def build_model(self, generator: torch.Generator) -> GaussianActorCritic:
-        """The networks; a family member with other ones overrides this."""
+        """Build the networks; override this to use others."""
         config, sizes = self.config, (self.spec.obs_dim, self.spec.action_dim)
         return MLPSACModel(
             *sizes, num_critics=config.num_critics, trunks=config.trunks(), generator=generator
@@ -184,25 +184,25 @@ class SACAlgorithm(ActorCritic):
 
     @property
     def backup_alpha(self) -> Tensor:
-        """α inside the target; a family member may leave the entropy out of it."""
+        """α in the critics' target; variants without entropy there override this."""
         return self.alpha
 
     def noise(self, batch_size: int) -> NoiseSpec:
-        """Policy noise for the target's action and for the actor's."""
+        """Declare policy noise for the target's action and for the actor's action."""
         shape = (batch_size, self.spec.action_dim)
         return {"next_action": NoiseField("normal", shape), "action": NoiseField("normal", shape)}
 
     def critic_target(self, batch: Batch, noise: Noise) -> Tensor:
-        """The soft target."""
+        """Return the soft target."""
         gamma = self.config.gamma
         return sac_target(self.model, batch, noise, alpha=self.backup_alpha, gamma=gamma)
 
     def actor_loss(self, q: Tensor, log_prob: Tensor, *, alpha: Tensor) -> Tensor:
-        """Eq. 9; a family member whose actor maximizes something else overrides this."""
+        """Compute eq. 9; variants whose actor has another objective override this."""
         return actor_loss(q, log_prob, alpha=alpha)
 
     def policy_stage(self, batch: Batch, noise: Noise) -> Stage:
-        """Move the actor, and the temperature by the log-probabilities of the actor's step."""
+        """Update the actor, and the temperature from the same log-probabilities."""
         temperature = Temperature(self.alpha, self.log_alpha, self.target_entropy)
         terms = policy_terms(self.model, batch, noise, self.actor_loss, temperature)
         learned = {} if self.log_alpha is None else {"temperature": self.log_alpha}

@@ -1,6 +1,7 @@
-"""Twin Delayed DDPG (arXiv 1802.09477): DDPG with twin critics, smoothed targets, a late policy.
+"""Twin Delayed DDPG (arXiv 1802.09477): twin critics, smoothed targets and a delayed policy.
 
-Stages of an update, in the paper's order (Algorithm 1): critics; every d-th time actor and targets.
+The stages of an update, in the paper's order (Algorithm 1): critics, then actor and targets in
+every d-th update.
 """
 
 from __future__ import annotations
@@ -25,28 +26,28 @@ from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise, NoiseField, 
 
 
 class SmoothedConfig(DeterministicConfig):
-    """What TD3 adds to DDPG, online and offline."""
+    """Options that TD3 adds to DDPG, online and offline."""
 
     num_critics: EnsembleSize = 2
-    """Critics in the ensemble; the target uses their minimum."""
+    """Number of critics; the target uses their minimum."""
 
     policy_delay: int = Field(default=2, gt=0)
-    """Critic updates for each update of actor and targets."""
+    """Number of critic updates per update of actor and targets."""
     target_noise: float = Field(default=0.2, ge=0)
-    """Deviation of the noise that smooths the target's action, in units of [−1, 1]."""
+    """Standard deviation of the noise on the target's action, which lies in [−1, 1]."""
     target_noise_clip: float = Field(default=0.5, ge=0)
-    """Largest size of that noise."""
+    """Clip the noise on the target's action to ± this value."""
 
 
 class TD3Config(SmoothedConfig, DDPGConfig):
-    """TD3's hyper-parameters (docs/algorithms/td3.md)."""
+    """Hyperparameters of TD3 (docs/algorithms/td3.md)."""
 
 
 # --- Losses: pure functions of tensors ----------------------------------------
 
 
 def smoothed_actions(actions: Tensor, noise: Tensor, *, scale: float, clip: float) -> Tensor:
-    """Actions with clipped Gaussian noise, kept in [-1, 1] (section 5.3)."""
+    """Add clipped Gaussian noise to actions and clip them to [-1, 1] (section 5.3)."""
     return (actions + (noise * scale).clamp(-clip, clip)).clamp(-1.0, 1.0)
 
 
@@ -60,7 +61,7 @@ def td3_target(
     target_noise: float,
     target_noise_clip: float,
 ) -> Tensor:
-    """The critics' target (section 4.2) at the target actor's smoothed action; ``[B]``."""
+    """Return the critics' target (section 4.2) at the target actor's smoothed action; ``[B]``."""
     next_actions = smoothed_actions(
         model.target_actions(batch.next_obs),
         noise["smoothing"],
@@ -79,7 +80,7 @@ def td3_loss(
     target_noise: float = 0.2,
     target_noise_clip: float = 0.5,
 ) -> Metrics:
-    """Both of TD3's losses at the model's present parameters, by the terms that `update` uses."""
+    """Compute TD3's losses at the model's current parameters, from the same terms as `update`."""
     smoothing = {"target_noise": target_noise, "target_noise_clip": target_noise_clip}
     target = td3_target(model, batch, noise, gamma=gamma, **smoothing)
     return critic_terms(model, batch, target).losses | policy_terms(model, batch).losses
@@ -104,11 +105,11 @@ class TD3Algorithm(DDPGAlgorithm):
         self.intervals = {"actor": config.policy_delay}
 
     def noise(self, batch_size: int) -> NoiseSpec:
-        """Standard-normal noise that smooths the target's action."""
+        """Declare standard-normal noise for smoothing the target's action."""
         return {"smoothing": NoiseField("normal", (batch_size, self.spec.action_dim))}
 
     def critic_target(self, batch: Batch, noise: Noise) -> Tensor:
-        """What the critics are moved towards."""
+        """Return the critics' regression target."""
         config = self.config
         return td3_target(
             self.model,

@@ -1,6 +1,6 @@
 """TD3+BC (arXiv 2106.06860): TD3 whose actor also imitates the dataset.
 
-Stages of an update are TD3's: critics; every d-th time actor and targets.
+The stages of an update are TD3's: critics, then actor and targets in every d-th update.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from rl_training.types import Batch, Metrics, Mode, Noise
 
 
 class TD3BCConfig(SmoothedConfig):
-    """TD3+BC's hyper-parameters (docs/algorithms/td3_bc.md)."""
+    """Hyperparameters of TD3+BC (docs/algorithms/td3_bc.md)."""
 
     alpha: float = Field(default=2.5, gt=0)
-    """Weight α of the value against the imitation."""
+    """Weight α of the value relative to the imitation; higher values trust the critics more."""
 
 
 # --- Losses: pure functions of tensors ----------------------------------------
 
 
 def value_weight(q: Tensor, *, alpha: float) -> Tensor:
-    """Λ = α / mean |Q_1(s, μ(s))|: a scale, which no gradient goes through."""
+    """Λ = α / mean |Q_1(s, μ(s))|, a scale without gradient."""
     return alpha / q.detach().abs().mean(-1)
 
 
 def actor_terms(q: Tensor, actions: Tensor, dataset_actions: Tensor, *, alpha: float) -> Terms:
     """−λ mean Q_1(s, μ(s)) + mean (μ(s) − a)²; ``q`` is ``[B]``.
 
-    The imitation's mean is over rows and action axes.
+    The imitation term is averaged over rows and action dimensions.
     """
     weight = value_weight(q, alpha=alpha)
     imitation = squared_error(actions, dataset_actions)
@@ -62,7 +62,7 @@ def td3_bc_loss(
     target_noise: float = 0.2,
     target_noise_clip: float = 0.5,
 ) -> Metrics:
-    """TD3+BC's losses at the model's present parameters, by the terms that `update` uses."""
+    """Compute TD3+BC's losses at the current parameters, from the same terms as `update`."""
     smoothing = {"target_noise": target_noise, "target_noise_clip": target_noise_clip}
     target = td3_target(model, batch, noise, gamma=gamma, **smoothing)
     policy = policy_terms(model, batch, alpha=alpha)
@@ -79,12 +79,12 @@ class TD3BCAlgorithm(TD3Algorithm):
     title: ClassVar[str] = "TD3 with Behavior Cloning"
     paper: ClassVar[str] = "arXiv 2106.06860"
     mode: ClassVar[Mode] = "offline"
-    summary: ClassVar[str] = "TD3 whose actor also imitates the dataset."
+    summary: ClassVar[str] = "TD3 with an imitation term in the actor loss."
     config_class: ClassVar[type[AlgorithmConfig]] = TD3BCConfig
     loss_parts: ClassVar[frozenset[str]] = frozenset({"loss/imitation"})
     config: TD3BCConfig
 
     def policy_stage(self, batch: Batch, noise: Noise) -> Stage:
-        """Move the actor up the first critic and towards the dataset's actions."""
+        """Update the actor to increase the first critic's value and to imitate the dataset."""
         terms = policy_terms(self.model, batch, alpha=self.config.alpha)
         return Stage(terms, {"actor": self.model.actor.flat})

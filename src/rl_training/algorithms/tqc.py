@@ -1,6 +1,6 @@
 """Truncated Quantile Critics (arXiv 2005.04269): SAC with distributional critics.
 
-Stages of an update are SAC's: critics, actor, temperature, targets.
+The stages of an update are SAC's: critics, actor, temperature, targets.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ if TYPE_CHECKING:
 
 
 class TQCConfig(SACConfig):
-    """TQC's hyper-parameters (docs/algorithms/tqc.md)."""
+    """Hyperparameters of TQC (docs/algorithms/tqc.md)."""
 
     network_keys: ClassVar[Mapping[str, Mapping[str, str]]] = {
         "critic": {"hidden_sizes": "critic_hidden_sizes"}
     }
 
     num_critics: EnsembleSize = 5
-    """Critics in the ensemble, N."""
+    """Number N of critics."""
     num_quantiles: Width = 25
-    """Quantiles of each critic, M."""
+    """Number M of quantiles per critic."""
     top_quantiles_to_drop_per_net: int = Field(default=2, ge=0)
-    """Largest quantiles left out of the pooled target for each critic, d; below `num_quantiles`."""
+    """Largest quantiles dropped per critic from the pooled target; below `num_quantiles`."""
     critic_hidden_sizes: Widths = (512, 512, 512)
     """Widths of the critics' hidden layers."""
 
     @model_validator(mode="after")
-    def _something_is_kept(self) -> Self:
+    def _check_kept_quantiles(self) -> Self:
         if self.top_quantiles_to_drop_per_net >= self.num_quantiles:
             raise ValueError(
                 f"top_quantiles_to_drop_per_net = {self.top_quantiles_to_drop_per_net}: "
@@ -64,9 +64,9 @@ class TQCConfig(SACConfig):
 
 
 def truncated_quantiles(quantiles: Tensor, drop_per_net: int) -> Tensor:
-    """The quantiles of all nets pooled and sorted, without the largest; ``[B, N·(M − d)]``.
+    """Pool and sort the quantiles of all critics and drop the largest; ``[B, N·(M − d)]``.
 
-    ``quantiles`` is ``[N, B, M]``. Sorting each net by itself would drop d of every net instead.
+    ``quantiles`` is ``[N, B, M]``. Sorting each critic separately would drop d of every critic.
     """
     pooled = quantiles.movedim(-3, -2).flatten(-2)  # [B, N·M]
     keep = pooled.shape[-1] - drop_per_net * quantiles.shape[-3]
@@ -77,7 +77,7 @@ def quantile_huber_loss(quantiles: Tensor, target: Tensor, weights: Tensor | Non
     """Σ_i mean of w |τ_m − 1[u < 0]| · Huber(u) over B, M and K, with u = y_k − z_im.
 
     ``quantiles`` is ``[N, B, M]``, ``target`` ``[B, K]``; τ_m = (m − ½)/M. ``weights`` are the
-    rows' w ``[B]``, all 1 where there are none.
+    weights w ``[B]`` of the rows, 1 by default.
     """
     error = target.unsqueeze(-2).unsqueeze(-4) - quantiles.unsqueeze(-1)  # [N, B, M, K]
     tau = midpoints(quantiles).unsqueeze(-1)
@@ -89,7 +89,7 @@ def quantile_huber_loss(quantiles: Tensor, target: Tensor, weights: Tensor | Non
 
 
 def critic_loss(quantiles: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
-    """`quantile_huber_loss`; on the CPU by a node that makes its gradient in the same pass."""
+    """Compute `quantile_huber_loss`; on the CPU, one node also computes its gradient."""
     if quantiles.dim() == 3 and use_kernels(quantiles):
         inputs = quantiles, target, weights
         loss: Tensor = QuantileHuberFunction.apply(*inputs)  # type: ignore[no-untyped-call]
@@ -107,7 +107,7 @@ def tqc_target(
     drop_per_net: int,
     gamma: float,
 ) -> Tensor:
-    """Y_k = r + γ (1 − d) (z_(k)(s', a') − α log π(a'|s')), of the quantiles kept; ``[B, K]``."""
+    """Y_k = r + γ (1 − d) (z_(k)(s', a') − α log π(a'|s')), for the quantiles kept; ``[B, K]``."""
     following = model.sample(batch.next_obs, noise["next_action"])
     quantiles = model.critic.quantiles(batch.next_obs, following.actions, model.target)
     kept = truncated_quantiles(quantiles, drop_per_net)
@@ -117,7 +117,7 @@ def tqc_target(
 
 
 def quantile_terms(model: GaussianActorCritic, batch: Batch, target: Tensor) -> Terms:
-    """The quantiles' loss; reported are the means of the quantiles and of the target."""
+    """Compute the quantile loss and report the means of quantiles and target."""
     quantiles = model.critic.quantiles(batch.obs, batch.actions)  # [N, B, M]
     loss = critic_loss(quantiles, target, importance_weights(batch))
     means = quantiles.detach().mean(-1), target.mean(-1)  # [N, B] and [B]
@@ -135,7 +135,7 @@ def tqc_loss(
     log_alpha: Tensor | None = None,
     target_entropy: float = 0.0,
 ) -> Metrics:
-    """All of TQC's losses at the model's present parameters, by the terms that `update` uses."""
+    """Compute TQC's losses at the model's current parameters, from the same terms as `update`."""
     target = tqc_target(model, batch, noise, alpha=alpha, drop_per_net=drop_per_net, gamma=gamma)
     temperature = Temperature(alpha, log_alpha, target_entropy)
     policy = policy_terms(model, batch, noise, mean_actor_loss, temperature)
@@ -152,12 +152,12 @@ class TQCAlgorithm(SACAlgorithm):
     title: ClassVar[str] = "Truncated Quantile Critics"
     paper: ClassVar[str] = "arXiv 2005.04269"
     mode: ClassVar[Mode] = "online"
-    summary: ClassVar[str] = "SAC with distributional critics whose largest quantiles are dropped."
+    summary: ClassVar[str] = "SAC with distributional critics, dropping the largest quantiles."
     config_class: ClassVar[type[AlgorithmConfig]] = TQCConfig
     config: TQCConfig
 
     def build_model(self, generator: torch.Generator) -> GaussianActorCritic:
-        """SAC's actor, and critics of their own size with M outputs each."""
+        """Build SAC's actor, and critics with M outputs each."""
         config = self.config
         return MLPREDQModel(
             self.spec.obs_dim,
@@ -169,7 +169,7 @@ class TQCAlgorithm(SACAlgorithm):
         )
 
     def critic_target(self, batch: Batch, noise: Noise) -> Tensor:
-        """The truncated soft target, ``[B, K]``."""
+        """Return the truncated soft target, ``[B, K]``."""
         return tqc_target(
             self.model,
             batch,
@@ -180,10 +180,10 @@ class TQCAlgorithm(SACAlgorithm):
         )
 
     def critic_stage(self, batch: Batch, noise: Noise) -> Stage:
-        """Move every critic's quantiles towards the target's."""
+        """Update every critic's quantiles toward the target's."""
         terms = quantile_terms(self.model, batch, self.critic_target(batch, noise))
         return Stage(terms, {"critic": self.model.critic.flat})
 
     def actor_loss(self, q: Tensor, log_prob: Tensor, *, alpha: Tensor) -> Tensor:
-        """The mean of all quantiles of all critics, none left out."""
+        """Compute the actor loss with the mean of all quantiles of all critics."""
         return mean_actor_loss(q, log_prob, alpha=alpha)

@@ -20,39 +20,40 @@ class DDPG(ManagedAlgorithm):
     See docs/configuration.md for details of the options.
 
     DDPG options:
-        batch_size (default 256): Transitions in one gradient update.
-        learning_rate (default 0.0003): Adam's step size, for every network.
+        batch_size (default 256): Number of transitions in each gradient update.
+        learning_rate (default 0.0003): Learning rate of Adam, for every network; a schedule
+            scales it.
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
-        optimizers (default {}): Options of Adam by the name of each optimizer, or of `all`
+        optimizers (default {}): Options of Adam for each optimizer by name, or for `all`
             (docs/configuration.md).
-        gamma (default 0.99): Discount factor γ.
-        tau (default 0.005): Polyak rate τ of the target networks.
-        n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
-            episode ends.
-        buffer_capacity (default 1000000): Transitions that the replay keeps; the oldest are
-            dropped.
-        learning_starts (default 5000): Environment steps of uniform random actions before the
+        gamma (default 0.99): Discount factor γ of future rewards.
+        tau (default 0.005): Polyak rate τ of the target networks: target ← (1 − τ) target + τ
+            online.
+        n_step (default 1): Number of rewards in a target before it bootstraps; fewer at the end
+            of an episode.
+        buffer_capacity (default 1000000): Capacity of the replay buffer in transitions; the
+            oldest are overwritten.
+        learning_starts (default 5000): Environment steps with uniform random actions before the
             first update.
-        train_frequency (default 1): Collected transitions between rounds of updates.
-        gradient_updates_per_step (default 1): Updates in each round.
-        replay (default 'uniform'): How the replay draws transitions: all alike, or by the size
-            of their TD errors.
-        priority_exponent (default 0.6): Exponent α of the priorities; 0 draws all transitions
-            alike.
-        importance_exponent (default 0.4): First exponent β of the importance weights; it grows
-            to 1 over the run's budget.
-        priority_epsilon (default 1e-06): Added to the size of every TD error, so that each
-            transition can be drawn.
-        normalize_observations (default False): Standardize observations by the running moments
-            of all that were collected.
+        train_frequency (default 1): Transitions to collect between rounds of updates.
+        gradient_updates_per_step (default 1): Number of gradient updates in each round.
+        replay (default 'uniform'): How transitions are sampled: uniformly, or in proportion to
+            their TD errors.
+        priority_exponent (default 0.6): Exponent α of the priorities; 0 samples uniformly.
+        importance_exponent (default 0.4): Initial exponent β of the importance weights; it
+            grows to 1 over the run's budget.
+        priority_epsilon (default 1e-06): Constant added to every absolute TD error, so that
+            each transition can be sampled.
+        normalize_observations (default False): Standardize observations with running statistics
+            of the collected observations.
         normalize_rewards (default False): Divide rewards by the running standard deviation of
             the discounted return.
-        networks (default {}): Trunk and options of each network by its name, or of `all`
+        networks (default {}): Trunk and options of each network by name, or of `all`
             (docs/configuration.md).
-        num_critics (default 1): Critics in the ensemble; the target uses their minimum, the
-            actor the first.
-        exploration_noise (default 0.1): Deviation of the Gaussian noise on collected actions,
-            in units of [−1, 1].
+        num_critics (default 1): Number of critics; the target uses their minimum, the actor
+            only the first.
+        exploration_noise (default 0.1): Standard deviation of the Gaussian noise on collected
+            actions, which lie in [−1, 1].
 
     Run options:
         seed (default 0): Seed of all random streams.
@@ -192,43 +193,44 @@ class DQN(ManagedAlgorithm):
     See docs/configuration.md for details of the options.
 
     DQN options:
-        batch_size (default 128): Transitions in one gradient update.
-        learning_rate (default 0.00025): Adam's step size.
+        batch_size (default 128): Number of transitions in each gradient update.
+        learning_rate (default 0.00025): Learning rate of Adam; a schedule scales it.
         hidden_sizes (default (120, 84)): Widths of the hidden layers.
-        optimizers (default {}): Options of Adam by the name of each optimizer, or of `all`
+        optimizers (default {}): Options of Adam for each optimizer by name, or for `all`
             (docs/configuration.md).
-        gamma (default 0.99): Discount factor γ.
-        tau (default 1.0): Rate τ of each update of the target network; 1 copies.
-        n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
-            episode ends.
-        buffer_capacity (default 10000): Transitions that the replay keeps; the oldest are
-            dropped.
-        learning_starts (default 1000): Environment steps of uniform random actions before the
+        gamma (default 0.99): Discount factor γ of future rewards.
+        tau (default 1.0): Polyak rate τ of each target update; 1 copies the network.
+        n_step (default 1): Number of rewards in a target before it bootstraps; fewer at the end
+            of an episode.
+        buffer_capacity (default 10000): Capacity of the replay buffer in transitions; the
+            oldest are overwritten.
+        learning_starts (default 1000): Environment steps with uniform random actions before the
             first update.
-        train_frequency (default 10): Collected transitions between rounds of updates.
-        gradient_updates_per_step (default 1): Updates in each round.
-        replay (default 'uniform'): How the replay draws transitions: all alike, or by the size
-            of their TD errors.
-        priority_exponent (default 0.6): Exponent α of the priorities; 0 draws all transitions
-            alike.
-        importance_exponent (default 0.4): First exponent β of the importance weights; it grows
-            to 1 over the run's budget.
-        priority_epsilon (default 1e-06): Added to the size of every TD error, so that each
-            transition can be drawn.
-        normalize_observations (default False): Standardize observations by the running moments
-            of all that were collected.
+        train_frequency (default 10): Transitions to collect between rounds of updates.
+        gradient_updates_per_step (default 1): Number of gradient updates in each round.
+        replay (default 'uniform'): How transitions are sampled: uniformly, or in proportion to
+            their TD errors.
+        priority_exponent (default 0.6): Exponent α of the priorities; 0 samples uniformly.
+        importance_exponent (default 0.4): Initial exponent β of the importance weights; it
+            grows to 1 over the run's budget.
+        priority_epsilon (default 1e-06): Constant added to every absolute TD error, so that
+            each transition can be sampled.
+        normalize_observations (default False): Standardize observations with running statistics
+            of the collected observations.
         normalize_rewards (default False): Divide rewards by the running standard deviation of
             the discounted return.
-        networks (default {}): Trunk and options of each network by its name, or of `all`
+        networks (default {}): Trunk and options of each network by name, or of `all`
             (docs/configuration.md).
-        double (default False): Let the online network choose the target's action (Double DQN).
-        layer_norm (default False): Normalize the hidden layers before each ReLU.
-        target_update_interval (default 50): Gradient updates between updates of the target
-            network; 1 for soft ones, by a small `tau`.
-        max_grad_norm (default 10.0): Greatest Euclidean length of the gradient, which is
-            shortened to it; None for no limit.
-        epsilon_start (default 1.0): Probability ε of a random action at step 0.
-        epsilon_end (default 0.05): Probability ε from step `epsilon_decay_steps` on.
+        double (default False): Choose the target's action with the online network (Double DQN).
+        layer_norm (default False): Apply LayerNorm to every hidden layer, before its
+            activation.
+        target_update_interval (default 50): Gradient updates between target updates; use 1 with
+            a small `tau` for soft updates.
+        max_grad_norm (default 10.0): Clip the gradient to this Euclidean norm; None disables
+            clipping.
+        epsilon_start (default 1.0): Initial probability ε of a random action.
+        epsilon_end (default 0.05): Final probability ε of a random action, from step
+            `epsilon_decay_steps` on.
         epsilon_decay_steps (default 25000): Environment steps over which ε decays linearly.
 
     Run options:
@@ -367,79 +369,81 @@ def train_dqn(
 class HER(ManagedAlgorithm):
     """Hindsight Experience Replay (arXiv 1707.01495).
 
-    Relabels goals with achieved ones, for any online learner.
+    Relabels goals with achieved goals, for any online learner.
 
     >>> HER("rl_training/PointGoal-v0").learn(20_000).evaluate()
 
     See docs/configuration.md for details of the options.
 
     HER options:
-        batch_size (default 256): Transitions in one gradient update.
-        learning_rate (default 0.0003): Adam's step size, for every network.
+        batch_size (default 256): Number of transitions in each gradient update.
+        learning_rate (default 0.0003): Learning rate of Adam, for every network; a schedule
+            scales it.
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
-        optimizers (default {}): Options of Adam by the name of each optimizer, or of `all`
+        optimizers (default {}): Options of Adam for each optimizer by name, or for `all`
             (docs/configuration.md).
-        gamma (default 0.99): Discount factor γ.
-        tau (default 0.005): Polyak rate τ of the target networks.
-        n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
-            episode ends.
-        buffer_capacity (default 1000000): Transitions that the replay keeps; the oldest are
-            dropped.
-        learning_starts (default 5000): Environment steps of uniform random actions before the
+        gamma (default 0.99): Discount factor γ of future rewards.
+        tau (default 0.005): Polyak rate τ of the target networks: target ← (1 − τ) target + τ
+            online.
+        n_step (default 1): Number of rewards in a target before it bootstraps; fewer at the end
+            of an episode.
+        buffer_capacity (default 1000000): Capacity of the replay buffer in transitions; the
+            oldest are overwritten.
+        learning_starts (default 5000): Environment steps with uniform random actions before the
             first update.
-        train_frequency (default 1): Collected transitions between rounds of updates.
-        gradient_updates_per_step (default 1): Updates in each round.
-        replay (default 'uniform'): Always uniform: priorities would be those of the original
+        train_frequency (default 1): Transitions to collect between rounds of updates.
+        gradient_updates_per_step (default 1): Number of gradient updates in each round.
+        replay (default 'uniform'): Always uniform, since priorities would refer to the original
             goals.
-        priority_exponent (default 0.6): Exponent α of the priorities; 0 draws all transitions
-            alike.
-        importance_exponent (default 0.4): First exponent β of the importance weights; it grows
-            to 1 over the run's budget.
-        priority_epsilon (default 1e-06): Added to the size of every TD error, so that each
-            transition can be drawn.
-        normalize_observations (default False): Standardize observations by the running moments
-            of all that were collected.
+        priority_exponent (default 0.6): Exponent α of the priorities; 0 samples uniformly.
+        importance_exponent (default 0.4): Initial exponent β of the importance weights; it
+            grows to 1 over the run's budget.
+        priority_epsilon (default 1e-06): Constant added to every absolute TD error, so that
+            each transition can be sampled.
+        normalize_observations (default False): Standardize observations with running statistics
+            of the collected observations.
         normalize_rewards (default False): Divide rewards by the running standard deviation of
             the discounted return.
-        networks (default {}): Trunk and options of each network by its name, or of `all`
+        networks (default {}): Trunk and options of each network by name, or of `all`
             (docs/configuration.md).
-        num_critics (default 2): Critics in the ensemble.
-        alpha (default 'auto'): Temperature α: a fixed number, or `auto` to learn it.
+        num_critics (default 2): Number of critics in the ensemble.
+        alpha (default 'auto'): Entropy temperature α: a fixed number, or `auto` to learn it.
         initial_alpha (default 1.0): Initial value of a learned α.
-        target_entropy (default 'auto'): Entropy that a learned α aims for; `auto` is −|A|,
-            minus the number of action dimensions.
-        base_algo (default 'sac'): The learner, an online one for continuous actions; its
-            options are this run's, too.
-        her_strategy (default 'future'): Which achieved goals of its episode replace a
+        target_entropy (default 'auto'): Target entropy of a learned α; `auto` is −|A|, minus
+            the number of action dimensions.
+        base_algo (default 'sac'): The learner: any online algorithm for continuous actions; its
+            options are accepted too.
+        her_strategy (default 'future'): Which achieved goals of the episode replace a
             transition's goal.
-        her_ratio (default 0.8): Share of transitions that get another goal; 0 for none.
+        her_ratio (default 0.8): Share of transitions that are relabeled with another goal; 0
+            relabels none.
 
     With base_algo='ddpg':
-        num_critics (default 1): Critics in the ensemble; the target uses their minimum, the
-            actor the first.
-        exploration_noise (default 0.1): Deviation of the Gaussian noise on collected actions,
-            in units of [−1, 1].
+        num_critics (default 1): Number of critics; the target uses their minimum, the actor
+            only the first.
+        exploration_noise (default 0.1): Standard deviation of the Gaussian noise on collected
+            actions, which lie in [−1, 1].
 
     With base_algo='redq':
-        gradient_updates_per_step (default 20): Updates in each round, G; actor and temperature
-            move in the last one.
-        num_critics (default 10): Critics in the ensemble, N.
-        subset_size (default 2): Target critics whose minimum is used, M ≤ N; drawn anew for
-            each update.
+        gradient_updates_per_step (default 20): Number G of updates in each round; actor and
+            temperature are updated in the last one.
+        num_critics (default 10): Number N of critics.
+        subset_size (default 2): Number M ≤ N of target critics whose minimum is used, drawn at
+            random in each update.
 
     With base_algo='td3':
-        exploration_noise (default 0.1): Deviation of the Gaussian noise on collected actions,
-            in units of [−1, 1].
-        policy_delay (default 2): Critic updates for each update of actor and targets.
-        target_noise (default 0.2): Deviation of the noise that smooths the target's action, in
-            units of [−1, 1].
-        target_noise_clip (default 0.5): Largest size of that noise.
+        exploration_noise (default 0.1): Standard deviation of the Gaussian noise on collected
+            actions, which lie in [−1, 1].
+        policy_delay (default 2): Number of critic updates per update of actor and targets.
+        target_noise (default 0.2): Standard deviation of the noise on the target's action,
+            which lies in [−1, 1].
+        target_noise_clip (default 0.5): Clip the noise on the target's action to ± this value.
 
     With base_algo='tqc':
-        num_critics (default 5): Critics in the ensemble, N.
-        num_quantiles (default 25): Quantiles of each critic, M.
-        top_quantiles_to_drop_per_net (default 2): Largest quantiles left out of the pooled
-            target for each critic, d; below `num_quantiles`.
+        num_critics (default 5): Number N of critics.
+        num_quantiles (default 25): Number M of quantiles per critic.
+        top_quantiles_to_drop_per_net (default 2): Largest quantiles dropped per critic from the
+            pooled target; below `num_quantiles`.
         critic_hidden_sizes (default (512, 512, 512)): Widths of the critics' hidden layers.
 
     Run options:
@@ -593,43 +597,44 @@ class REDQ(ManagedAlgorithm):
     See docs/configuration.md for details of the options.
 
     REDQ options:
-        batch_size (default 256): Transitions in one gradient update.
-        learning_rate (default 0.0003): Adam's step size, for every network.
+        batch_size (default 256): Number of transitions in each gradient update.
+        learning_rate (default 0.0003): Learning rate of Adam, for every network; a schedule
+            scales it.
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
-        optimizers (default {}): Options of Adam by the name of each optimizer, or of `all`
+        optimizers (default {}): Options of Adam for each optimizer by name, or for `all`
             (docs/configuration.md).
-        gamma (default 0.99): Discount factor γ.
-        tau (default 0.005): Polyak rate τ of the target networks.
-        n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
-            episode ends.
-        buffer_capacity (default 1000000): Transitions that the replay keeps; the oldest are
-            dropped.
-        learning_starts (default 5000): Environment steps of uniform random actions before the
+        gamma (default 0.99): Discount factor γ of future rewards.
+        tau (default 0.005): Polyak rate τ of the target networks: target ← (1 − τ) target + τ
+            online.
+        n_step (default 1): Number of rewards in a target before it bootstraps; fewer at the end
+            of an episode.
+        buffer_capacity (default 1000000): Capacity of the replay buffer in transitions; the
+            oldest are overwritten.
+        learning_starts (default 5000): Environment steps with uniform random actions before the
             first update.
-        train_frequency (default 1): Collected transitions between rounds of updates.
-        gradient_updates_per_step (default 20): Updates in each round, G; actor and temperature
-            move in the last one.
-        replay (default 'uniform'): How the replay draws transitions: all alike, or by the size
-            of their TD errors.
-        priority_exponent (default 0.6): Exponent α of the priorities; 0 draws all transitions
-            alike.
-        importance_exponent (default 0.4): First exponent β of the importance weights; it grows
-            to 1 over the run's budget.
-        priority_epsilon (default 1e-06): Added to the size of every TD error, so that each
-            transition can be drawn.
-        normalize_observations (default False): Standardize observations by the running moments
-            of all that were collected.
+        train_frequency (default 1): Transitions to collect between rounds of updates.
+        gradient_updates_per_step (default 20): Number G of updates in each round; actor and
+            temperature are updated in the last one.
+        replay (default 'uniform'): How transitions are sampled: uniformly, or in proportion to
+            their TD errors.
+        priority_exponent (default 0.6): Exponent α of the priorities; 0 samples uniformly.
+        importance_exponent (default 0.4): Initial exponent β of the importance weights; it
+            grows to 1 over the run's budget.
+        priority_epsilon (default 1e-06): Constant added to every absolute TD error, so that
+            each transition can be sampled.
+        normalize_observations (default False): Standardize observations with running statistics
+            of the collected observations.
         normalize_rewards (default False): Divide rewards by the running standard deviation of
             the discounted return.
-        networks (default {}): Trunk and options of each network by its name, or of `all`
+        networks (default {}): Trunk and options of each network by name, or of `all`
             (docs/configuration.md).
-        num_critics (default 10): Critics in the ensemble, N.
-        alpha (default 'auto'): Temperature α: a fixed number, or `auto` to learn it.
+        num_critics (default 10): Number N of critics.
+        alpha (default 'auto'): Entropy temperature α: a fixed number, or `auto` to learn it.
         initial_alpha (default 1.0): Initial value of a learned α.
-        target_entropy (default 'auto'): Entropy that a learned α aims for; `auto` is −|A|,
-            minus the number of action dimensions.
-        subset_size (default 2): Target critics whose minimum is used, M ≤ N; drawn anew for
-            each update.
+        target_entropy (default 'auto'): Target entropy of a learned α; `auto` is −|A|, minus
+            the number of action dimensions.
+        subset_size (default 2): Number M ≤ N of target critics whose minimum is used, drawn at
+            random in each update.
 
     Run options:
         seed (default 0): Seed of all random streams.
@@ -772,40 +777,41 @@ class SAC(ManagedAlgorithm):
     See docs/configuration.md for details of the options.
 
     SAC options:
-        batch_size (default 256): Transitions in one gradient update.
-        learning_rate (default 0.0003): Adam's step size, for every network.
+        batch_size (default 256): Number of transitions in each gradient update.
+        learning_rate (default 0.0003): Learning rate of Adam, for every network; a schedule
+            scales it.
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
-        optimizers (default {}): Options of Adam by the name of each optimizer, or of `all`
+        optimizers (default {}): Options of Adam for each optimizer by name, or for `all`
             (docs/configuration.md).
-        gamma (default 0.99): Discount factor γ.
-        tau (default 0.005): Polyak rate τ of the target networks.
-        n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
-            episode ends.
-        buffer_capacity (default 1000000): Transitions that the replay keeps; the oldest are
-            dropped.
-        learning_starts (default 5000): Environment steps of uniform random actions before the
+        gamma (default 0.99): Discount factor γ of future rewards.
+        tau (default 0.005): Polyak rate τ of the target networks: target ← (1 − τ) target + τ
+            online.
+        n_step (default 1): Number of rewards in a target before it bootstraps; fewer at the end
+            of an episode.
+        buffer_capacity (default 1000000): Capacity of the replay buffer in transitions; the
+            oldest are overwritten.
+        learning_starts (default 5000): Environment steps with uniform random actions before the
             first update.
-        train_frequency (default 1): Collected transitions between rounds of updates.
-        gradient_updates_per_step (default 1): Updates in each round.
-        replay (default 'uniform'): How the replay draws transitions: all alike, or by the size
-            of their TD errors.
-        priority_exponent (default 0.6): Exponent α of the priorities; 0 draws all transitions
-            alike.
-        importance_exponent (default 0.4): First exponent β of the importance weights; it grows
-            to 1 over the run's budget.
-        priority_epsilon (default 1e-06): Added to the size of every TD error, so that each
-            transition can be drawn.
-        normalize_observations (default False): Standardize observations by the running moments
-            of all that were collected.
+        train_frequency (default 1): Transitions to collect between rounds of updates.
+        gradient_updates_per_step (default 1): Number of gradient updates in each round.
+        replay (default 'uniform'): How transitions are sampled: uniformly, or in proportion to
+            their TD errors.
+        priority_exponent (default 0.6): Exponent α of the priorities; 0 samples uniformly.
+        importance_exponent (default 0.4): Initial exponent β of the importance weights; it
+            grows to 1 over the run's budget.
+        priority_epsilon (default 1e-06): Constant added to every absolute TD error, so that
+            each transition can be sampled.
+        normalize_observations (default False): Standardize observations with running statistics
+            of the collected observations.
         normalize_rewards (default False): Divide rewards by the running standard deviation of
             the discounted return.
-        networks (default {}): Trunk and options of each network by its name, or of `all`
+        networks (default {}): Trunk and options of each network by name, or of `all`
             (docs/configuration.md).
-        num_critics (default 2): Critics in the ensemble.
-        alpha (default 'auto'): Temperature α: a fixed number, or `auto` to learn it.
+        num_critics (default 2): Number of critics in the ensemble.
+        alpha (default 'auto'): Entropy temperature α: a fixed number, or `auto` to learn it.
         initial_alpha (default 1.0): Initial value of a learned α.
-        target_entropy (default 'auto'): Entropy that a learned α aims for; `auto` is −|A|,
-            minus the number of action dimensions.
+        target_entropy (default 'auto'): Target entropy of a learned α; `auto` is −|A|, minus
+            the number of action dimensions.
 
     Run options:
         seed (default 0): Seed of all random streams.
@@ -947,42 +953,43 @@ class TD3(ManagedAlgorithm):
     See docs/configuration.md for details of the options.
 
     TD3 options:
-        batch_size (default 256): Transitions in one gradient update.
-        learning_rate (default 0.0003): Adam's step size, for every network.
+        batch_size (default 256): Number of transitions in each gradient update.
+        learning_rate (default 0.0003): Learning rate of Adam, for every network; a schedule
+            scales it.
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
-        optimizers (default {}): Options of Adam by the name of each optimizer, or of `all`
+        optimizers (default {}): Options of Adam for each optimizer by name, or for `all`
             (docs/configuration.md).
-        gamma (default 0.99): Discount factor γ.
-        tau (default 0.005): Polyak rate τ of the target networks.
-        n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
-            episode ends.
-        buffer_capacity (default 1000000): Transitions that the replay keeps; the oldest are
-            dropped.
-        learning_starts (default 5000): Environment steps of uniform random actions before the
+        gamma (default 0.99): Discount factor γ of future rewards.
+        tau (default 0.005): Polyak rate τ of the target networks: target ← (1 − τ) target + τ
+            online.
+        n_step (default 1): Number of rewards in a target before it bootstraps; fewer at the end
+            of an episode.
+        buffer_capacity (default 1000000): Capacity of the replay buffer in transitions; the
+            oldest are overwritten.
+        learning_starts (default 5000): Environment steps with uniform random actions before the
             first update.
-        train_frequency (default 1): Collected transitions between rounds of updates.
-        gradient_updates_per_step (default 1): Updates in each round.
-        replay (default 'uniform'): How the replay draws transitions: all alike, or by the size
-            of their TD errors.
-        priority_exponent (default 0.6): Exponent α of the priorities; 0 draws all transitions
-            alike.
-        importance_exponent (default 0.4): First exponent β of the importance weights; it grows
-            to 1 over the run's budget.
-        priority_epsilon (default 1e-06): Added to the size of every TD error, so that each
-            transition can be drawn.
-        normalize_observations (default False): Standardize observations by the running moments
-            of all that were collected.
+        train_frequency (default 1): Transitions to collect between rounds of updates.
+        gradient_updates_per_step (default 1): Number of gradient updates in each round.
+        replay (default 'uniform'): How transitions are sampled: uniformly, or in proportion to
+            their TD errors.
+        priority_exponent (default 0.6): Exponent α of the priorities; 0 samples uniformly.
+        importance_exponent (default 0.4): Initial exponent β of the importance weights; it
+            grows to 1 over the run's budget.
+        priority_epsilon (default 1e-06): Constant added to every absolute TD error, so that
+            each transition can be sampled.
+        normalize_observations (default False): Standardize observations with running statistics
+            of the collected observations.
         normalize_rewards (default False): Divide rewards by the running standard deviation of
             the discounted return.
-        networks (default {}): Trunk and options of each network by its name, or of `all`
+        networks (default {}): Trunk and options of each network by name, or of `all`
             (docs/configuration.md).
-        num_critics (default 2): Critics in the ensemble; the target uses their minimum.
-        exploration_noise (default 0.1): Deviation of the Gaussian noise on collected actions,
-            in units of [−1, 1].
-        policy_delay (default 2): Critic updates for each update of actor and targets.
-        target_noise (default 0.2): Deviation of the noise that smooths the target's action, in
-            units of [−1, 1].
-        target_noise_clip (default 0.5): Largest size of that noise.
+        num_critics (default 2): Number of critics; the target uses their minimum.
+        exploration_noise (default 0.1): Standard deviation of the Gaussian noise on collected
+            actions, which lie in [−1, 1].
+        policy_delay (default 2): Number of critic updates per update of actor and targets.
+        target_noise (default 0.2): Standard deviation of the noise on the target's action,
+            which lies in [−1, 1].
+        target_noise_clip (default 0.5): Clip the noise on the target's action to ± this value.
 
     Run options:
         seed (default 0): Seed of all random streams.
@@ -1118,50 +1125,51 @@ def train_td3(
 class TQC(ManagedAlgorithm):
     """Truncated Quantile Critics (arXiv 2005.04269).
 
-    SAC with distributional critics whose largest quantiles are dropped.
+    SAC with distributional critics, dropping the largest quantiles.
 
     >>> TQC("Pendulum-v1").learn(20_000).evaluate()
 
     See docs/configuration.md for details of the options.
 
     TQC options:
-        batch_size (default 256): Transitions in one gradient update.
-        learning_rate (default 0.0003): Adam's step size, for every network.
+        batch_size (default 256): Number of transitions in each gradient update.
+        learning_rate (default 0.0003): Learning rate of Adam, for every network; a schedule
+            scales it.
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
-        optimizers (default {}): Options of Adam by the name of each optimizer, or of `all`
+        optimizers (default {}): Options of Adam for each optimizer by name, or for `all`
             (docs/configuration.md).
-        gamma (default 0.99): Discount factor γ.
-        tau (default 0.005): Polyak rate τ of the target networks.
-        n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
-            episode ends.
-        buffer_capacity (default 1000000): Transitions that the replay keeps; the oldest are
-            dropped.
-        learning_starts (default 5000): Environment steps of uniform random actions before the
+        gamma (default 0.99): Discount factor γ of future rewards.
+        tau (default 0.005): Polyak rate τ of the target networks: target ← (1 − τ) target + τ
+            online.
+        n_step (default 1): Number of rewards in a target before it bootstraps; fewer at the end
+            of an episode.
+        buffer_capacity (default 1000000): Capacity of the replay buffer in transitions; the
+            oldest are overwritten.
+        learning_starts (default 5000): Environment steps with uniform random actions before the
             first update.
-        train_frequency (default 1): Collected transitions between rounds of updates.
-        gradient_updates_per_step (default 1): Updates in each round.
-        replay (default 'uniform'): How the replay draws transitions: all alike, or by the size
-            of their TD errors.
-        priority_exponent (default 0.6): Exponent α of the priorities; 0 draws all transitions
-            alike.
-        importance_exponent (default 0.4): First exponent β of the importance weights; it grows
-            to 1 over the run's budget.
-        priority_epsilon (default 1e-06): Added to the size of every TD error, so that each
-            transition can be drawn.
-        normalize_observations (default False): Standardize observations by the running moments
-            of all that were collected.
+        train_frequency (default 1): Transitions to collect between rounds of updates.
+        gradient_updates_per_step (default 1): Number of gradient updates in each round.
+        replay (default 'uniform'): How transitions are sampled: uniformly, or in proportion to
+            their TD errors.
+        priority_exponent (default 0.6): Exponent α of the priorities; 0 samples uniformly.
+        importance_exponent (default 0.4): Initial exponent β of the importance weights; it
+            grows to 1 over the run's budget.
+        priority_epsilon (default 1e-06): Constant added to every absolute TD error, so that
+            each transition can be sampled.
+        normalize_observations (default False): Standardize observations with running statistics
+            of the collected observations.
         normalize_rewards (default False): Divide rewards by the running standard deviation of
             the discounted return.
-        networks (default {}): Trunk and options of each network by its name, or of `all`
+        networks (default {}): Trunk and options of each network by name, or of `all`
             (docs/configuration.md).
-        num_critics (default 5): Critics in the ensemble, N.
-        alpha (default 'auto'): Temperature α: a fixed number, or `auto` to learn it.
+        num_critics (default 5): Number N of critics.
+        alpha (default 'auto'): Entropy temperature α: a fixed number, or `auto` to learn it.
         initial_alpha (default 1.0): Initial value of a learned α.
-        target_entropy (default 'auto'): Entropy that a learned α aims for; `auto` is −|A|,
-            minus the number of action dimensions.
-        num_quantiles (default 25): Quantiles of each critic, M.
-        top_quantiles_to_drop_per_net (default 2): Largest quantiles left out of the pooled
-            target for each critic, d; below `num_quantiles`.
+        target_entropy (default 'auto'): Target entropy of a learned α; `auto` is −|A|, minus
+            the number of action dimensions.
+        num_quantiles (default 25): Number M of quantiles per critic.
+        top_quantiles_to_drop_per_net (default 2): Largest quantiles dropped per critic from the
+            pooled target; below `num_quantiles`.
         critic_hidden_sizes (default (512, 512, 512)): Widths of the critics' hidden layers.
 
     Run options:
@@ -1300,35 +1308,39 @@ def train_tqc(
 class AWAC(ManagedAlgorithm):
     """Advantage-Weighted Actor-Critic (arXiv 2006.09359).
 
-    Twin critics, and imitation weighted by the advantage.
+    Twin critics and advantage-weighted imitation of the dataset.
 
     >>> AWAC("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(20_000).evaluate()
 
     See docs/configuration.md for details of the options.
 
     AWAC options:
-        batch_size (default 1024): Transitions in one gradient update.
-        learning_rate (default 0.0003): Adam's step size, for every network.
+        batch_size (default 1024): Number of transitions in each gradient update.
+        learning_rate (default 0.0003): Learning rate of Adam, for every network; a schedule
+            scales it.
         hidden_sizes (default (256, 256, 256, 256)): Widths of the actor's hidden layers.
-        optimizers (default {}): Options of Adam by the name of each optimizer, or of `all`
+        optimizers (default {}): Options of Adam for each optimizer by name, or for `all`
             (docs/configuration.md).
-        gamma (default 0.99): Discount factor γ.
-        tau (default 0.005): Polyak rate τ of the target networks.
-        n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
-            episode ends.
-        networks (default {}): Trunk and options of each network by its name, or of `all`
+        gamma (default 0.99): Discount factor γ of future rewards.
+        tau (default 0.005): Polyak rate τ of the target networks: target ← (1 − τ) target + τ
+            online.
+        n_step (default 1): Number of rewards in a target before it bootstraps; fewer at the end
+            of an episode.
+        networks (default {}): Trunk and options of each network by name, or of `all`
             (docs/configuration.md).
-        num_critics (default 2): Critics in the ensemble.
-        weight_clip (default 100.0): Largest weight of a transition in the actor's loss.
-        log_std_bounds (default (-6.0, 0.0)): Least and greatest log σ of `policy: tanh_mean`,
-            in ascending order.
+        num_critics (default 2): Number of critics in the ensemble.
+        weight_clip (default 100.0): Upper bound on a transition's weight in the actor loss; 100
+            is usual.
+        log_std_bounds (default (-6.0, 0.0)): Lower and upper bound of log σ of `policy:
+            tanh_mean`.
         critic_hidden_sizes (default (256, 256)): Widths of the critics' hidden layers.
-        weight_decay (default 0.0001): Weight decay in the actor's gradient.
-        temperature (default 1.0): Temperature λ that advantages are divided by.
-        weighting (default 'clip'): Weights exp(A/λ) up to `weight_clip`, or a softmax over the
-            batch.
-        policy (default 'tanh_mean'): The actor: a Gaussian around a tanh mean, or SAC's
-            squashed one.
+        weight_decay (default 0.0001): L2 weight decay of the actor, added to its gradient.
+        temperature (default 1.0): Temperature λ that divides the advantages; lower values
+            imitate more selectively.
+        weighting (default 'clip'): Weights of the transitions: exp(A/λ) up to `weight_clip`, or
+            a softmax over the batch.
+        policy (default 'tanh_mean'): Actor: a Gaussian around a tanh mean, or SAC's squashed
+            Gaussian.
 
     Run options:
         seed (default 0): Seed of all random streams.
@@ -1464,15 +1476,16 @@ class BC(ManagedAlgorithm):
     See docs/configuration.md for details of the options.
 
     BC options:
-        batch_size (default 256): Transitions in one gradient update.
-        learning_rate (default 0.0003): Adam's step size, for every network.
+        batch_size (default 256): Number of transitions in each gradient update.
+        learning_rate (default 0.0003): Learning rate of Adam, for every network; a schedule
+            scales it.
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
-        optimizers (default {}): Options of Adam by the name of each optimizer, or of `all`
+        optimizers (default {}): Options of Adam for each optimizer by name, or for `all`
             (docs/configuration.md).
-        networks (default {}): Trunk and options of each network by its name, or of `all`
+        networks (default {}): Trunk and options of each network by name, or of `all`
             (docs/configuration.md).
-        loss (default 'mse'): Squared error of one action, or the likelihood of a Gaussian
-            policy.
+        loss (default 'mse'): Squared error of a deterministic action (`mse`), or likelihood of
+            a Gaussian policy.
 
     Run options:
         seed (default 0): Seed of all random streams.
@@ -1591,39 +1604,42 @@ def train_bc(
 class CQL(ManagedAlgorithm):
     """Conservative Q-Learning (arXiv 2006.04779).
 
-    SAC whose critics are pushed down on actions outside the dataset.
+    SAC with critics pushed down on actions outside the dataset.
 
     >>> CQL("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(20_000).evaluate()
 
     See docs/configuration.md for details of the options.
 
     CQL options:
-        batch_size (default 256): Transitions in one gradient update.
-        learning_rate (default 0.0003): Adam's step size, for every network.
+        batch_size (default 256): Number of transitions in each gradient update.
+        learning_rate (default 0.0003): Learning rate of Adam, for every network; a schedule
+            scales it.
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
-        optimizers (default {}): Options of Adam by the name of each optimizer, or of `all`
+        optimizers (default {}): Options of Adam for each optimizer by name, or for `all`
             (docs/configuration.md).
-        gamma (default 0.99): Discount factor γ.
-        tau (default 0.005): Polyak rate τ of the target networks.
-        n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
-            episode ends.
-        networks (default {}): Trunk and options of each network by its name, or of `all`
+        gamma (default 0.99): Discount factor γ of future rewards.
+        tau (default 0.005): Polyak rate τ of the target networks: target ← (1 − τ) target + τ
+            online.
+        n_step (default 1): Number of rewards in a target before it bootstraps; fewer at the end
+            of an episode.
+        networks (default {}): Trunk and options of each network by name, or of `all`
             (docs/configuration.md).
-        num_critics (default 2): Critics in the ensemble.
-        alpha (default 'auto'): Temperature α: a fixed number, or `auto` to learn it.
+        num_critics (default 2): Number of critics in the ensemble.
+        alpha (default 'auto'): Entropy temperature α: a fixed number, or `auto` to learn it.
         initial_alpha (default 1.0): Initial value of a learned α.
-        target_entropy (default 'auto'): Entropy that a learned α aims for; `auto` is −|A|,
-            minus the number of action dimensions.
-        policy_learning_rate (default 0.0001): Adam's step size for actor and temperature;
-            `learning_rate` is the critics'.
-        conservative_weight (default 5.0): Weight of the conservative term beside the squared
-            error; the authors also use 10.
-        num_sampled_actions (default 10): Actions of each of the three kinds in the log-sum-exp,
-            K.
+        target_entropy (default 'auto'): Target entropy of a learned α; `auto` is −|A|, minus
+            the number of action dimensions.
+        policy_learning_rate (default 0.0001): Learning rate of actor and temperature;
+            `learning_rate` applies to the critics.
+        conservative_weight (default 5.0): Weight of the conservative term relative to the
+            squared error; the authors use 5 and 10.
+        num_sampled_actions (default 10): Number K of actions of each of the three kinds in the
+            log-sum-exp.
         conservative_temperature (default 1.0): Temperature T of the log-sum-exp.
-        lagrange_threshold (default None): Weighted gap that a learned multiplier holds; None
-            for the fixed weight alone.
-        backup_entropy (default False): Keep −α log π in the critics' target.
+        lagrange_threshold (default None): Target of the weighted gap for a learned multiplier;
+            None uses the fixed weight alone.
+        backup_entropy (default False): Include the entropy term −α log π in the critics'
+            target.
 
     Run options:
         seed (default 0): Seed of all random streams.
@@ -1754,30 +1770,32 @@ def train_cql(
 class EDAC(ManagedAlgorithm):
     """Ensemble-Diversified Actor-Critic (arXiv 2110.01548).
 
-    SAC with the minimum over many critics that are kept diverse.
+    SAC with the minimum over a large, diversified ensemble of critics.
 
     >>> EDAC("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(20_000).evaluate()
 
     See docs/configuration.md for details of the options.
 
     EDAC options:
-        batch_size (default 256): Transitions in one gradient update.
-        learning_rate (default 0.0003): Adam's step size, for every network.
+        batch_size (default 256): Number of transitions in each gradient update.
+        learning_rate (default 0.0003): Learning rate of Adam, for every network; a schedule
+            scales it.
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
-        optimizers (default {}): Options of Adam by the name of each optimizer, or of `all`
+        optimizers (default {}): Options of Adam for each optimizer by name, or for `all`
             (docs/configuration.md).
-        gamma (default 0.99): Discount factor γ.
-        tau (default 0.005): Polyak rate τ of the target networks.
-        n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
-            episode ends.
-        networks (default {}): Trunk and options of each network by its name, or of `all`
+        gamma (default 0.99): Discount factor γ of future rewards.
+        tau (default 0.005): Polyak rate τ of the target networks: target ← (1 − τ) target + τ
+            online.
+        n_step (default 1): Number of rewards in a target before it bootstraps; fewer at the end
+            of an episode.
+        networks (default {}): Trunk and options of each network by name, or of `all`
             (docs/configuration.md).
-        num_critics (default 10): Critics in the ensemble, N.
-        alpha (default 'auto'): Temperature α: a fixed number, or `auto` to learn it.
+        num_critics (default 10): Number N of critics; the paper uses 10 to 50.
+        alpha (default 'auto'): Entropy temperature α: a fixed number, or `auto` to learn it.
         initial_alpha (default 1.0): Initial value of a learned α.
-        target_entropy (default 'auto'): Entropy that a learned α aims for; `auto` is −|A|,
-            minus the number of action dimensions.
-        eta (default 1.0): Weight η of the diversity term; 0 is SAC-N.
+        target_entropy (default 'auto'): Target entropy of a learned α; `auto` is −|A|, minus
+            the number of action dimensions.
+        eta (default 1.0): Weight η of the diversity term; 0 gives SAC-N.
 
     Run options:
         seed (default 0): Seed of all random streams.
@@ -1910,23 +1928,28 @@ class IQL(ManagedAlgorithm):
     See docs/configuration.md for details of the options.
 
     IQL options:
-        batch_size (default 256): Transitions in one gradient update.
-        learning_rate (default 0.0003): Adam's step size, for every network.
+        batch_size (default 256): Number of transitions in each gradient update.
+        learning_rate (default 0.0003): Learning rate of Adam, for every network; a schedule
+            scales it.
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
-        optimizers (default {}): Options of Adam by the name of each optimizer, or of `all`
+        optimizers (default {}): Options of Adam for each optimizer by name, or for `all`
             (docs/configuration.md).
-        gamma (default 0.99): Discount factor γ.
-        tau (default 0.005): Polyak rate τ of the target networks.
-        n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
-            episode ends.
-        networks (default {}): Trunk and options of each network by its name, or of `all`
+        gamma (default 0.99): Discount factor γ of future rewards.
+        tau (default 0.005): Polyak rate τ of the target networks: target ← (1 − τ) target + τ
+            online.
+        n_step (default 1): Number of rewards in a target before it bootstraps; fewer at the end
+            of an episode.
+        networks (default {}): Trunk and options of each network by name, or of `all`
             (docs/configuration.md).
-        num_critics (default 2): Critics in the ensemble.
-        weight_clip (default 100.0): Largest weight of a transition in the actor's loss.
-        log_std_bounds (default (-5.0, 2.0)): Least and greatest log σ of the Gaussian around a
-            tanh mean, in ascending order.
-        expectile (default 0.7): Expectile of Q(s, ·) over the dataset that V(s) aims for.
-        beta (default 3.0): Inverse temperature β of the advantages.
+        num_critics (default 2): Number of critics in the ensemble.
+        weight_clip (default 100.0): Upper bound on a transition's weight in the actor loss; 100
+            is usual.
+        log_std_bounds (default (-5.0, 2.0)): Lower and upper bound of log σ of the Gaussian
+            around a tanh mean.
+        expectile (default 0.7): Expectile of Q(s, ·) over the dataset that V(s) estimates; 0.5
+            gives the mean.
+        beta (default 3.0): Inverse temperature β of the advantages; higher values imitate more
+            selectively.
 
     Run options:
         seed (default 0): Seed of all random streams.
@@ -2052,34 +2075,36 @@ def train_iql(
 class ReBRAC(ManagedAlgorithm):
     """Revisited Behavior-Regularized Actor-Critic (arXiv 2305.09836).
 
-    TD3+BC with separate penalties of the actor and the critics.
+    TD3+BC with separate penalties for the actor and the critics.
 
     >>> ReBRAC("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(20_000).evaluate()
 
     See docs/configuration.md for details of the options.
 
     ReBRAC options:
-        batch_size (default 1024): Transitions in one gradient update.
-        learning_rate (default 0.001): Adam's step size, for every network.
+        batch_size (default 1024): Number of transitions in each gradient update.
+        learning_rate (default 0.001): Learning rate of Adam, for every network; a schedule
+            scales it.
         hidden_sizes (default (256, 256, 256)): Widths of the hidden layers.
-        optimizers (default {}): Options of Adam by the name of each optimizer, or of `all`
+        optimizers (default {}): Options of Adam for each optimizer by name, or for `all`
             (docs/configuration.md).
-        gamma (default 0.99): Discount factor γ.
-        tau (default 0.005): Polyak rate τ of the target networks.
-        n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
-            episode ends.
-        networks (default {}): Trunk and options of each network by its name, or of `all`
+        gamma (default 0.99): Discount factor γ of future rewards.
+        tau (default 0.005): Polyak rate τ of the target networks: target ← (1 − τ) target + τ
+            online.
+        n_step (default 1): Number of rewards in a target before it bootstraps; fewer at the end
+            of an episode.
+        networks (default {}): Trunk and options of each network by name, or of `all`
             (docs/configuration.md).
-        num_critics (default 2): Critics in the ensemble; the target uses their minimum.
-        exploration_noise (default 0.1): Deviation of the Gaussian noise on collected actions,
-            in units of [−1, 1].
-        policy_delay (default 2): Critic updates for each update of actor and targets.
-        target_noise (default 0.2): Deviation of the noise that smooths the target's action, in
-            units of [−1, 1].
-        target_noise_clip (default 0.5): Largest size of that noise.
-        actor_penalty (default 0.01): Weight β₁ of the squared distance from the dataset's
-            action in the actor's loss.
-        critic_penalty (default 0.01): Weight β₂ of the squared distance from the dataset's next
+        num_critics (default 2): Number of critics; the target uses their minimum.
+        exploration_noise (default 0.1): Standard deviation of the Gaussian noise on collected
+            actions, which lie in [−1, 1].
+        policy_delay (default 2): Number of critic updates per update of actor and targets.
+        target_noise (default 0.2): Standard deviation of the noise on the target's action,
+            which lies in [−1, 1].
+        target_noise_clip (default 0.5): Clip the noise on the target's action to ± this value.
+        actor_penalty (default 0.01): Weight β₁ of the squared distance to the dataset's action
+            in the actor loss.
+        critic_penalty (default 0.01): Weight β₂ of the squared distance to the dataset's next
             action in the critics' target.
 
     Run options:
@@ -2208,32 +2233,35 @@ def train_rebrac(
 class TD3BC(ManagedAlgorithm):
     """TD3 with Behavior Cloning (arXiv 2106.06860).
 
-    TD3 whose actor also imitates the dataset.
+    TD3 with an imitation term in the actor loss.
 
     >>> TD3BC("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(20_000).evaluate()
 
     See docs/configuration.md for details of the options.
 
     TD3BC options:
-        batch_size (default 256): Transitions in one gradient update.
-        learning_rate (default 0.0003): Adam's step size, for every network.
+        batch_size (default 256): Number of transitions in each gradient update.
+        learning_rate (default 0.0003): Learning rate of Adam, for every network; a schedule
+            scales it.
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
-        optimizers (default {}): Options of Adam by the name of each optimizer, or of `all`
+        optimizers (default {}): Options of Adam for each optimizer by name, or for `all`
             (docs/configuration.md).
-        gamma (default 0.99): Discount factor γ.
-        tau (default 0.005): Polyak rate τ of the target networks.
-        n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
-            episode ends.
-        networks (default {}): Trunk and options of each network by its name, or of `all`
+        gamma (default 0.99): Discount factor γ of future rewards.
+        tau (default 0.005): Polyak rate τ of the target networks: target ← (1 − τ) target + τ
+            online.
+        n_step (default 1): Number of rewards in a target before it bootstraps; fewer at the end
+            of an episode.
+        networks (default {}): Trunk and options of each network by name, or of `all`
             (docs/configuration.md).
-        num_critics (default 2): Critics in the ensemble; the target uses their minimum.
-        exploration_noise (default 0.1): Deviation of the Gaussian noise on collected actions,
-            in units of [−1, 1].
-        policy_delay (default 2): Critic updates for each update of actor and targets.
-        target_noise (default 0.2): Deviation of the noise that smooths the target's action, in
-            units of [−1, 1].
-        target_noise_clip (default 0.5): Largest size of that noise.
-        alpha (default 2.5): Weight α of the value against the imitation.
+        num_critics (default 2): Number of critics; the target uses their minimum.
+        exploration_noise (default 0.1): Standard deviation of the Gaussian noise on collected
+            actions, which lie in [−1, 1].
+        policy_delay (default 2): Number of critic updates per update of actor and targets.
+        target_noise (default 0.2): Standard deviation of the noise on the target's action,
+            which lies in [−1, 1].
+        target_noise_clip (default 0.5): Clip the noise on the target's action to ± this value.
+        alpha (default 2.5): Weight α of the value relative to the imitation; higher values
+            trust the critics more.
 
     Run options:
         seed (default 0): Seed of all random streams.
@@ -2360,57 +2388,60 @@ def train_td3_bc(
 class RLPD(ManagedAlgorithm):
     """RL with Prior Data (arXiv 2302.02948).
 
-    REDQ with LayerNorm critics on batches of recorded and new data.
+    REDQ with LayerNorm critics on mixed batches of recorded and new data.
 
     >>> RLPD("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(20_000).evaluate()
 
     See docs/configuration.md for details of the options.
 
     RLPD options:
-        batch_size (default 256): Transitions in one gradient update.
-        learning_rate (default 0.0003): Adam's step size, for every network.
+        batch_size (default 256): Number of transitions in each gradient update.
+        learning_rate (default 0.0003): Learning rate of Adam, for every network; a schedule
+            scales it.
         hidden_sizes (default (256, 256)): Widths of the hidden layers.
-        optimizers (default {}): Options of Adam by the name of each optimizer, or of `all`
+        optimizers (default {}): Options of Adam for each optimizer by name, or for `all`
             (docs/configuration.md).
-        gamma (default 0.99): Discount factor γ.
-        tau (default 0.005): Polyak rate τ of the target networks.
-        n_step (default 1): Rewards that a target sums up before it bootstraps, fewer where an
-            episode ends.
-        buffer_capacity (default 1000000): Transitions that the replay keeps; the oldest are
-            dropped.
-        learning_starts (default 5000): Environment steps of uniform random actions before the
+        gamma (default 0.99): Discount factor γ of future rewards.
+        tau (default 0.005): Polyak rate τ of the target networks: target ← (1 − τ) target + τ
+            online.
+        n_step (default 1): Number of rewards in a target before it bootstraps; fewer at the end
+            of an episode.
+        buffer_capacity (default 1000000): Capacity of the replay buffer in transitions; the
+            oldest are overwritten.
+        learning_starts (default 5000): Environment steps with uniform random actions before the
             first update.
-        train_frequency (default 1): Collected transitions between rounds of updates.
-        gradient_updates_per_step (default 20): Updates in each round, G; actor and temperature
-            move in the last one.
-        replay (default 'uniform'): How the replay draws transitions: all alike, or by the size
-            of their TD errors.
-        priority_exponent (default 0.6): Exponent α of the priorities; 0 draws all transitions
-            alike.
-        importance_exponent (default 0.4): First exponent β of the importance weights; it grows
-            to 1 over the run's budget.
-        priority_epsilon (default 1e-06): Added to the size of every TD error, so that each
-            transition can be drawn.
-        normalize_observations (default False): Standardize observations by the running moments
-            of all that were collected.
+        train_frequency (default 1): Transitions to collect between rounds of updates.
+        gradient_updates_per_step (default 20): Number G of updates in each round; actor and
+            temperature are updated in the last one.
+        replay (default 'uniform'): How transitions are sampled: uniformly, or in proportion to
+            their TD errors.
+        priority_exponent (default 0.6): Exponent α of the priorities; 0 samples uniformly.
+        importance_exponent (default 0.4): Initial exponent β of the importance weights; it
+            grows to 1 over the run's budget.
+        priority_epsilon (default 1e-06): Constant added to every absolute TD error, so that
+            each transition can be sampled.
+        normalize_observations (default False): Standardize observations with running statistics
+            of the collected observations.
         normalize_rewards (default False): Divide rewards by the running standard deviation of
             the discounted return.
-        offline_batch_ratio (default 0.5): Share of the dataset's rows in every batch, rounded
-            to whole rows, a half up.
+        offline_batch_ratio (default 0.5): Share of dataset rows in every batch, rounded to
+            whole rows (half up).
         offline_pretrain_updates (default 0): Updates on the dataset alone before the first
             environment step; intervals count them.
-        random_play (default True): Play at random until `learning_starts`; otherwise the policy
-            plays from the first step.
-        networks (default {}): Trunk and options of each network by its name, or of `all`
+        random_play (default True): Take random actions until `learning_starts`; otherwise the
+            policy acts from the start.
+        networks (default {}): Trunk and options of each network by name, or of `all`
             (docs/configuration.md).
-        num_critics (default 10): Critics in the ensemble, N.
-        alpha (default 'auto'): Temperature α: a fixed number, or `auto` to learn it.
+        num_critics (default 10): Number N of critics.
+        alpha (default 'auto'): Entropy temperature α: a fixed number, or `auto` to learn it.
         initial_alpha (default 1.0): Initial value of a learned α.
-        target_entropy (default 'auto'): Entropy that a learned α aims for; `auto` is −|A|/2.
-        subset_size (default 2): Target critics whose minimum is used, M ≤ N; drawn anew for
-            each update.
-        backup_entropy (default True): Keep −α log π in the critics' target.
-        layer_norm (default True): Normalize the critics' hidden layers.
+        target_entropy (default 'auto'): Target entropy of a learned α; `auto` is −|A|/2, minus
+            half the action dimensions.
+        subset_size (default 2): Number M ≤ N of target critics whose minimum is used, drawn at
+            random in each update.
+        backup_entropy (default True): Include the entropy term −α log π in the critics' target.
+        layer_norm (default True): Apply LayerNorm to the critics' hidden layers, before their
+            activation.
 
     Run options:
         seed (default 0): Seed of all random streams.

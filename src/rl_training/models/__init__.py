@@ -1,4 +1,4 @@
-"""Networks: flat parameters, stacked ensembles, policies."""
+"""Networks with flat parameters, stacked ensembles and policies."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": torch.relu_,  # of a layer's own output, which nothing else reads
+    "relu": torch.relu_,  # in place, since nothing else reads a layer's output
     "leaky_relu": F.leaky_relu,
     "elu": F.elu,
     "gelu": F.gelu,

@@ -1,4 +1,4 @@
-"""Networks of the actor-critic algorithms: an actor, stacked critics and target vectors."""
+"""Models of the actor-critic algorithms: an actor, stacked critics and target vectors."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from rl_training.models.network_config import Sizes, TrunkConfig, plain_mlp
 
 PolicyKind = Literal["squashed", "tanh_mean"]
 Trunks = Mapping[str, TrunkConfig]
-"""The options of networks by their names; a network that is not named is a ReLU perceptron."""
+"""Options of networks by name; networks without an entry are ReLU perceptrons."""
 
 
 class ActorCriticModel(nn.Module):
-    """An actor, an ensemble of critics and, unless ``target`` is false, the critics' target vector.
+    """An actor, an ensemble of critics and, if ``target``, a target vector of the critics.
 
-    The target critics share the state of the critics' trunk, such as its statistics.
+    Target critics share the state of the critics' trunk, such as running statistics.
     """
 
     actor: Actor
@@ -44,20 +44,20 @@ class ActorCriticModel(nn.Module):
             self.register_buffer("target", critic.flat.detach().clone())
 
     def q_values(self, obs: Tensor, actions: Tensor) -> Tensor:
-        """Q-values of all critics, ``[num_critics, B]``."""
+        """Return Q-values of all critics, ``[num_critics, B]``."""
         return self.critic.q_values(obs, actions)
 
     def frozen_q_values(self, obs: Tensor, actions: Tensor) -> Tensor:
-        """Q-values whose gradient reaches the actions but not the critics' parameters."""
+        """Return Q-values with gradients for the actions but not for the critics."""
         return self.critic.q_values(obs, actions, self.critic.flat.detach())
 
     def target_q_values(self, obs: Tensor, actions: Tensor) -> Tensor:
-        """Q-values of the target critics, ``[num_critics, B]``."""
+        """Return Q-values of the target critics, ``[num_critics, B]``."""
         return self.critic.q_values(obs, actions, self.target)
 
 
 class MLPTD3Model(ActorCriticModel):
-    """A deterministic actor, an ensemble of critics and, unless refused, target vectors of both."""
+    """A deterministic actor, an ensemble of critics and, if ``target``, target vectors of both."""
 
     actor: DeterministicActor
     actor_target: Tensor
@@ -83,20 +83,20 @@ class MLPTD3Model(ActorCriticModel):
             self.register_buffer("actor_target", actor.flat.detach().clone())
 
     def target_actions(self, obs: Tensor) -> Tensor:
-        """Actions of the target policy, ``[B, action_dim]``."""
+        """Return actions of the target policy, ``[B, action_dim]``."""
         return self.actor.mode(obs, self.actor_target)
 
     def policy_q_values(self, obs: Tensor) -> Tensor:
-        """Q_1(s, μ(s)), ``[B]``: its gradient reaches the actor alone."""
+        """Return Q_1(s, μ(s)), ``[B]``, with gradients for the actor only."""
         return self.critic.first_q_values(obs, self.actor.mode(obs))
 
 
 class GaussianActorCritic(ActorCriticModel):
-    """A Gaussian actor and an ensemble of critics: the networks of SAC and its relatives.
+    """A Gaussian actor and an ensemble of critics, as in SAC and its variants.
 
-    The critics have the actor's hidden layers unless ``critic_hidden_sizes`` are given; ``trunks``
-    replaces the hidden layers of the networks that it names. The actor is SAC's squashed Gaussian,
-    or one around a tanh mean, whose log σ stays within ``log_std_bounds``.
+    The critics have the actor's hidden sizes unless ``critic_hidden_sizes`` is given. ``trunks``
+    overrides the hidden layers by network name. The actor is SAC's squashed Gaussian, or a Gaussian
+    around a tanh mean with log σ within ``log_std_bounds``.
     """
 
     actor: GaussianActor
@@ -119,7 +119,7 @@ class GaussianActorCritic(ActorCriticModel):
         generator: torch.Generator | None = None,
     ) -> None:
         if policy not in get_args(PolicyKind):
-            raise ConfigError(f"policy = {policy!r}: should be squashed or tanh_mean.")
+            raise ConfigError(f"policy = {policy!r}: should be 'squashed' or 'tanh_mean'.")
         trunks = trunks or {}
         sizes = obs_dim, action_dim, hidden_sizes
         shared: dict[str, Any] = {"trunk": trunks.get("actor"), "generator": generator}
@@ -142,16 +142,16 @@ class GaussianActorCritic(ActorCriticModel):
         super().__init__(actor, critic, target=target)
 
     def sample(self, obs: Tensor, noise: Tensor) -> ActionSample:
-        """Actions of the current policy from standard-normal noise, with log-probabilities."""
+        """Return actions of the policy from standard-normal noise, with log-probabilities."""
         return self.actor.sample(obs, noise)
 
     def action_logprobs(self, obs: Tensor, actions: Tensor) -> Tensor:
-        """Log-probability of given (dataset) actions in [-1, 1], ``[B]``."""
+        """Return the log-probability of given (dataset) actions in [-1, 1], ``[B]``."""
         return self.actor.log_prob(obs, actions)
 
 
 class MLPREDQModel(GaussianActorCritic):
-    """A Gaussian actor and N critics, as REDQ (arXiv 2101.05982) and its relatives have them."""
+    """A Gaussian actor and N critics, as in REDQ (arXiv 2101.05982) and its variants."""
 
 
 class MLPSACModel(GaussianActorCritic):
@@ -196,6 +196,6 @@ class MLPIQLModel(MLPSACModel):
         self.value = Network(options.build(Sizes(obs_dim, 1)), generator)
 
     def values(self, obs: Tensor) -> Tensor:
-        """V(s), ``[B]``."""
+        """Return V(s), ``[B]``."""
         values: Tensor = self.value(obs)
         return values.squeeze(-1)

@@ -1,4 +1,4 @@
-"""Policies: networks that give a distribution over actions in [-1, 1]."""
+"""Policy networks for actions in [-1, 1]."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rl_training.models.network_config import Sizes, TrunkConfig, plain_mlp
 LOG_STD_MIN = -20.0
 LOG_STD_MAX = 2.0
 ACTION_BOUND = 1.0 - 1e-5
-"""Dataset actions are clipped here before atanh, where the density of ±1 would be infinite."""
+"""Dataset actions are clipped to ± this before atanh, since the density at ±1 is infinite."""
 
 
 class ActionSample(NamedTuple):
@@ -28,24 +28,24 @@ class ActionSample(NamedTuple):
 
 
 def gaussian_log_prob(standardized: Tensor, log_std: Tensor) -> Tensor:
-    """Log N(u; μ, σ) summed over the action's axis, from (u − μ)/σ and log σ."""
+    """Log N(u; μ, σ), summed over the action dimensions, from (u − μ)/σ and log σ."""
     per_dim = torch.addcmul(log_std, standardized, standardized, value=0.5)
     return -per_dim.sum(-1) - 0.5 * math.log(2.0 * math.pi) * standardized.shape[-1]
 
 
 def tanh_log_det(pre_tanh: Tensor) -> Tensor:
-    """Log |d tanh(u)/du| summed over the action's axis, stable for large |u|.
+    """Log |d tanh(u)/du|, summed over the action dimensions, stable for large |u|.
 
-    Not log(1 − a² + ε): that loses the tails and biases the entropy.
+    log(1 − a² + ε) would lose the tails and bias the entropy.
     """
     inner = (pre_tanh + F.softplus(-2.0 * pre_tanh)).sum(-1)
     return 2.0 * (math.log(2.0) * pre_tanh.shape[-1] - inner)
 
 
 class Actor(Network, ABC):
-    """A policy network: one best action, and actions with noise in them.
+    """A policy network with deterministic and exploratory actions.
 
-    The network is a ReLU perceptron with ``hidden_sizes``, or what ``trunk`` says.
+    The network is a ReLU perceptron with ``hidden_sizes``, unless ``trunk`` is given.
     """
 
     outputs_per_action: ClassVar[int] = 1
@@ -66,38 +66,38 @@ class Actor(Network, ABC):
 
     @abstractmethod
     def mode(self, obs: Tensor) -> Tensor:
-        """The deterministic actions, ``[B, action_dim]``."""
+        """Return deterministic actions, ``[B, action_dim]``."""
 
     @abstractmethod
     def explore(self, obs: Tensor, noise: Tensor) -> Tensor:
-        """Actions for collecting, from normal ``noise`` ``[B, action_dim]``."""
+        """Return exploratory actions from normal ``noise`` ``[B, action_dim]``."""
 
 
 class GaussianActor(Actor):
-    """A stochastic policy: a Gaussian, and what is done to its draws."""
+    """A stochastic policy: a Gaussian whose samples are mapped to [-1, 1]."""
 
     @abstractmethod
     def distribution(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and log σ of the Gaussian."""
+        """Return mean and log σ of the Gaussian."""
 
     @abstractmethod
     def place(self, mean: Tensor, log_std: Tensor, noise: Tensor) -> Tensor:
-        """Actions in [-1, 1] from a `distribution` and standard-normal ``noise``."""
+        """Return actions in [-1, 1] from a `distribution` and standard-normal ``noise``."""
 
     @abstractmethod
     def density(self, mean: Tensor, log_std: Tensor, actions: Tensor) -> Tensor:
-        """Log-density of given actions in [-1, 1] under a `distribution`, ``[B]``."""
+        """Return the log-density of actions in [-1, 1] under a `distribution`, ``[B]``."""
 
     @abstractmethod
     def sample(self, obs: Tensor, noise: Tensor) -> ActionSample:
-        """Reparametrised actions from standard-normal ``noise`` ``[B, action_dim]``."""
+        """Return reparameterized actions from standard-normal ``noise`` ``[B, action_dim]``."""
 
     def explore(self, obs: Tensor, noise: Tensor) -> Tensor:
-        """Actions alone: for acting, the log-probability would cost the most."""
+        """Return actions without log-probabilities, which would dominate the cost of acting."""
         return self.place(*self.distribution(obs), noise)
 
     def log_prob(self, obs: Tensor, actions: Tensor) -> Tensor:
-        """Log-density of given actions in [-1, 1], ``[B]``."""
+        """Return the log-density of actions in [-1, 1], ``[B]``."""
         return self.density(*self.distribution(obs), actions)
 
 
@@ -107,39 +107,39 @@ class SquashedGaussianActor(GaussianActor):
     outputs_per_action: ClassVar[int] = 2
 
     def distribution(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and log σ before the tanh, each ``[B, action_dim]``."""
+        """Return mean and log σ before the tanh, each ``[B, action_dim]``."""
         mean, log_std = self(obs).chunk(2, dim=-1)
         return mean, log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)
 
     def sample(self, obs: Tensor, noise: Tensor) -> ActionSample:
-        """Reparametrised actions from standard-normal ``noise`` ``[B, action_dim]``."""
+        """Return reparameterized actions from standard-normal ``noise`` ``[B, action_dim]``."""
         mean, log_std = self.distribution(obs)
         pre_tanh = torch.addcmul(mean, log_std.exp(), noise)
         log_prob = gaussian_log_prob(noise, log_std) - tanh_log_det(pre_tanh)
         return ActionSample(pre_tanh.tanh(), log_prob)
 
     def place(self, mean: Tensor, log_std: Tensor, noise: Tensor) -> Tensor:
-        """The actions of `sample`: tanh of the Gaussian's draw."""
+        """Return the actions of `sample`: the tanh of a Gaussian sample."""
         return torch.addcmul(mean, log_std.exp(), noise).tanh_()
 
     def mode(self, obs: Tensor) -> Tensor:
-        """The deterministic action, tanh of the mean."""
+        """Return the tanh of the mean."""
         return self.distribution(obs)[0].tanh()
 
     def density(self, mean: Tensor, log_std: Tensor, actions: Tensor) -> Tensor:
-        """By the draw before the tanh, and the tanh's change of volume."""
+        """Return the log-density, with the change of variables of the tanh."""
         pre_tanh = actions.clamp(-ACTION_BOUND, ACTION_BOUND).atanh()
         standardized = (pre_tanh - mean) * (-log_std).exp()
         return gaussian_log_prob(standardized, log_std) - tanh_log_det(pre_tanh)
 
 
 class TanhMeanGaussianActor(GaussianActor):
-    """N(tanh(f(s)), σ) with a log σ that is a parameter of its own, the same in every state.
+    """N(tanh(f(s)), σ) with a state-independent log σ.
 
-    Its density is finite at ±1, where a squashed Gaussian's is not: a saturated dataset action is
-    no trouble. log σ follows the network's layers in the flat vector and is clamped to
-    ``log_std_bounds``. It starts at 0, or amid the bounds where 0 is not between them: at a bound a
-    clamp would have no gradient, or one way only.
+    Unlike a squashed Gaussian's, its density is finite at ±1, so saturated dataset actions are
+    unproblematic. log σ is a parameter that follows the network's layers in the flat vector and is
+    clamped to ``log_std_bounds``. It starts at 0, or midway between the bounds if they exclude 0:
+    at a bound, the gradient of the clamp would be missing or one-sided.
     """
 
     log_std_bounds: tuple[float, float]
@@ -164,43 +164,43 @@ class TanhMeanGaussianActor(GaussianActor):
         self.flat = nn.Parameter(flat)
 
     def views(self, flat: Tensor) -> list[Tensor]:
-        """The layers' tensors, in the whole vector or in its part that holds the layers."""
+        """Return the layers' tensors, from the whole vector or from its part for the layers."""
         layers = sum(self.sizes)
         return super().views(flat if flat.shape[-1] == layers else flat.narrow(-1, 0, layers))
 
     def distribution(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean ``[B, action_dim]`` after its tanh, and log σ ``[1, action_dim]``."""
+        """Return the mean after the tanh ``[B, action_dim]`` and log σ ``[1, action_dim]``."""
         layers, log_std = self.flat.split_with_sizes(self.parts, dim=-1)
         outputs: Tensor = self(obs, layers)
         return outputs.tanh(), log_std.unsqueeze(-2).clamp(*self.log_std_bounds)
 
     def mode(self, obs: Tensor) -> Tensor:
-        """The deterministic action, the mean."""
+        """Return the mean."""
         return self.distribution(obs)[0]
 
     def place(self, mean: Tensor, log_std: Tensor, noise: Tensor) -> Tensor:
-        """The Gaussian's draw, clipped to [-1, 1]."""
+        """Return Gaussian samples, clipped to [-1, 1]."""
         return torch.addcmul(mean, log_std.exp(), noise).clamp(-1.0, 1.0)
 
     def density(self, mean: Tensor, log_std: Tensor, actions: Tensor) -> Tensor:
-        """The Gaussian's own."""
+        """Return the Gaussian log-density."""
         return gaussian_log_prob((actions - mean) * (-log_std).exp(), log_std)
 
     def sample(self, obs: Tensor, noise: Tensor) -> ActionSample:
-        """Reparametrised actions, not clipped: their density is that of the Gaussian."""
+        """Return reparameterized actions without clipping, so that the Gaussian density applies."""
         mean, log_std = self.distribution(obs)
         actions = torch.addcmul(mean, log_std.exp(), noise)
         return ActionSample(actions, gaussian_log_prob(noise, log_std))
 
 
 class DeterministicActor(Actor):
-    """The tanh policy of DDPG and TD3 (arXiv 1509.02971): one action for each observation."""
+    """The deterministic tanh policy of DDPG and TD3 (arXiv 1509.02971)."""
 
     def mode(self, obs: Tensor, flat: Tensor | None = None) -> Tensor:
-        """The action μ(s), ``[B, action_dim]``."""
+        """Return the action μ(s), ``[B, action_dim]``."""
         outputs: Tensor = self(obs, flat)
         return outputs.tanh()
 
     def explore(self, obs: Tensor, noise: Tensor) -> Tensor:
-        """The action with ``noise`` of the wanted size added, kept in [-1, 1]."""
+        """Return the action plus ``noise``, which is already scaled, clipped to [-1, 1]."""
         return (self.mode(obs) + noise).clamp_(-1.0, 1.0)

@@ -1,4 +1,4 @@
-"""Networks with batch normalization, or batch renormalization as in CrossQ."""
+"""Networks with batch normalization or renormalization, as in CrossQ."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from rl_training.models.network_config import BatchNormConfig, Sizes
 
 
 class BatchNormTrunk(Trunk):
-    """A perceptron whose inputs and hidden activations are normalized by the batch's statistics.
+    """A perceptron with batch normalization of inputs and hidden activations.
 
-    In training mode these are the batch's own (arXiv 1502.03167), in evaluation mode running
-    averages of them. With renormalization (arXiv 1702.03275) a batch is corrected towards the
-    running averages once ``renorm_warmup`` batches have been seen:
+    Training mode uses the statistics of the batch (arXiv 1502.03167), evaluation mode their running
+    averages. With renormalization (arXiv 1702.03275), a batch is corrected toward the running
+    averages once ``renorm_warmup`` batches have been seen:
     x̂ = (x − μ) / σ · r + d with r = σ / σ_running and d = (μ − μ_running) / σ_running, both
     clipped and without gradient.
 
-    The flat vector holds the layers, then a scale and a shift of the inputs and of each hidden
-    layer. The state is one vector of running means, one of variances, and the number of batches.
+    The flat vector holds the layers, then a scale and a shift for the inputs and for each hidden
+    layer. The state holds a vector of running means, one of variances, and the batch count.
     """
 
     def __init__(self, sizes: Sizes, options: BatchNormConfig) -> None:
@@ -38,7 +38,7 @@ class BatchNormTrunk(Trunk):
     def initialize(
         self, params: list[Tensor], generator: torch.Generator | None
     ) -> dict[str, Tensor]:
-        """Layers like those of PyTorch; scales of 1, shifts of 0; means of 0, variances of 1."""
+        """Initialize layers like PyTorch, scales and variances with 1, shifts and means with 0."""
         split = 2 * self.num_layers
         uniform_layers(params[:split], generator, self.last_layer_bound)
         neutral_norms(params[split:])
@@ -50,11 +50,11 @@ class BatchNormTrunk(Trunk):
         }
 
     def unit_weights(self, params: list[Tensor]) -> list[Tensor]:
-        """The weights of every layer."""
+        """Return the weights of every layer."""
         return params[: 2 * self.num_layers : 2]
 
     def evaluate(self, x: Tensor, params: list[Tensor], state: State, *, training: bool) -> Tensor:
-        """Normalize the inputs; then for each layer product, activation, normalization."""
+        """Normalize the inputs, then apply linear layer, activation and normalization in turn."""
         layers, norms = params[: 2 * self.num_layers], params[2 * self.num_layers :]
         means = torch.split_with_sizes(state["running_mean"], self.widths, dim=-1)
         variances = torch.split_with_sizes(state["running_variance"], self.widths, dim=-1)
@@ -73,7 +73,7 @@ class BatchNormTrunk(Trunk):
     def _by_batch(
         self, x: Tensor, running_mean: Tensor, running_variance: Tensor, batches: Tensor
     ) -> Tensor:
-        """Normalize by the batch, and let the running statistics follow it."""
+        """Normalize with the batch's statistics and update the running statistics."""
         options = self.options
         mean = x.mean(-2, keepdim=True)
         centered = x - mean

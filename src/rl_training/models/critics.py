@@ -1,4 +1,4 @@
-"""Action-value networks, stacked."""
+"""Ensembles of action-value networks."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from rl_training.models.network import Network
 from rl_training.models.network_config import Sizes, TrunkConfig, plain_mlp
 
 CACHED_ROWS = 1_024
-"""Rows of one piece of a large evaluation on the CPU: the fastest of 512 to 8,192 at 256 units."""
+"""Chunk size of large evaluations on the CPU; the fastest from 512 to 8,192 at 256 units."""
 
 
 class EnsembleCritic(Network):
-    """``num_critics`` Q-networks as one stack: a batched product a layer, never a Python list.
+    """``num_critics`` Q-networks, evaluated together with one batched product per layer.
 
-    With ``num_quantiles`` above 1 each critic describes the return's distribution by that many
+    With ``num_quantiles`` > 1, each critic models the distribution of the return with that many
     quantiles, and its Q-value is their mean. The networks are ReLU perceptrons with
-    ``hidden_sizes`` and ``layer_norm``, or what ``trunk`` says.
+    ``hidden_sizes`` and ``layer_norm``, unless ``trunk`` is given.
     """
 
     def __init__(
@@ -44,17 +44,17 @@ class EnsembleCritic(Network):
         super().__init__(options.build(sizes), generator)
 
     def quantiles(self, obs: Tensor, actions: Tensor, flat: Tensor | None = None) -> Tensor:
-        """Z_i(s, a) of every critic, ``[num_critics, B, num_quantiles]``."""
+        """Return Z_i(s, a) of every critic, ``[num_critics, B, num_quantiles]``."""
         values: Tensor = self(actions, flat, prefix=obs)
         return values
 
     def q_values(self, obs: Tensor, actions: Tensor, flat: Tensor | None = None) -> Tensor:
-        """Q_i(s, a) of every critic, ``[num_critics, B]``."""
+        """Return Q_i(s, a) of every critic, ``[num_critics, B]``."""
         values = self.quantiles(obs, actions, flat)
         return values.squeeze(-1) if values.shape[-1] == 1 else values.mean(-1)
 
     def first_q_values(self, obs: Tensor, actions: Tensor) -> Tensor:
-        """Q_1(s, a) alone, ``[B]``, with no gradient for its parameters; in evaluation mode."""
+        """Return Q_1(s, a), ``[B]``, in evaluation mode, without gradient for its parameters."""
         first = [view.select(0, 0) for view in self.views(self.flat.detach())]
         state = {name: value.select(0, 0) for name, value in self.state.items()}
         return self.evaluate(actions, first, obs, state=state).squeeze(-1)
@@ -62,23 +62,23 @@ class EnsembleCritic(Network):
     def subset_q_values(
         self, obs: Tensor, actions: Tensor, flat: Tensor, members: Tensor
     ) -> Tensor:
-        """Q-values of some critics alone, ``[len(members), B]``, by index; in evaluation mode."""
+        """Return Q-values of the critics ``members``, ``[len(members), B]``, in evaluation mode."""
         chosen = [view.index_select(0, members) for view in self.views(flat)]
         state = {name: value.index_select(0, members) for name, value in self.state.items()}
         return self.evaluate(actions, chosen, obs, state=state).squeeze(-1)
 
     def sampled_q_values(self, obs: Tensor, actions: Tensor) -> Tensor:
-        """Q_i(s, a_k) of several actions ``[S, B, A]`` of each state, ``[num_critics, S, B]``.
+        """Return Q_i(s, a_k) for S actions ``[S, B, A]`` per state, ``[num_critics, S, B]``.
 
-        Of a perceptron, an observation's part of the first layer is the same for all its actions
-        and made once.
+        In a perceptron, the observation's part of the first layer is the same for all actions and
+        computed once.
         """
         count, size, width = actions.shape
         trunk = self.trunk
         if not isinstance(trunk, MLPTrunk) or trunk.dropout:
             rows = obs.expand(count, size, -1).flatten(0, 1), actions.flatten(0, 1)
             return self.q_values(*rows).view(-1, count, size)
-        # On the CPU in pieces whose activations stay in its cache from layer to layer.
+        # On the CPU, in chunks whose activations stay in the cache from layer to layer.
         together = max(1, CACHED_ROWS // size) if obs.device.type == "cpu" else count
         if use_kernels(obs):
             repeated = obs.expand(count, size, -1)
@@ -99,10 +99,10 @@ class EnsembleCritic(Network):
         return torch.cat(values, dim=-2)
 
     def action_gradients(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-        """Q_i(s, a) ``[num_critics, B]`` and ∂Q_i/∂a ``[num_critics, B, A]``, from one forward.
+        """Return Q_i(s, a) ``[num_critics, B]`` and ∂Q_i/∂a ``[num_critics, B, A]``.
 
-        With its ReLUs' masks held fixed a perceptron is linear, so that the gradient is a product
-        of the weights through the masks: differentiable itself, without a backward of a backward.
+        With fixed ReLU masks, a perceptron is linear. Its gradient is a product of the masked
+        weights, which is differentiable without a second backward pass.
         """
         if not self.trunk.fused:
             return self._plain_action_gradients(obs, actions)
@@ -115,10 +115,10 @@ class EnsembleCritic(Network):
         return action_gradients(inputs, self.views(self.flat), actions.shape[-1])
 
     def _plain_action_gradients(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-        """The same of any other trunk, by a backward that can be differentiated itself."""
+        """Return the same for any other trunk, with a differentiable backward pass."""
         params = self.views(self.flat)
         training = self.is_training(self.flat)
-        with torch.enable_grad():  # held-out losses come without
+        with torch.enable_grad():  # held-out losses are computed without gradients
             own = actions.detach().expand(len(params[0]), -1, -1).contiguous().requires_grad_()
             inputs = torch.cat((obs.expand(len(own), -1, -1), own), dim=-1)  # [N, B, in]
             q = self.evaluate(inputs, params, training=training).squeeze(-1)

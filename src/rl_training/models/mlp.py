@@ -21,9 +21,9 @@ from rl_training.models.network_config import MLPConfig, Sizes, plain_mlp
 def uniform_layers(
     layers: list[Tensor], generator: torch.Generator | None, last_bound: float | None = None
 ) -> None:
-    """Uniform in ±1/√fan_in, weights and biases alike, as `torch.nn.Linear` does.
+    """Draw weights and biases uniformly in ±1/√fan_in, as `torch.nn.Linear` does.
 
-    ``last_bound`` is the range of the last layer, where it is another one.
+    ``last_bound`` overrides the range of the last layer.
     """
     for i in range(0, len(layers), 2):
         bound = 1.0 / math.sqrt(layers[i].shape[-2])
@@ -34,7 +34,7 @@ def uniform_layers(
 
 
 def neutral_norms(norms: list[Tensor]) -> None:
-    """Scales of 1 and shifts of 0, which alternate."""
+    """Set the alternating scales and shifts to 1 and 0."""
     for scale, shift in zip(norms[0::2], norms[1::2], strict=True):
         scale.fill_(1.0)
         shift.zero_()
@@ -43,10 +43,10 @@ def neutral_norms(norms: list[Tensor]) -> None:
 def layer_shapes(
     widths: Sequence[int], ensemble: int | None
 ) -> tuple[list[tuple[int, ...]], tuple[int, ...]]:
-    """Weights and biases of linear layers, and the axes before those of a bias."""
+    """Return the shapes of weights and biases, and the leading axes of a bias."""
     if min(*widths, 1 if ensemble is None else ensemble) < 1:
         raise ConfigError(
-            f"A network of widths {list(widths)}, ensemble {ensemble}: each should be 1 or more."
+            f"A network has widths {list(widths)}, ensemble {ensemble}: all should be at least 1."
         )
     lead: tuple[int, ...] = () if ensemble is None else (ensemble,)
     bias_lead: tuple[int, ...] = () if ensemble is None else (ensemble, 1)
@@ -57,7 +57,7 @@ def layer_shapes(
 
 
 def norm_shapes(widths: Sequence[int], bias_lead: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """A scale and a shift of each width."""
+    """Return the shapes of a scale and a shift per width."""
     return [(*bias_lead, width) for width in widths for _ in range(2)]
 
 
@@ -67,7 +67,7 @@ def normalized(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
 
 
 class MLPTrunk(Trunk):
-    """A perceptron, or a stack of ``ensemble`` of them evaluated by one product a layer.
+    """A perceptron, or an ensemble of them with one batched product per layer.
 
     With ``layer_norm`` every hidden layer is normalized (arXiv 1607.06450), before its activation
     or, with ``"after"``, after it. Scales and shifts follow the layers in the flat vector.
@@ -94,18 +94,18 @@ class MLPTrunk(Trunk):
     def initialize(
         self, params: list[Tensor], generator: torch.Generator | None
     ) -> dict[str, Tensor]:
-        """Layers like those of PyTorch; scales of 1, shifts of 0."""
+        """Initialize layers like PyTorch, scales with 1 and shifts with 0."""
         split = 2 * self.num_layers
         uniform_layers(params[:split], generator, self.last_layer_bound)
         neutral_norms(params[split:])
         return {"dropout_counter": first_counters(self.lead, generator)} if self.dropout else {}
 
     def unit_weights(self, params: list[Tensor]) -> list[Tensor]:
-        """The weights of every layer."""
+        """Return the weights of every layer."""
         return params[: 2 * self.num_layers : 2]
 
     def evaluate(self, x: Tensor, params: list[Tensor], state: State, *, training: bool) -> Tensor:
-        """The perceptron itself."""
+        """Evaluate the perceptron."""
         return self.evaluate_above(
             linear(x, params[0], params[1]), params, state, training=training
         )
@@ -113,7 +113,7 @@ class MLPTrunk(Trunk):
     def evaluate_above(
         self, x: Tensor, params: list[Tensor], state: State, *, training: bool
     ) -> Tensor:
-        """What comes after the first layer's product and bias, which are ``x``."""
+        """Evaluate everything after the first linear layer, whose output is ``x``."""
         norms = params[2 * self.num_layers :]
         norm_after = self.layer_norm == "after"
         drops = training and self.dropout > 0.0
@@ -132,7 +132,7 @@ class MLPTrunk(Trunk):
 
 
 class MLP(Network):
-    """ReLU perceptron, or a stack of ``ensemble`` of them: see `MLPTrunk`."""
+    """A ReLU perceptron, or an ensemble of them (see `MLPTrunk`)."""
 
     def __init__(
         self,

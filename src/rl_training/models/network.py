@@ -1,4 +1,4 @@
-"""A network: one flat parameter vector, state in buffers, and a trunk that says how to use them."""
+"""Networks: a flat parameter vector, state in buffers, and a trunk that evaluates them."""
 
 from __future__ import annotations
 
@@ -16,51 +16,51 @@ from rl_training.models.kernels.products import MLPFunction, split_views
 MAX_KEPT_VIEWS = 4
 
 State = Mapping[str, Tensor]
-"""A network's buffers by name: statistics and counters. Most networks have none."""
+"""Buffers of a network by name, such as statistics and counters."""
 
 
 class Trunk(ABC):
-    """A function of inputs, parameters and state, which it does not own: a `Network` does.
+    """A function of inputs, parameters and state; the `Network` owns parameters and state.
 
-    A trunk computes features from the inputs and the outputs from the features by one last linear
-    layer. What the outputs mean (a distribution, Q-values, quantiles) is the network's business.
-    Of a stack, every parameter and every tensor of the state has the members as its first axis.
+    A trunk computes features from the inputs, then outputs with a last linear layer. The network
+    defines the meaning of the outputs: a distribution, Q-values or quantiles. In a stack, the
+    first axis of every parameter and state tensor is the member.
     """
 
     shapes: Sequence[tuple[int, ...]]
     """Shapes of the parameters, in the order of the flat vector."""
     activations: int
-    """Numbers that a row of inputs leaves for the backward pass, of all members together."""
+    """Numbers stored per input row for the backward pass, over all members."""
     fused: bool = False
-    """Whether it is a plain ReLU perceptron, which has kernels of its own on the CPU."""
+    """Whether the trunk is a plain ReLU perceptron, which has specialized CPU kernels."""
 
     @abstractmethod
     def initialize(
         self, params: list[Tensor], generator: torch.Generator | None
     ) -> dict[str, Tensor]:
-        """Draw the first parameters in place, and return the first state."""
+        """Initialize the parameters in place and return the initial state."""
 
     def unit_weights(self, params: list[Tensor]) -> list[Tensor]:
-        """The weights by which units multiply their inputs, as views ``[..., fan_in, units]``.
+        """Return the weights of the units as views ``[..., fan_in, units]``.
 
-        The projection of an optimizer scales them in place. Biases and norms are not among them. A
-        trunk that does not override this cannot be projected.
+        The projection of an optimizer scales them in place; biases and norms are not included. A
+        trunk that does not override this does not support projection.
         """
         return []
 
     @abstractmethod
     def evaluate(self, x: Tensor, params: list[Tensor], state: State, *, training: bool) -> Tensor:
-        """Outputs ``[B, out]``, or ``[members, B, out]`` where the parameters are a stack.
+        """Return outputs ``[B, out]``, or ``[members, B, out]`` for stacked parameters.
 
-        In training mode it may write to ``state``, in place.
+        In training mode, this may update ``state`` in place.
         """
 
 
 class FlatModule(nn.Module):
-    """A network whose parameters are one leaf vector; its layers are views of one `split`.
+    """A module whose parameters are one leaf vector; its layers are views from one `split`.
 
-    The backward of the split is one concatenation, so an optimizer step and a Polyak update are one
-    kernel each (docs/decisions/0001-flat-parameters.md).
+    The backward pass of the split is one concatenation, so an optimizer step and a Polyak update
+    are one kernel each (docs/decisions/0001-flat-parameters.md).
     """
 
     def __init__(self, shapes: Sequence[tuple[int, ...]]) -> None:
@@ -71,14 +71,14 @@ class FlatModule(nn.Module):
         self._kept_views: dict[int, list[Tensor]] = {}
 
     def views(self, flat: Tensor) -> list[Tensor]:
-        """The layers' tensors inside ``flat``; leading axes (a population) are kept."""
+        """Return the layers' tensors as views of ``flat``; leading axes (a population) are kept."""
         return split_views(flat, self.sizes, self.shapes)
 
     def kept_views(self, flat: Tensor) -> list[Tensor]:
-        """Views of ``flat`` without its gradient, made once for as long as it stays in place.
+        """Return cached views of ``flat``, without gradient.
 
-        They alias the vector, which is only ever written in place, and keep its memory from being
-        used for anything else.
+        The views alias the vector, which is only written in place, and keep its memory from being
+        reused.
         """
         address = flat.data_ptr()
         kept = self._kept_views.get(address)
@@ -90,14 +90,14 @@ class FlatModule(nn.Module):
 
 
 class Network(FlatModule):
-    """A trunk with its parameters and its state.
+    """A trunk with parameters and state.
 
     Inputs are ``[B, in]``; outputs are ``[B, out]``, or ``[members, B, out]`` for a stack.
 
     A network is in training mode while gradients of the parameters that it is evaluated with are
-    recorded: in the stage that moves them. A target network, a critic whose parameters are detached
-    in an actor's loss, and everything under `torch.no_grad` (acting, held-out losses, a target's
-    action) are in evaluation mode. `in_mode` overrides this.
+    recorded, that is in the stage that updates them. Target networks, critics with detached
+    parameters in an actor loss, and everything under `torch.no_grad` (acting, held-out losses, the
+    target's action) are in evaluation mode. `in_mode` overrides this.
     """
 
     def __init__(self, trunk: Trunk, generator: torch.Generator | None = None) -> None:
@@ -112,16 +112,16 @@ class Network(FlatModule):
 
     @property
     def state(self) -> dict[str, Tensor]:
-        """The buffers that belong to the trunk."""
+        """The trunk's buffers."""
         return {name: getattr(self, name) for name in self._state_names}
 
     def unit_weights(self, flat: Tensor) -> list[Tensor]:
-        """The trunk's unit weights inside ``flat``."""
+        """Return the trunk's unit weights as views of ``flat``."""
         return self.trunk.unit_weights(self.views(flat))
 
     @contextmanager
     def in_mode(self, *, training: bool) -> Iterator[None]:
-        """Inside, the network is in this mode, whatever gradients are recorded."""
+        """Force training or evaluation mode inside the context."""
         before, self._forced_mode = self._forced_mode, training
         try:
             yield
@@ -129,7 +129,7 @@ class Network(FlatModule):
             self._forced_mode = before
 
     def is_training(self, vector: Tensor) -> bool:
-        """Whether evaluating ``vector`` now happens in training mode."""
+        """Return whether an evaluation with ``vector`` is in training mode."""
         if self._forced_mode is not None:
             return self._forced_mode
         return self.training and vector.requires_grad and torch.is_grad_enabled()
@@ -137,9 +137,9 @@ class Network(FlatModule):
     def forward(
         self, x: Tensor, flat: Tensor | None = None, *, prefix: Tensor | None = None
     ) -> Tensor:
-        """Evaluate with the module's own parameters, or with those in ``flat``.
+        """Evaluate with the module's parameters, or with those in ``flat``.
 
-        ``prefix`` stands before ``x`` in the inputs and gets no gradient.
+        ``prefix`` precedes ``x`` in the inputs and gets no gradient.
         """
         vector = self.flat if flat is None else flat
         if use_kernels(x) and x.dim() == 2 and vector.dim() == 1:
@@ -155,7 +155,7 @@ class Network(FlatModule):
     def plain_forward(
         self, x: Tensor, flat: Tensor | None = None, *, prefix: Tensor | None = None
     ) -> Tensor:
-        """The same, one operation at a time: for a second derivative, a compiler, a GPU."""
+        """Evaluate with separate operations: for second derivatives, compilers and GPUs."""
         vector = self.flat if flat is None else flat
         return self.evaluate(x, self.views(vector), prefix, training=self.is_training(vector))
 
@@ -168,7 +168,7 @@ class Network(FlatModule):
         state: State | None = None,
         training: bool = False,
     ) -> Tensor:
-        """The trunk on given parameters, and with other state than its own where it is given."""
+        """Evaluate the trunk with given parameters and, optionally, another state."""
         if prefix is not None:
             x = torch.cat((prefix, x), dim=-1)
         own = self.state if state is None else state

@@ -1,6 +1,6 @@
-"""The options of a network: which trunk, and the trunk's own keys.
+"""Network options: the trunk and its keys.
 
-Nothing here needs torch: a config is read and checked without it.
+This module does not import torch, so configs can be read and checked without it.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ Activation = Literal["relu", "leaky_relu", "elu", "gelu", "silu", "mish", "tanh"
 
 
 class Sizes(NamedTuple):
-    """What a network's use decides about it."""
+    """Sizes of a network, which follow from its use."""
 
     inputs: int
     outputs: int
     ensemble: int | None = None
-    """Members of a stack; None for a single network."""
+    """Number of members of a stack; None for a single network."""
     last_layer_bound: float | None = None
-    """Range of the last layer's first weights, if not the usual one."""
+    """Range of the last layer's initial weights; None for the default range."""
 
 
 class TrunkConfig(ConfigModel, ABC):
-    """Base of every trunk's options."""
+    """Base class of trunk options."""
 
     trunk: str
-    """The trunk's name."""
+    """Name of the trunk."""
 
     def option(self, name: str) -> Any:
-        """The value of an option; None of one that the trunk does not have."""
+        """Return the value of an option, or None if the trunk does not have it."""
         return getattr(self, name, None)
 
     @abstractmethod
     def build(self, sizes: Sizes) -> Trunk:
-        """The trunk for these sizes."""
+        """Build the trunk for these sizes."""
 
 
 class MLPConfig(TrunkConfig):
@@ -65,10 +65,10 @@ class MLPConfig(TrunkConfig):
     layer_norm: bool | Literal["after"] = False
     """Apply LayerNorm to every hidden layer: `true` before the activation, `after` after it."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Probability with which an output of a hidden layer is zeroed in training."""
+    """Probability of zeroing an output of a hidden layer in training."""
 
     def build(self, sizes: Sizes) -> Trunk:
-        """The perceptron."""
+        """Build the perceptron."""
         from rl_training.models.mlp import MLPTrunk
 
         return MLPTrunk(sizes, self)
@@ -79,14 +79,14 @@ class ResidualConfig(TrunkConfig):
 
     trunk: Literal["residual"] = "residual"
     width: Width = 256
-    """Width of the embedding and of the blocks; inside a block it is four times as wide."""
+    """Width of the embedding and the blocks; the hidden layer of a block is four times as wide."""
     blocks: int = Field(default=2, gt=0, le=64)
     """Number of residual blocks."""
     activation: Activation = "relu"
     """Activation inside the blocks."""
 
     def build(self, sizes: Sizes) -> Trunk:
-        """The residual network."""
+        """Build the residual network."""
         from rl_training.models.residual import ResidualTrunk
 
         return ResidualTrunk(sizes, self)
@@ -99,29 +99,29 @@ class BatchNormConfig(TrunkConfig):
     hidden_sizes: Widths = (256, 256)
     """Widths of the hidden layers."""
     activation: Activation = "relu"
-    """Activation of the hidden layers, before their normalization."""
+    """Activation of the hidden layers, applied before their normalization."""
     momentum: float = Field(default=0.01, gt=0, le=1)
-    """Share of the newest batch in the running statistics."""
+    """Weight of the newest batch in the running statistics."""
     eps: float = Field(default=1e-3, gt=0)
-    """Added to variances."""
+    """Constant added to variances for numerical stability."""
     renormalize: bool = True
-    """Correct a batch's statistics towards the running ones: batch renormalization."""
+    """Use batch renormalization, which corrects batch statistics toward the running ones."""
     renorm_warmup: int = Field(default=100_000, ge=0)
-    """Training batches before renormalization begins."""
+    """Training batches before renormalization starts."""
     renorm_r_max: float = Field(default=3.0, ge=1)
-    """Largest correction of the deviation, a factor; its inverse is the smallest."""
+    """Largest correction factor of the standard deviation; its inverse is the smallest."""
     renorm_d_max: float = Field(default=5.0, ge=0)
-    """Largest correction of the mean, in deviations."""
+    """Largest correction of the mean, in standard deviations."""
 
     def build(self, sizes: Sizes) -> Trunk:
-        """The normalized perceptron."""
+        """Build the batch-normalized perceptron."""
         from rl_training.models.batch_norm import BatchNormTrunk
 
         return BatchNormTrunk(sizes, self)
 
 
 def plain_mlp(hidden_sizes: Sequence[int], *, layer_norm: bool = False) -> MLPConfig:
-    """A ReLU perceptron; its widths are checked where it is built."""
+    """Return the options of a ReLU perceptron; its widths are checked when it is built."""
     return MLPConfig.model_construct(hidden_sizes=tuple(hidden_sizes), layer_norm=layer_norm)
 
 
@@ -130,54 +130,54 @@ TRUNKS: dict[str, type[TrunkConfig]] = {
     "residual": ResidualConfig,
     "batch_norm": BatchNormConfig,
 }
-"""The package's own trunks by name."""
+"""Built-in trunks by name."""
 
 
-# --- Networks of the user -------------------------------------------------------
+# --- User-defined networks -------------------------------------------------------
 
 _FACTORIES: dict[str, Callable[..., nn.Module]] = {}
 
 
 class OwnTrunkConfig(TrunkConfig):
-    """A registered network with options of its own."""
+    """A registered network and its options."""
 
     options: dict[str, Any]
 
     @property
     def factory(self) -> Callable[..., nn.Module]:
-        """What was registered by this name."""
+        """The factory registered under this name."""
         return _FACTORIES[self.trunk]
 
     def option(self, name: str) -> Any:
-        """The value of an option that was given."""
+        """Return the value of a given option."""
         return self.trunk if name == "trunk" else self.options.get(name)
 
     def build(self, sizes: Sizes) -> Trunk:
-        """The module on the flat vector."""
+        """Build the trunk around the user's module."""
         from rl_training.models.own_network import OwnTrunk
 
         return OwnTrunk(sizes, self)
 
 
 def register_network(name: str, factory: Callable[..., nn.Module]) -> None:
-    """Make a network of your own known in this process: ``trunk: name`` in `networks`.
+    """Register a custom network for this process, used with ``trunk: name`` in `networks`.
 
     Args:
-        name: Lower-case letters, digits and underscores, not the name of a trunk of the package.
-        factory: A class or function; ``factory(in_features, **options)`` returns an `nn.Module`
-            from ``[B, in_features]`` to ``[B, features]``, any number of them. The options are the
-            other keys of the network in the config. First weights are drawn from the run's
-            generator, whatever the module uses to draw them.
+        name: Lower-case letters, digits and underscores; not the name of a built-in trunk.
+        factory: A class or function. ``factory(in_features, **options)`` returns an `nn.Module`
+            that maps ``[B, in_features]`` to ``[B, features]``, for any number of features. The
+            options are the network's other keys in the config. Initial weights follow from the
+            run's seed, however the module draws them.
 
     Raises:
-        ConfigError: The name is taken or not a name, or the factory cannot be called.
+        ConfigError: If the name is invalid or taken, or the factory cannot be called.
     """
     if not (isinstance(name, str) and re.fullmatch("[a-z][a-z0-9_]*", name)):
         raise ConfigError(
             f"name = {shown(name)}: should have only lower-case letters, digits and underscores."
         )
     if name in TRUNKS:
-        raise ConfigError(f"There is a trunk {name!r} already: choose another name.")
+        raise ConfigError(f"The trunk {name!r} already exists: choose another name.")
     made_already = hasattr(factory, "named_parameters") and not isinstance(factory, type)
     if made_already or not callable(factory):
         raise ConfigError(
@@ -187,7 +187,7 @@ def register_network(name: str, factory: Callable[..., nn.Module]) -> None:
 
 
 def _own_trunk(name: str, options: dict[str, Any], where: str) -> OwnTrunkConfig:
-    """The config of a registered network; options that its factory does not take are refused."""
+    """Return the config of a registered network; raise an error for unknown or missing options."""
     parameters = list(signature(_FACTORIES[name]).parameters.values())[1:]
     keys = [p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if not any(p.kind is p.VAR_KEYWORD for p in parameters):
@@ -202,7 +202,7 @@ def _own_trunk(name: str, options: dict[str, Any], where: str) -> OwnTrunkConfig
 
 
 def trunk_config(options: Mapping[str, Any], where: str) -> TrunkConfig:
-    """The typed options of one network; ``where`` is the place of ``options``, for errors."""
+    """Return the typed options of one network; ``where`` is their config key, for errors."""
     name = options.get("trunk", "mlp")
     if not isinstance(name, str):
         raise ConfigError(f"{where}.trunk = {shown(name)}: should be text.")
@@ -210,8 +210,8 @@ def trunk_config(options: Mapping[str, Any], where: str) -> TrunkConfig:
         return _own_trunk(name, {k: v for k, v in options.items() if k != "trunk"}, where)
     if name not in TRUNKS:
         raise ConfigError(
-            f"{where}.trunk = {shown(name)} is unknown (your own has to be registered first, with "
-            "register_network; on the command line, --import its module)"
+            f"{where}.trunk = {shown(name)} is unknown (register your own with register_network, "
+            "or on the command line with --import MODULE)"
             f"{nearest(name, [*TRUNKS, *_FACTORIES])}"
         )
     try:

@@ -1,4 +1,4 @@
-"""A user's `nn.Module` as a trunk: its parameters in the flat vector, its buffers in the state."""
+"""Trunks from a user's `nn.Module`, with flat parameters and buffers as state."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ PROBE_ROWS = 3
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Let the global generator of the CPU draw from ``seed``; afterwards it is as before."""
+    """Seed PyTorch's global CPU generator inside the context and restore it afterwards."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         yield
 
 
 class OwnTrunk(Trunk):
-    """Features by the user's module, then one linear layer.
+    """The features of a user's module, followed by a linear layer.
 
     The flat vector holds the module's parameters in the order of `named_parameters`, then the
-    output layer. Its buffers, and parameters without gradient, are the state. A stack of members is
-    evaluated by `torch.vmap`.
+    output layer. Buffers and parameters without gradient are the state. Ensembles are evaluated
+    with `torch.vmap`.
     """
 
     def __init__(self, sizes: Sizes, options: OwnTrunkConfig) -> None:
@@ -45,7 +45,7 @@ class OwnTrunk(Trunk):
                 features = self._probed(module)
         except ConfigError:
             raise
-        except Exception as error:  # whatever the user's code does
+        except Exception as error:  # user code may raise anything
             raise ConfigError(
                 f"The network {options.trunk!r} failed for {sizes.inputs} inputs with "
                 f"{type(error).__name__}: {shorten(str(error), 200)}"
@@ -58,19 +58,19 @@ class OwnTrunk(Trunk):
         self.shapes = [*((*lead, *shape) for shape in self.param_shapes.values()), *head]
         self.state_names = [n for n in _tensors(module) if n not in self.param_shapes]
         self.activations = (sizes.ensemble or 1) * (features + sizes.outputs)
-        self.module = module.to("meta")  # its own tensors are never used
+        self.module = module.to("meta")  # its tensors are never used
 
     def _made(self) -> nn.Module:
         module = self.options.factory(self.inputs, **self.options.options)
         if not isinstance(module, nn.Module):
             raise ConfigError(
-                f"The network {self.options.trunk!r} is {shown(module)}: its factory should return "
-                "a torch.nn.Module."
+                f"The factory of the network {self.options.trunk!r} returned {shown(module)}: it "
+                "should return a torch.nn.Module."
             )
         return module
 
     def _probed(self, module: nn.Module) -> int:
-        """The number of features; outputs that are none, and random numbers, are refused."""
+        """Return the number of features; reject invalid outputs and random numbers."""
         name = self.options.trunk
         before = torch.get_rng_state()
         for training in (True, False):
@@ -86,14 +86,14 @@ class OwnTrunk(Trunk):
         if not torch.equal(before, torch.get_rng_state()):
             raise ConfigError(
                 f"The network {name!r} draws random numbers when it is evaluated, which a resumed "
-                "run could not repeat: leave out dropout and noise."
+                "run could not repeat. Remove dropout and noise."
             )
         return int(out.shape[1])
 
     def initialize(
         self, params: list[Tensor], generator: torch.Generator | None
     ) -> dict[str, Tensor]:
-        """Make the module once for each member, all its random numbers from ``generator``."""
+        """Build the module once per member, with all random numbers from ``generator``."""
         made = []
         for _ in range(self.members or 1):
             seed = torch.randint(0, 2**62, (), generator=generator, device="cpu")
@@ -110,7 +110,7 @@ class OwnTrunk(Trunk):
         return {_buffer_name(name): gathered(name) for name in self.state_names}
 
     def evaluate(self, x: Tensor, params: list[Tensor], state: State, *, training: bool) -> Tensor:
-        """The module's features and the output layer; what the module writes becomes the state."""
+        """Evaluate module and output layer; buffers that the module changes update the state."""
         *own, weight, bias = params
         values = [state[_buffer_name(name)] for name in self.state_names]
         values = [value.clone() for value in values] if training else values
@@ -134,10 +134,10 @@ class OwnTrunk(Trunk):
 
 
 def _tensors(module: nn.Module) -> dict[str, Tensor]:
-    """Parameters and buffers by name."""
+    """Return parameters and buffers by name."""
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
 
 
 def _buffer_name(name: str) -> str:
-    """A module's tensor as a buffer of the network, whose names cannot have dots."""
+    """Return the buffer name of a module's tensor; buffer names cannot contain dots."""
     return f"own/{name.replace('.', '/')}"

@@ -1,4 +1,4 @@
-"""The network of Q-learning with discrete actions."""
+"""The Q-network for discrete actions."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from rl_training.models.network_config import Sizes, TrunkConfig, plain_mlp
 
 
 class QNetwork(Network):
-    """Q(s, a) of every discrete action at once, and the vector of the target network.
+    """Q-values of all discrete actions, and the target network's parameter vector.
 
-    The network is a ReLU perceptron with ``hidden_sizes`` and ``layer_norm``, or what ``trunk``
-    says.
+    The network is a ReLU perceptron with ``hidden_sizes`` and ``layer_norm``, unless ``trunk`` is
+    given.
     """
 
     target: Tensor
@@ -35,11 +35,11 @@ class QNetwork(Network):
         self.register_buffer("target", self.flat.detach().clone())
 
     def q_values(self, obs: Tensor) -> Tensor:
-        """Q(s, ·), ``[B, num_actions]``."""
+        """Return Q(s, ·), ``[B, num_actions]``."""
         values: Tensor = self(obs)
         return values
 
     def target_q_values(self, obs: Tensor) -> Tensor:
-        """Q̄(s, ·) of the target network, ``[B, num_actions]``."""
+        """Return Q̄(s, ·) of the target network, ``[B, num_actions]``."""
         values: Tensor = self(obs, self.target)
         return values

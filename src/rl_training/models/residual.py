@@ -5,30 +5,30 @@ from __future__ import annotations
 import math
 
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from rl_training.models.activations import ACTIVATIONS
 from rl_training.models.kernels.products import linear
-from rl_training.models.mlp import layer_shapes, neutral_norms, norm_shapes, uniform_layers
+from rl_training.models.mlp import (
+    layer_shapes,
+    neutral_norms,
+    norm_shapes,
+    normalized,
+    uniform_layers,
+)
 from rl_training.models.network import State, Trunk
 from rl_training.models.network_config import ResidualConfig, Sizes
 
 EXPANSION = 4
-"""Width of a block's hidden layer, in widths of the network."""
-
-
-def normalized(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    """LayerNorm with its scale and shift."""
-    return torch.addcmul(shift, F.layer_norm(x, x.shape[-1:]), scale)
+"""Width of a block's hidden layer, relative to the width of the network."""
 
 
 class ResidualTrunk(Trunk):
-    """A linear embedding, ``blocks`` of x + W₂ φ(W₁ LayerNorm(x)), a last LayerNorm.
+    """A linear embedding, ``blocks`` of x + W₂ φ(W₁ LayerNorm(x)), and a last LayerNorm.
 
-    The flat vector holds the embedding; for each block scale, shift and both layers; the last scale
-    and shift; the output layer. First weights are orthogonal in the embedding and He's normal in
-    the blocks, with biases of 0.
+    The flat vector holds the embedding, then scale, shift and both layers of each block, then the
+    last scale and shift and the output layer. Initial weights are orthogonal in the embedding and
+    He-normal in the blocks; biases are 0.
     """
 
     def __init__(self, sizes: Sizes, options: ResidualConfig) -> None:
@@ -45,7 +45,7 @@ class ResidualTrunk(Trunk):
     def initialize(
         self, params: list[Tensor], generator: torch.Generator | None
     ) -> dict[str, Tensor]:
-        """The first weights as in the authors' code; the output layer like that of an MLP."""
+        """Initialize as in the authors' code; the output layer is initialized like an MLP's."""
         for weight in params[0] if params[0].dim() == 3 else params[:1]:
             nn.init.orthogonal_(weight, generator=generator)
         params[1].zero_()
@@ -59,12 +59,12 @@ class ResidualTrunk(Trunk):
         return {}
 
     def unit_weights(self, params: list[Tensor]) -> list[Tensor]:
-        """The weights of the embedding, of the blocks and of the output layer."""
+        """Return the weights of the embedding, the blocks and the output layer."""
         inner = [p for i in range(2, len(params) - 4, 6) for p in (params[i + 2], params[i + 4])]
         return [params[0], *inner, params[-2]]
 
     def evaluate(self, x: Tensor, params: list[Tensor], state: State, *, training: bool) -> Tensor:
-        """The embedding, the blocks, the last normalization and the output layer."""
+        """Evaluate embedding, blocks, last normalization and output layer."""
         x = linear(x, params[0], params[1])
         for i in range(2, len(params) - 4, 6):
             scale, shift, weight, bias, back, back_bias = params[i : i + 6]

@@ -1,4 +1,4 @@
-"""Hand-written CPU kernels, and the one question that decides whether they run."""
+"""Hand-written CPU kernels, and the function that decides whether they run."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ _depth = 0
 
 
 def use_kernels(x: Tensor) -> bool:
-    """Whether hand-written kernels may work on ``x``: on the CPU, outside `plain_operations`.
+    """Return whether to use hand-written kernels: on the CPU, outside `plain_operations`.
 
-    They are eager and differentiable once. On a GPU, where compiled updates are what is run, eager
-    updates are their reference and use the same operations.
+    The kernels are eager and differentiable once. Runs on a GPU use compiled updates; eager
+    updates there are their reference and use the same operations.
     """
     return x.device.type == "cpu" and _depth == 0
 
 
 @contextmanager
 def plain_operations() -> Iterator[None]:
-    """Inside, only operations that a compiler can see through, differentiable any number of times.
+    """Use only operations that can be compiled and differentiated any number of times.
 
-    Updates are traced inside it.
+    Updates are traced inside this context.
     """
     global _depth
     _depth += 1

@@ -1,8 +1,8 @@
-"""Q-values and their gradients by the action, of stacked ReLU critics in one pass.
+"""Q-values and their gradients with respect to the action, for stacked ReLU critics in one pass.
 
-With the masks m_i = 1[h_i > 0] held fixed a critic is linear: δ_i = ∂Q/∂(h_i W_i + b_i) follows
-from the last layer down, δ_{i-1} = m_i ∘ (δ_i W_iᵀ), and the gradient by the action is δ_0 times
-the action's rows of W_0, transposed. Masks are piecewise constant: nothing flows through them.
+With fixed masks m_i = 1[h_i > 0], a critic is linear. δ_i = ∂Q/∂(h_i W_i + b_i) is computed from
+the last layer down, δ_{i-1} = m_i ∘ (δ_i W_iᵀ), and the gradient with respect to the action is δ_0
+times the action's rows of W_0, transposed. Masks are piecewise constant and have no gradient.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rl_training.models.kernels.products import linear, split_views
 
 
 def _forward(inputs: Tensor, params: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-    """Outputs ``[N, B]`` and each layer's inputs: ``[B, in]``, then ``[N, B, H]``."""
+    """Return outputs ``[N, B]`` and each layer's inputs: ``[B, in]``, then ``[N, B, H]``."""
     below = [inputs]
     for i in range(0, len(params) - 2, 2):
         below.append(linear(below[-1], params[i], params[i + 1]).relu_())
@@ -24,7 +24,7 @@ def _forward(inputs: Tensor, params: list[Tensor]) -> tuple[Tensor, list[Tensor]
 
 
 def _slopes(below: list[Tensor], params: list[Tensor]) -> list[Tensor]:
-    """δ of every layer but the last, whose δ is 1; each ``[N, B, H]``."""
+    """Return δ of every layer except the last, whose δ is 1; each ``[N, B, H]``."""
     slopes = [_masked(params[-2].mT.expand_as(below[-1]), below[-1])]
     for i in range(len(below) - 2, 0, -1):
         slopes.insert(0, _masked(torch.bmm(slopes[0], params[2 * i].mT), below[i]))
@@ -32,33 +32,33 @@ def _slopes(below: list[Tensor], params: list[Tensor]) -> list[Tensor]:
 
 
 def _masked(values: Tensor, below: Tensor) -> Tensor:
-    """``values`` where a ReLU's output is above 0, else 0; the mask is a constant."""
+    """Return ``values`` where a ReLU's output is positive, else 0; the mask is a constant."""
     return torch.ops.aten.threshold_backward(values, below.detach(), 0.0)  # type: ignore[no-any-return]
 
 
 def action_gradients(
     inputs: Tensor, params: list[Tensor], action_dim: int
 ) -> tuple[Tensor, Tensor]:
-    """Q ``[N, B]`` and ∂Q/∂a ``[N, B, A]``; the action is the end of the inputs ``[B, in]``."""
+    """Return Q ``[N, B]`` and ∂Q/∂a ``[N, B, A]``; the action is the end of the inputs."""
     q, below = _forward(inputs, params)
     first = _slopes(below, params)[0]
     return q, torch.bmm(first, params[0][:, -action_dim:].mT)
 
 
 class ActionGradients(torch.autograd.Function):
-    """`action_gradients` as one autograd node with a short backward, for the CPU.
+    """`action_gradients` as one autograd node with a short backward pass, for the CPU.
 
-    Let c be the loss's gradient at Q and v that at ∂Q/∂a. The tangents t_0 = [0, v],
-    t_{i+1} = m_{i+1} ∘ (t_i W_i) carry v upwards, and since Q is one number, c δ_i is what a plain
-    backward would bring down. So ∂/∂W_i = (c ∘ h_i + t_i)ᵀ δ_i and ∂/∂b_i = Σ_b c δ_i: the slopes
-    of the forward serve again. Inputs get no gradient.
+    Let c be the gradient of the loss with respect to Q, and v with respect to ∂Q/∂a. The tangents
+    t_0 = [0, v], t_{i+1} = m_{i+1} ∘ (t_i W_i) propagate v upward. Since Q is a scalar, a plain
+    backward pass would propagate c δ_i downward. So ∂/∂W_i = (c ∘ h_i + t_i)ᵀ δ_i and
+    ∂/∂b_i = Σ_b c δ_i, which reuse the slopes of the forward pass. Inputs get no gradient.
     """
 
     @staticmethod
     def forward(
         ctx: Any, inputs: Tensor, flat: Tensor, params: list[Tensor], sizes: Any, action_dim: int
     ) -> tuple[Tensor, Tensor]:
-        """Evaluate, keeping activations and slopes."""
+        """Evaluate, saving activations and slopes."""
         q, below = _forward(inputs, params)
         slopes = _slopes(below, params)
         ctx.save_for_backward(flat, *below, *slopes)
@@ -68,7 +68,7 @@ class ActionGradients(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad_q: Tensor, grad_gradients: Tensor) -> tuple[Tensor | None, ...]:
-        """Gradient of the flat vector."""
+        """Return the gradient of the flat vector."""
         flat, *saved = ctx.saved_tensors
         params: list[Tensor] = ctx.params
         depth = len(params) // 2

@@ -1,9 +1,9 @@
-"""The ReLU perceptron's forward and backward as one autograd node, for the CPU.
+"""The forward and backward pass of a ReLU perceptron as one autograd node, for the CPU.
 
-The products are those of the plain path in `mlp.py`. What goes away is what stands around them: a
-node and several views a layer, and the concatenation of the layers' gradients, which are written
-where they belong in the flat vector (docs/decisions/0005-one-node-per-network.md). It has no second
-derivative; where one is needed, or on a GPU, the plain path runs.
+The products are the same as in the plain path in `mlp.py`. The node avoids the overhead around
+them: a node and several views per layer, and the concatenation of the layers' gradients, which are
+written directly into the flat vector (docs/decisions/0005-one-node-per-network.md). It has no
+second derivative; the plain path is used if one is needed, and on a GPU.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from rl_training.models.kernels import use_kernels
 
 PIECE = 256
 MANY_ROWS = 4_096
-"""From so many rows on, a GPU sums the gradient of a stack's weights over pieces of `PIECE`."""
+"""From this many rows on, a GPU sums a stack's weight gradients over chunks of `PIECE` rows."""
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """``x @ weight + bias`` with the bias inside the product where the rank allows it.
+    """Compute ``x @ weight + bias``, fusing the bias into the product if the rank allows it.
 
-    A batched product with one column is five times slower on the CPU than the sum that it is.
+    On the CPU, a batched product with one column is five times slower than the equivalent sum.
     """
     if weight.dim() == 2 and x.dim() == 2:
         return torch.addmm(bias, x, weight)
@@ -34,20 +34,20 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         x = x.expand(weight.shape[0], -1, -1) if x.dim() == 2 else x
         if use_kernels(x):
             return torch.baddbmm(bias, x, weight)
-        # A compiler joins the bias with what follows; `baddbmm` would copy it into place first.
+        # A compiler fuses the bias with the next operation; `baddbmm` would copy it first.
         return stacked_product(x, weight) + bias
     return x @ weight + bias
 
 
 def split_views(flat: Tensor, sizes: list[int], shapes: Sequence[tuple[int, ...]]) -> list[Tensor]:
-    """The layers' tensors inside a flat vector; leading axes (a population) are kept."""
+    """Return the layers' tensors as views of a flat vector; leading axes are kept."""
     lead = flat.shape[:-1]
     parts = torch.split_with_sizes(flat, sizes, dim=-1)
     return [part.view(*lead, *shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
 def stacked_product(x: Tensor, weight: Tensor) -> Tensor:
-    """``x @ weight`` of a stack, ``[N, B, in]`` by ``[N, in, out]``."""
+    """Compute ``x @ weight`` for a stack, ``[N, B, in]`` by ``[N, in, out]``."""
     if x.is_cuda and x.shape[-2] >= MANY_ROWS and x.shape[-2] % PIECE == 0:
         product: Tensor = ManyRowsProduct.apply(x, weight)  # type: ignore[no-untyped-call]
         return product
@@ -55,21 +55,21 @@ def stacked_product(x: Tensor, weight: Tensor) -> Tensor:
 
 
 class ManyRowsProduct(torch.autograd.Function):
-    """A stack's product whose weight gradient is a sum over pieces of the rows.
+    """A stacked product whose weight gradient is summed over chunks of the rows.
 
-    As one product it has thousands of terms to each of its few results, which keeps most of a GPU
-    idle: a fifth of CQL's update and more. In pieces they are summed side by side.
+    As a single product, each of its few results has thousands of terms, which leaves most of a GPU
+    idle and takes a fifth of CQL's update or more. Chunks are summed in parallel.
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
-        """The product as it is."""
+        """Compute the product."""
         ctx.save_for_backward(x, weight)
         return torch.bmm(x, weight)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor]:
-        """Both gradients, that of ``x`` where it is needed."""
+        """Return both gradients; the one of ``x`` only if it is needed."""
         x, weight = ctx.saved_tensors
         grad_x = torch.bmm(grad, weight.mT) if ctx.needs_input_grad[0] else None
         rows, columns = (part.reshape(-1, PIECE, part.shape[-1]) for part in (x, grad))
@@ -78,17 +78,17 @@ class ManyRowsProduct(torch.autograd.Function):
 
 
 class MLPFunction(torch.autograd.Function):
-    """A whole network: inputs and flat parameters to outputs.
+    """A whole network, from inputs and flat parameters to outputs.
 
-    The inputs are ``x`` ``[B, k]`` behind a ``prefix`` that needs no gradient, if there is one: a
-    critic's action behind its observation. ``params`` are the layers' views of ``flat``.
+    The inputs are ``x`` ``[B, k]``, after an optional ``prefix`` without gradient, such as a
+    critic's observation before its action. ``params`` are the layers' views of ``flat``.
     """
 
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, prefix: Tensor | None, flat: Tensor, params: list[Tensor], sizes: Any
     ) -> Tensor:
-        """Evaluate, keeping each layer's activations."""
+        """Evaluate, saving each layer's activations."""
         activations = [x if prefix is None else torch.cat((prefix, x), dim=-1)]
         for i in range(0, len(params) - 2, 2):
             activations.append(linear(activations[-1], params[i], params[i + 1]).relu_())
@@ -100,7 +100,7 @@ class MLPFunction(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        """Gradients of ``x`` and of the flat vector, each only where it is needed."""
+        """Return the gradients of ``x`` and of the flat vector, each only if it is needed."""
         flat, *activations = ctx.saved_tensors
         params: list[Tensor] = ctx.params
         grad_flat, targets = None, None
@@ -122,7 +122,7 @@ class MLPFunction(torch.autograd.Function):
 
 
 def _weight_gradient(below: Tensor, grad: Tensor, out: Tensor) -> None:
-    """``belowᵀ @ grad`` into its place."""
+    """Write ``belowᵀ @ grad`` into ``out``."""
     if out.dim() == 2:
         torch.mm(below.mT, grad, out=out)
         return
@@ -134,13 +134,13 @@ def _weight_gradient(below: Tensor, grad: Tensor, out: Tensor) -> None:
 
 
 def _input_gradient(grad: Tensor, weight: Tensor) -> Tensor:
-    """``grad @ weightᵀ``."""
+    """Compute ``grad @ weightᵀ``."""
     if weight.shape[-1] == 1:
         return grad * weight.mT
     return torch.mm(grad, weight.mT) if weight.dim() == 2 else torch.bmm(grad, weight.mT)
 
 
 def _first_input_gradient(grad: Tensor, weight: Tensor) -> Tensor:
-    """The inputs' gradient, summed over the members of an ensemble that share them."""
+    """Compute the gradient of the inputs, summed over the ensemble members that share them."""
     gradient = _input_gradient(grad, weight)
     return gradient if weight.dim() == 2 else gradient.sum(0)

@@ -1,8 +1,8 @@
-"""The quantile Huber loss with its gradient in one pass, for the CPU.
+"""The quantile Huber loss and its gradient in one pass, for the CPU.
 
-Pairs of quantiles and targets are the largest tensor of a distributional critic's update, and
-autograd would keep several of that size. Here they live for one critic at a time, and the gradient
-is made beside the loss.
+The pairs of quantiles and targets are the largest tensor in a distributional critic's update, and
+autograd would store several of that size. Here they exist for one critic at a time, and the
+gradient is computed together with the loss.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 
 
 def midpoints(quantiles: Tensor) -> Tensor:
-    """The fractions τ_m = (m − ½)/M of M quantiles, ``[M]``."""
+    """Return the fractions τ_m = (m − ½)/M of M quantiles, ``[M]``."""
     count = quantiles.shape[-1]
     ranks = torch.arange(count, device=quantiles.device, dtype=quantiles.dtype)
     return (ranks + 0.5) / count
@@ -23,7 +23,7 @@ def midpoints(quantiles: Tensor) -> Tensor:
 class QuantileHuberFunction(torch.autograd.Function):
     """``[N, B, M]`` quantiles and ``[B, K]`` targets to Σ_i mean w |τ − 1[u < 0]| · Huber(u).
 
-    The rows' weights w are ``[B]``, or None for 1.
+    The weights w of the rows are ``[B]``; None stands for 1.
     With c = clip(u, −1, 1) and its positive part p: Huber(u) = c (u − c/2), its slope is c, and
     the weight is τ on p, 1 − τ on c − p.
     """
@@ -32,7 +32,7 @@ class QuantileHuberFunction(torch.autograd.Function):
     def forward(
         ctx: Any, quantiles: Tensor, target: Tensor, weights: Tensor | None = None
     ) -> Tensor:
-        """The loss; its gradient is kept."""
+        """Compute the loss and save its gradient."""
         tau = midpoints(quantiles)
         pairs = quantiles[0].numel() * target.shape[-1]
         gradient, losses = torch.empty_like(quantiles), []
@@ -55,6 +55,6 @@ class QuantileHuberFunction(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        """The kept gradient."""
+        """Return the saved gradient."""
         (gradient,) = ctx.saved_tensors
         return gradient * grad, None, None
