@@ -108,9 +108,9 @@ def test_orthogonal_gradients_give_zero_and_opposed_ones_minus_two() -> None:
 
 def test_single_critic_and_transposed_axes_raise() -> None:
     for shape in ((1, 8, 3), (8, 3), (3,)):
-        with pytest.raises(ConfigError, match=r"\[critics, batch, action\] of 2 or more critics"):
+        with pytest.raises(ConfigError, match=r"\[critics, batch, action\] with 2 or more critics"):
             critic_diversity_loss(torch.ones(shape))
-    with pytest.raises(ConfigError, match=r"shape \[8, 5, 3\].* of 5 critics"):
+    with pytest.raises(ConfigError, match=r"shape \[8, 5, 3\].* with 5 critics"):
         critic_diversity_loss(torch.ones(8, 5, 3), num_critics=5)
 
 

@@ -42,7 +42,7 @@ def test_custom_learner_is_registered_by_name() -> None:
 
 
 def test_unknown_name_suggests_registration() -> None:
-    with pytest.raises(ConfigError, match=r"Unknown algorithm 'mine'.* registered first"):
+    with pytest.raises(ConfigError, match=r"Unknown algorithm 'mine'.* with register_algorithm"):
         make_config(RUN)
 
 

@@ -134,7 +134,7 @@ def test_traits_of_sizes(entry: Any) -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"algo": "sca"}, "Unknown algorithm 'sca' (your own has"),
+        ({"algo": "sca"}, "Unknown algorithm 'sca' (register your own"),
         ({"sede": 1}, "Unknown key 'sede'; did you mean 'seed'"),
         (
             {"algo_kwargs": {"alpha": "autoo"}},
