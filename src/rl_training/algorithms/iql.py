@@ -129,9 +129,7 @@ class IQLAlgorithm(PolicyLearner):
     supports_n_step: ClassVar[bool] = True
     summary: ClassVar[str] = "Expectile values and advantage-weighted imitation of the data."
     config_class: ClassVar[type[AlgorithmConfig]] = IQLConfig
-    scheduled: ClassVar[tuple[str, ...]] = (
-        "actor",
-    )  # the paper's cosine schedule applies to the actor only
+    scheduled: ClassVar[tuple[str, ...]] = ("actor",)  # the paper schedules only the actor
     config: IQLConfig
     model: MLPIQLModel
 
