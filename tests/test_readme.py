@@ -60,6 +60,7 @@ DEMANDED = {
     "kinds of datasets": "`dataset_kind` is `npz`, `pt`, `hdf5` (D4RL), `minari` or `random`",
     "the Minari extra": "python -m pip install '.[offline]'",
     "reward wrappers": "reward: {scale:",
+    "a plot": "docs/images/",
     "installation": "## Install",
     "the quick start": "## Quick start",
     "offline to online": "## Offline to online in five commands",
