@@ -129,9 +129,10 @@ def convert_docstring(
     """Docstrings are plain text with code in backticks and Google's sections."""
     text = "\n".join(lines)
     if inspect.isclass(thing) and issubclass(thing, ManagedAlgorithm):
-        text = text.partition("\ndocs/")[0].rstrip() + "\n"
+        text = re.split(r"\n(?:docs/|\S+ options:)", text)[0].rstrip() + "\n"
     parts = re.split(r"(`+[^`]*`+)", text)
     parts[::2] = [re.sub(r"([*|]|(?<=\w)_(?!\w))", r"\\\1", part) for part in parts[::2]]
+    parts[::2] = [re.sub(r"\bdocs/([\w/]+)\.md", r":doc:`/\1`", part) for part in parts[::2]]
     # Its treatment of attributes would take the words before a colon for a type.
     kind = "method" if what in ("attribute", "property") else what
     lines[:] = str(GoogleDocstring("".join(parts), GOOGLE, app, kind, name, thing)).split("\n")

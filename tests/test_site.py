@@ -74,6 +74,8 @@ def check_pages(site: Path) -> None:
     pages = {path.relative_to(site).with_suffix("") for path in site.rglob("*.html")}
     sources = (ROOT / "docs").rglob("*.md")
     assert {path.relative_to(ROOT / "docs").with_suffix("") for path in sources} <= pages
+    classes = (site / "generated" / "api_algorithms.html").read_text(encoding="utf-8")
+    assert "Run options" not in classes, "tables list the options, see convert_docstring"
     for page in site.rglob("*.html"):
         elsewhere = [url for url in read_page(page).loaded if re.match(r"(https?:)?//", url)]
         assert not elsewhere, page
