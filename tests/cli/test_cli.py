@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import shlex
@@ -128,7 +129,11 @@ def test_lists(run: Path) -> None:
     assert "env_id: Pendulum-v1" in ok("configs", "show", "sac/pendulum", cwd=run)
     (row,) = only_json("runs", str(run.parent), cwd=run)["runs"]
     assert (row["state"], row["step"], row["seed"]) == ("completed", 120, 0)
-    assert "completed" in ok("runs", str(run.parent), cwd=run)
+    assert (row["tags"], row["path"]) == ([], str(run))
+    lines = ok("runs", str(run.parent), cwd=run).splitlines()
+    assert len(lines) == 2
+    assert lines[1].startswith(f"{run}  ")
+    assert "completed" in lines[1]
 
 
 def test_resume_of_a_finished_run_needs_more_steps(run: Path) -> None:
@@ -218,7 +223,11 @@ def test_debug_shows_the_traceback(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["", "train", "resume", "evaluate", "predict", "algorithms", "configs", "runs"]
+    "command",
+    [
+        *["", "train", "resume", "finetune", "evaluate", "predict", "algorithms", "plot"],
+        *["configs", "configs keys", "runs", "runs delete", "data inspect"],
+    ],
 )
 def test_help_has_an_example(tmp_path: Path, command: str) -> None:
     text = ok(*command.split(), "--help", cwd=tmp_path)
@@ -343,13 +352,21 @@ def test_environments_of_ones_own_are_imported_only_when_told(tmp_path: Path) ->
     ok("--import", "my_envs", "evaluate", run_dir, "--episodes", "1", cwd=tmp_path)
 
 
+def extra(command: str) -> bool:
+    """Whether what a command needs is installed."""
+    module = {"plot": "matplotlib", "evaluate": "imageio"}[command]
+    return importlib.util.find_spec(module) is not None
+
+
 def test_printed_commands_can_be_pasted(run: Path, tmp_path: Path) -> None:
     copy = tmp_path / "my folder" / "my run's é"
     shutil.copytree(run, copy)
     told = ok("resume", str(copy), "total_timesteps=121", cwd=tmp_path)
     lines = [line for line in told.splitlines() if line.startswith("  rl-training ")]
-    assert [shlex.split(line)[1:3] for line in lines] == [
+    commands = [shlex.split(line)[1:] for line in lines]
+    assert [words[:2] for words in commands if words[0] != "data"] == [
         ["evaluate", str(copy)],
+        *[[name, str(copy)] for name in ("plot", "evaluate") if extra(name)],
         ["resume", str(copy)],
         ["runs", str(copy.parent)],
     ]

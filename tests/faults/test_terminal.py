@@ -55,7 +55,7 @@ def test_markup_in_a_path_is_printed_literally(zygote: Zygote, tmp_path: Path, n
     assert f"Run folder: {folder}" in done.err
     listed = zygote.run("runs", tmp_path)
     assert listed.status == 0, listed.err
-    assert f" {name}/{RUN_NAME} " in listed.out
+    assert f"{name}/{RUN_NAME}" in listed.out
 
 
 @pytest.mark.parametrize("name", [EVIL, "two\nlines"])
@@ -93,7 +93,7 @@ def test_run_metadata_is_printed_as_plain_text(
     listed = zygote.run("runs", tmp_path)
     assert listed.status == 0, listed.err
     assert " [red]x[/][/] " in listed.out
-    assert r" \x1b[2J[red]x[/]\u202e\u2028[/]\x9b\x07\r:smile: " in listed.out
+    assert r" \x1b[2J[red]x[/]\u202e\u2028[/]\x9b\x07\r:smile:" in listed.out
     assert is_plain(listed.out)
 
 

@@ -12,15 +12,12 @@ from typer.core import TyperGroup
 
 from rl_training.boundary.terminal import open_standard_streams, output_failure, say, tell
 from rl_training.cli.completion import complete_config, complete_train
+from rl_training.cli.configs import configs_app
 from rl_training.cli.data import Best, EnvKwargs, RunPath, data_app
 from rl_training.cli.output import Json, counting, print_json, print_result, print_table
 from rl_training.cli.plot import plot
-from rl_training.cli.summaries import (
-    evaluation_text,
-    score_text,
-    settings_text,
-    training_lines,
-)
+from rl_training.cli.runs import runs_app
+from rl_training.cli.summaries import evaluation_text, settings_text, training_lines
 from rl_training.cli.user_imports import import_for_user
 from rl_training.errors import RLTrainingError
 
@@ -52,14 +49,13 @@ app = typer.Typer(
     cls=_Group,
     help="Reinforcement learning: online, offline and offline-to-online in one workflow.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     epilog="Start with: rl-training train --config sac/pendulum",
 )
-configs_app = typer.Typer(help="List the packaged configs, or show one.", add_completion=False)
 app.add_typer(data_app, name="data", epilog="Example: rl-training data inspect file.npz")
 app.add_typer(configs_app, name="configs", epilog="Example: rl-training configs show sac/pendulum")
+app.add_typer(runs_app, name="runs", epilog="Example: rl-training runs runs --sort best")
 
 Overrides = Annotated[
     list[str] | None,
@@ -285,76 +281,8 @@ def algorithms(as_json: Json = False) -> None:
         print_json({"algorithms": [asdict(entry) for entry in REGISTRY.values()]})
         return
     rows = [[e.name, e.title, e.mode, e.actions, e.summary] for e in REGISTRY.values()]
-    print_table(["name", "algorithm", "mode", "actions", "what it is"], rows)
-
-
-@configs_app.callback(invoke_without_command=True)
-def configs(context: typer.Context, as_json: Json = False) -> None:
-    """List the packaged configs."""
-    if context.invoked_subcommand is not None:
-        return
-    from rl_training.boundary.packaged_configs import config_names
-    from rl_training.experiment.config import read_config
-
-    names = config_names()
-    if as_json:
-        print_json({"configs": names})
-        return
-    data = [(name, read_config(name)) for name in names]
-    rows = [
-        [n, str(d["algo"]), str(d.get("env_id", "–")), f"{d.get('total_timesteps', 0):,}"]
-        for n, d in data
-    ]
-    print_table(["name", "algorithm", "environment", "steps"], rows)
-
-
-@configs_app.command("show", epilog="Example: rl-training configs show sac/pendulum")
-def configs_show(
-    name: Annotated[str, typer.Argument(help="A packaged config's name.")], as_json: Json = False
-) -> None:
-    """Print a packaged config."""
-    from rl_training.experiment.config import config_text, read_config
-
-    text = config_text(name)
-    if as_json:
-        print_json(read_config(name))
-    else:
-        say(text.rstrip("\n"), keep="\n")
-
-
-@app.command(epilog="Example: rl-training runs runs")
-def runs(
-    folder: Annotated[Path, typer.Argument(help="Where to look for runs.")] = Path("runs"),
-    as_json: Json = False,
-) -> None:
-    """List runs: algorithm, environment, seed, steps, returns or held-out losses, state."""
-    from dataclasses import asdict
-
-    from rl_training.api.arguments import as_path
-    from rl_training.experiment.run_directory import list_runs
-
-    found = list_runs(as_path("folder", folder))
-    if as_json:
-        print_json({"runs": [asdict(row) | {"path": str(row.path)} for row in found]})
-        return
-    if not found:
-        say(f"No runs in {folder}. Make one: rl-training train --config sac/pendulum")
-        return
-    rows = [
-        [
-            str(row.path.relative_to(folder)) if row.path != folder else str(folder),
-            row.algo,
-            row.env_id or "–",
-            str(row.seed),
-            f"{row.step:,}/{row.total_timesteps:,}",
-            score_text(row.best_return, row.best_loss),
-            score_text(row.last_return, row.last_loss),
-            row.state,
-        ]
-        for row in found
-    ]
-    heads = ["run", "algorithm", "environment", "seed", "steps", "best", "last", "state"]
-    print_table(heads, rows)
+    heads = ["name", "algorithm", "mode", "actions", "what it is"]
+    print_table(heads, rows, drop=["algorithm", "actions"])
 
 
 app.command(epilog="Example: rl-training plot runs/sac_* runs/td3_* --out compared.png")(plot)

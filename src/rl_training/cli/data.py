@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rl_training.boundary.terminal import say
+from rl_training.cli.completion import complete_run
 from rl_training.cli.output import Json, counting, print_json, print_result, print_table
 
 if TYPE_CHECKING:
@@ -21,7 +22,10 @@ Source = Annotated[
         metavar="PATH_OR_ID", help="A .npz, .pt or .hdf5 file, a Minari id, or a run: its replay."
     ),
 ]
-RunPath = Annotated[Path, typer.Argument(metavar="RUN_OR_CHECKPOINT", help="A folder.")]
+RunPath = Annotated[
+    Path,
+    typer.Argument(metavar="RUN_OR_CHECKPOINT", help="A folder.", autocompletion=complete_run),
+]
 Best = Annotated[bool, typer.Option("--best", help="The run's best checkpoint, not its last.")]
 EnvId = Annotated[str | None, typer.Option(help="The environment of the data.")]
 EnvKwargs = Annotated[

@@ -6,8 +6,9 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from textwrap import wrap
 from typing import Annotated, Any
 
 import typer
@@ -21,6 +22,10 @@ Json = Annotated[
 
 PLAIN_SECONDS = 10.0
 """Time between two lines without a terminal."""
+
+GAP = "  "
+MIN_WRAPPED = 24
+"""The least width of a column that is wrapped; below it, the terminal wraps the lines."""
 
 
 def print_json(data: dict[str, Any]) -> None:
@@ -72,14 +77,49 @@ def counting(what: str) -> Iterator[Callable[[int, int], None]]:
             bar.stop()
 
 
-def print_table(heads: list[str], rows: list[list[str]]) -> None:
-    """Print a table as wide as the terminal, or as its contents in a pipe."""
-    from rich.table import Table
+def print_table(heads: list[str], rows: list[list[str]], *, drop: Sequence[str] = ()) -> None:
+    """Print aligned columns, one row a line, so that names can be copied.
 
-    table = Table(*heads, show_header=any(heads))
-    for row in rows:
-        table.add_row(*(printable(cell, keep="") for cell in row))
-    console = plain_console(output())
-    if not console.is_terminal:  # a pipe has no width: nothing may be cut
-        console = plain_console(output(), width=200)
-    console.print(table)
+    In a terminal that is too narrow, the columns of ``drop`` are left out, the first of them first.
+    If that is not enough, the last column is wrapped. The first column is always whole.
+    """
+    stream = output()
+    width = plain_console(stream).width if stream.isatty() else None
+    for line in table_lines(heads, rows, width, drop):
+        print(line, file=stream, flush=True)
+
+
+def table_lines(
+    heads: list[str], rows: list[list[str]], width: int | None, drop: Sequence[str] = ()
+) -> Iterator[str]:
+    """The lines of a table that fits into ``width`` columns; None for any width."""
+    from rich.cells import cell_len
+
+    cells = [[printable(cell, keep="") for cell in row] for row in ([heads, *rows])]
+    hidden: set[int] = set()
+
+    def widths() -> list[int]:
+        columns = (index for index in range(len(heads)) if index not in hidden)
+        return [max(cell_len(row[index]) for row in cells) for index in columns]
+
+    def total() -> int:
+        sizes = widths()
+        return sum(sizes) + len(GAP) * (len(sizes) - 1)
+
+    for name in drop:
+        if width is not None and total() > width:
+            hidden.add(heads.index(name))
+    *sizes, last = widths()
+    before = sum(sizes) + len(GAP) * len(sizes)
+    room = last if width is None else max(width - before, MIN_WRAPPED)
+    for number, row in enumerate(cells):
+        if number == 0 and not any(heads):
+            continue
+        *shown, text = (cell for index, cell in enumerate(row) if index not in hidden)
+        start = "".join(
+            cell + " " * (size - cell_len(cell)) + GAP
+            for cell, size in zip(shown, sizes, strict=True)
+        )
+        pieces = [text] if cell_len(text) <= room else wrap(text, room)
+        for index, piece in enumerate(pieces or [""]):
+            yield ((" " * before if index else start) + piece).rstrip()

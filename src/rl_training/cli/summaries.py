@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -80,12 +82,60 @@ def training_lines(result: TrainResult, imports: Sequence[str]) -> Iterator[str]
     more = f"total_timesteps={2 * metrics.get('env_steps', metrics['step'])}"
     if result.stop.is_early_stopping:
         more = "early_stopping=null"
-    how = "--fqe" if config.env_id is None else f"--episodes 20{again.options}"
     yield f"Run folder: {result.run_dir}"
     yield "Next:"
-    yield f"  rl-training {again.imports}evaluate {run_dir} {how}"
+    for words in _next_commands(config, result, again):
+        yield f"  rl-training {again.imports}{words}"
     yield f"  rl-training {again.imports}resume {run_dir} {more}{again.overrides}"
+    if config.parts.controls.tensorboard and find_spec("tensorboard"):
+        yield f"  tensorboard --logdir {run_dir}"
     yield f"  rl-training runs {shlex.quote(str(folder_of(result.run_dir)))}"
+
+
+def _next_commands(
+    config: TrainConfig, result: TrainResult, again: _WordsToRepeat
+) -> Iterator[str]:
+    """What can be done with this run on this machine: its kind and the extras decide."""
+    from rl_training.algorithms.registry import get_algorithm
+    from rl_training.envs.resolving import is_compatibility_env
+
+    run_dir, name = shlex.quote(str(result.run_dir)), os.path.basename(result.run_dir.absolute())
+    evaluated = {"eval_return_mean", "eval_loss"} & result.metrics.keys()
+    if config.env_id is None:
+        yield f"evaluate {run_dir} --fqe"
+    else:
+        yield f"evaluate {run_dir} --episodes 20{again.options}"
+    if evaluated and find_spec("matplotlib"):
+        yield f"plot {run_dir} --out {shlex.quote(f'{name}.png')}"
+    if config.env_id is None:
+        return
+    if _can_film(config.env_id):
+        yield f"evaluate {run_dir} --episodes 1 --video {shlex.quote(f'{name}.gif')}{again.options}"
+    entry = get_algorithm(config.algo)
+    if entry.mode == "offline" and entry.learner_class().learns_from_rewards:
+        yield f"finetune {run_dir} total_timesteps=5000{again.overrides}"
+    # `data collect` has no --env-id, which such an environment needs.
+    elif entry.mode != "offline" and not entry.goals and not is_compatibility_env(config.env_id):
+        file = shlex.quote(f"{name}.npz")
+        yield f"data collect {run_dir} --steps 10000 --out {file}{again.options}"
+
+
+def _can_film(env_id: str) -> bool:
+    """Whether the extras for videos are installed, and the environment draws frames."""
+    import gymnasium
+    from gymnasium.envs.registration import load_env_creator
+
+    entry = gymnasium.spec(env_id).entry_point
+    if find_spec("imageio") is None or entry is None:
+        return False
+    creator = load_env_creator(entry) if isinstance(entry, str) else entry
+    if _module(creator).startswith("gymnasium.envs.") and find_spec("pygame") is None:
+        return False
+    return "rgb_array" in getattr(creator, "metadata", {}).get("render_modes", [])
+
+
+def _module(creator: Any) -> str:
+    return str(getattr(creator, "__module__", ""))
 
 
 def _success_text(metrics: dict[str, Any]) -> str:
@@ -114,7 +164,7 @@ class _WordsToRepeat:
     imports: str
     """Before the command: ``--import my_envs``."""
     options: str
-    """For `evaluate`: ``--env-kwarg xml_file=mine.xml``."""
+    """For `evaluate`: ``--env-id GymV21Environment-v0 --env-kwarg xml_file=mine.xml``."""
     overrides: str
     """For `resume`: ``env_kwargs.xml_file=mine.xml``."""
 

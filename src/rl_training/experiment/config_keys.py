@@ -22,10 +22,17 @@ class ConfigKey:
 
     name: str
     group: str
-    default: str
-    """As YAML, or ``required``."""
+    required: bool
+    default: Any
+    """Plain data."""
     allowed: str
+    """In words."""
     description: str
+
+    @property
+    def default_text(self) -> str:
+        """The default as YAML on one line, or ``required``."""
+        return "required" if self.required else yaml_text(self.default)
 
 
 def config_keys(algo: str) -> list[ConfigKey]:
@@ -41,7 +48,8 @@ def config_keys(algo: str) -> list[ConfigKey]:
         ConfigKey(
             name=name,
             group=group,
-            default=default_text(field),
+            required=field.is_required(),
+            default=_plain_default(field),
             allowed=allowed_text(field),
             description=" ".join((field.description or "").split()),
         )
@@ -49,6 +57,12 @@ def config_keys(algo: str) -> list[ConfigKey]:
         for name, field in model.model_fields.items()
         if name not in NOT_SETTINGS
     ]
+
+
+def _plain_default(field: FieldInfo) -> Any:
+    if field.is_required():
+        return None
+    return listed(field.get_default(call_default_factory=True))
 
 
 def changed_settings(config: TrainConfig) -> dict[str, Any]:

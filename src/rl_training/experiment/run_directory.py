@@ -19,7 +19,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from rl_training.boundary.reading import MAX_TEXT, read_json, read_text
-from rl_training.boundary.writing import TEMPORARY, sync_folder, write_atomically
+from rl_training.boundary.writing import TEMPORARY, remove, sync_folder, write_atomically
 from rl_training.boundary.yaml_codec import dump_yaml, parse_yaml
 from rl_training.errors import CheckpointError, ConfigError, RLTrainingError
 from rl_training.experiment.config import TrainConfig, saved_config
@@ -31,7 +31,7 @@ from rl_training.runtime.checkpointing import (
     read_pointer,
 )
 from rl_training.runtime.logging import METRICS_FILE
-from rl_training.text import shown
+from rl_training.text import shorten, shown
 
 CONFIG_FILE = "config.yaml"
 RUN_FILE = "run.json"
@@ -217,6 +217,9 @@ class RunRow:
     last_loss: float | None
     """Loss on held-out rows, if the run has any."""
     state: str
+    updated: str | None = None
+    """When ``run.json`` was last written, in UTC."""
+    tags: tuple[str, ...] = ()
 
 
 def is_run(path: Path) -> bool:
@@ -253,6 +256,8 @@ def list_runs(folder: Path) -> list[RunRow]:
                 best_loss=_number(info.get("best_loss")),
                 last_loss=_number(info.get("last_loss")),
                 state=state,
+                updated=_text(info.get("updated")),
+                tags=config.tags,
             )
         )
     return rows
@@ -262,6 +267,57 @@ def _number(value: Any) -> float | None:
     """Return a value of ``run.json`` if it is a finite number, otherwise None."""
     known = isinstance(value, int | float) and abs(value) <= sys.float_info.max
     return value if known else None
+
+
+def _text(value: Any) -> str | None:
+    return shorten(value) if isinstance(value, str) else None
+
+
+def delete_run(path: Path) -> None:
+    """Delete a run's folder and all that is in it; links in it are removed, not followed.
+
+    Raises:
+        ConfigError: It is not the folder of a run, is a link, is being trained, or cannot be
+            deleted.
+    """
+    check_deletable(path)
+    folder = Path(os.path.abspath(path))
+    with reporting_failed_delete(folder), lock_run(folder):
+        # What makes it a run goes last: an interrupted deletion can be repeated.
+        last = (folder / CONFIG_FILE, folder / RUN_FILE)
+        for entry in folder.iterdir():
+            if entry not in last and entry.name != LOCK_FILE:
+                remove(entry)
+        for entry in last:
+            remove(entry)
+    with reporting_failed_delete(folder):
+        remove(folder)
+
+
+def check_deletable(path: Path) -> None:
+    """Raise an error if a path is not a run that can be deleted now."""
+    if path.is_symlink():
+        raise ConfigError(f"{path} is a link: delete the run that it leads to, or the link.")
+    if not path.exists():
+        raise ConfigError(f"There is no run {str(path)!r}.")
+    if not is_run(path):
+        raise ConfigError(
+            f"{path} is not the folder of a run: it has no {CONFIG_FILE} and {RUN_FILE}."
+        )
+    inside = next((p.parent for p in path.rglob(RUN_FILE) if p.parent != path), None)
+    if inside is not None:
+        raise ConfigError(f"{path} contains another run, {inside}: move or delete that first.")
+    if is_locked(path):
+        raise ConfigError(f"{path} is being trained by another process: stop that first.")
+
+
+@contextmanager
+def reporting_failed_delete(folder: Path) -> Iterator[None]:
+    """Raise a failed deletion as one sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be deleted ({error.strerror or error}).") from None
 
 
 def locate(path: Path, *, best: bool = False) -> Path:
