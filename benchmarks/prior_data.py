@@ -128,10 +128,10 @@ def show(runs: dict[str, list[Result]], console: Console) -> None:
     for case, found in runs.items():
         cells, ratios = [], []
         for key in ("reached", "stays"):
-            average, least = mean(found, key), mean(runs["rlpd"], key) if "rlpd" in runs else None
+            average, ours = mean(found, key), mean(runs["rlpd"], key) if "rlpd" in runs else None
             each = ", ".join(str(run[key]) for run in found)
             cells.append(f"{'-' if average is None else f'{average:,.0f}'} ({each})")
-            ratios.append(f"{least / average:.2f}" if average and least else "-")
+            ratios.append(f"{ours / average:.2f}" if average and ours else "-")
         table.add_row(case, *cells, ", ".join(ratios))
     console.print(table)
 

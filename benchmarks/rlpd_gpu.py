@@ -64,19 +64,19 @@ class Progress(Callback):
 # --- One job, in a separate process ----------------------------------------------
 
 
-def completed(folder: Path, name: str, begin: Callable[[Progress], TrainResult]) -> Path:
+def completed(folder: Path, name: str, start: Callable[[Progress], TrainResult]) -> Path:
     """Return the finished run in ``folder``, after starting or resuming it if needed."""
-    begun = [run for run in folder.glob("*") if list_steps(run)]
-    if begun and read_run_info(begun[0]).get("state") == "completed":
-        return begun[0]
+    started = [run for run in folder.glob("*") if list_steps(run)]
+    if started and read_run_info(started[0]).get("state") == "completed":
+        return started[0]
     watch = Progress(name)
-    result = resume(begun[0], callbacks=[watch]) if begun else begin(watch)
+    result = resume(started[0], callbacks=[watch]) if started else start(watch)
     if result.stop_reason != "completed":
         raise SystemExit(f"{name} ended: {result.stop_reason}")
     return Path(result.run_dir)
 
 
-def begin_config(args: argparse.Namespace, config: str, folder: Path, *keys: str) -> TrainConfig:
+def make_config(args: argparse.Namespace, config: str, folder: Path, *keys: str) -> TrainConfig:
     """Return a packaged config with the settings of this program."""
     common = [f"seed={args.seed}", f"device={args.device}", f"output_dir={folder}"]
     if not config.startswith("sac"):
@@ -88,7 +88,7 @@ def measure_speed(args: argparse.Namespace, folder: Path) -> Result:
     """Return steps per second between log lines, after preparation."""
     keys = [f"total_timesteps={args.timed_steps}", "eval_interval=0", "eval_episodes=0"]
     keys += ["engine=cuda_graph" if args.device == "cuda" else "engine=auto", "log_interval=500"]
-    config = begin_config(args, "rlpd/halfcheetah", folder, *keys)
+    config = make_config(args, "rlpd/halfcheetah", folder, *keys)
     result = train(config)
     starts = config.resolved().algo_kwargs["learning_starts"]
     found = speeds(read(Path(result.run_dir))[0], starts + 1_000)
@@ -100,7 +100,7 @@ def measure_speed(args: argparse.Namespace, folder: Path) -> Result:
 def measure_return(args: argparse.Namespace, folder: Path) -> Result:
     """Train and return the last checkpoint's return and the curve."""
     keys = f"total_timesteps={args.steps}", "checkpoint_interval=5000", "eval_interval=5000"
-    config = begin_config(args, f"{args.job}/halfcheetah", folder, *keys)
+    config = make_config(args, f"{args.job}/halfcheetah", folder, *keys)
     run_dir = completed(folder, args.name, lambda watch: train(config, callbacks=[watch]))
     return score(run_dir, args.episodes)
 
@@ -108,7 +108,7 @@ def measure_return(args: argparse.Namespace, folder: Path) -> Result:
 def measure_finetuning(args: argparse.Namespace, folder: Path) -> Result:
     """Train IQL offline and fine-tune it; evaluate from the same starts before and after."""
     keys = f"total_timesteps={args.updates}", "checkpoint_interval=10000", "eval_interval=25000"
-    config = begin_config(args, "iql/halfcheetah", folder / "offline", *keys)
+    config = make_config(args, "iql/halfcheetah", folder / "offline", *keys)
     offline = completed(
         folder / "offline", args.name, lambda watch: train(config, callbacks=[watch])
     )
@@ -116,10 +116,10 @@ def measure_finetuning(args: argparse.Namespace, folder: Path) -> Result:
     changes += [f"output_dir={folder / 'online'}", "checkpoint_interval=2500"]
     changes += [f"eval_episodes={args.eval_episodes}", *args.set_online]
 
-    def begin(watch: Progress) -> TrainResult:
+    def start_finetuning(watch: Progress) -> TrainResult:
         return finetune(offline, overrides=changes, callbacks=[watch])
 
-    online = completed(folder / "online", f"{args.name}, fine-tuned", begin)
+    online = completed(folder / "online", f"{args.name}, fine-tuned", start_finetuning)
     curve = [row for row in read(online)[1] if "env_steps" in row]
     returns = [row["eval_return_mean"] for row in curve]
     return {

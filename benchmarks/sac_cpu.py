@@ -141,7 +141,7 @@ def show(report: Result, console: Console) -> None:
 def parse() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=5, help="at least 1")
+    parser.add_argument("--rounds", type=int, default=5, help="number of rounds")
     parser.add_argument("--steps", type=int, default=2600, help="environment steps of each run")
     parser.add_argument("--warmup", type=int, default=600, help="steps before the clock starts")
     parser.add_argument("--out", type=Path, metavar="FILE.json", help="file to write the record to")

@@ -282,7 +282,9 @@ def test_outliers_do_not_stretch_an_axis_and_are_counted(drawn: list[Any]) -> No
     reward_axes, action_axes = drawn[0].axes[2:]
     low, high = reward_axes.get_xlim()
     assert -10 < low < high < 10
-    assert [text.get_text() for text in reward_axes.texts] == ["1 % outside, from -1e+06 to 1e+06"]
+    assert [text.get_text() for text in reward_axes.texts] == [
+        "1 % outside, from −1,000,000 to 1,000,000"
+    ]
     legend = reward_axes.get_legend().get_texts()[0].get_text()
-    assert legend.startswith(f"median {np.median(rewards):.2g}"[:9])
+    assert legend == f"median {np.median(rewards):.3g}".replace("-", "−")
     assert list(action_axes.get_yticks()) == list(range(6))

@@ -77,8 +77,7 @@ def _draw_histogram(axes: Axes, values: Any, bins: int) -> None:
 
 def _draw_median(axes: Axes, array: Values) -> None:
     median = float(np.median(array))
-    label = f"median {median:,.4g}" if abs(median) < 10_000 else f"median {median:,.0f}"
-    axes.axvline(median, color=COLORS[1], linewidth=1.4, label=label)
+    axes.axvline(median, color=COLORS[1], linewidth=1.4, label=f"median {_short(median)}")
     axes.legend(
         loc="lower right", bbox_to_anchor=(1.0, 1.0), frameon=False, borderpad=0, handlelength=1.2
     )
@@ -138,11 +137,17 @@ def _note_outliers(axes: Axes, array: Values, low: float, high: float) -> None:
     """Say how many values are outside of the axis, and how far they reach."""
     outside = float(np.mean((array < low) | (array > high)))
     if outside > 0:
-        note = f"{100 * outside:.2g} % outside, from {array.min():,.4g} to {array.max():,.4g}"
+        note = f"{100 * outside:.2g} % outside, from {_short(array.min())} to {_short(array.max())}"
         axes.annotate(
             note, (0, 1), xytext=(0, 3), xycoords="axes fraction", textcoords="offset points",
             fontsize=7, color=GRAY, va="bottom",
         )  # fmt: skip
+
+
+def _short(value: float) -> str:
+    """Three significant digits, or a whole number, with a real minus sign."""
+    digits = f"{value:,.0f}" if 100 <= abs(value) < 1e7 else f"{value:.3g}"
+    return digits.replace("-", "−")
 
 
 def _use_whole_counts(axes: Axes) -> None:

@@ -188,7 +188,7 @@ def group_runs(runs: Sequence[Run], by: GroupBy) -> list[RunGroup]:
     Args:
         runs: The runs.
         by: ``"config"`` groups the runs that differ in their seed alone, ``"algo"`` those of one
-            algorithm, and ``"run"`` draws every run as a line of its own.
+            algorithm, and ``"run"`` draws a line for each run.
     """
     if by not in get_args(GroupBy):
         raise ConfigError(f"by = {shown(by)}: should be one of {', '.join(get_args(GroupBy))}.")
@@ -304,7 +304,7 @@ def _common_x(curves: Sequence[Curve]) -> Values:
     if start > end:
         raise ConfigError(
             f"The runs of a group have no common range: one starts at {start:,.0f}, after another "
-            f"has ended at {end:,.0f}. Draw each run as a line of its own with --by run."
+            f"has ended at {end:,.0f}. Use --by run to draw a line for each run."
         )
     x = np.unique(np.concatenate([curve.x for curve in curves]))
     x = x[(start <= x) & (x <= end)]

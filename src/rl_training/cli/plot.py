@@ -31,7 +31,7 @@ Smooth = Annotated[
     float,
     typer.Option(help="Weight of a moving average as in TensorBoard, from 0 (off) to below 1."),
 ]
-Title = Annotated[str | None, typer.Option(help="Title; the environment by default.")]
+Title = Annotated[str | None, typer.Option(help="Title (default: the environment).")]
 XLabel = Annotated[str | None, typer.Option("--xlabel", help="Label of the horizontal axis.")]
 YLabel = Annotated[str | None, typer.Option("--ylabel", help="Label of the vertical axis.")]
 
@@ -50,8 +50,7 @@ def plot(
 ) -> None:
     """Draw the learning curves of one or more runs.
 
-    Runs that differ only in their seed are one line, their mean. The band is a 95 % confidence
-    interval (Student's t) for three runs or more, and the minimum to maximum of two.
+    Runs that differ only in their seed are drawn as their mean, with a band.
     """
     from rl_training.api.run_plots import plot_runs
 
