@@ -1200,7 +1200,7 @@ MUTANTS = [
     Mutant(
         "the dataset's place is not saved once batches are mixed",
         MIXING,
-        "has_place = True  # the dataset's place, the phase and the counts",
+        "has_place = True  # the position in the dataset, the phase and the counts",
         "has_place = property(lambda self: self.pretraining)",
         PHASES,
     ),
@@ -1894,7 +1894,7 @@ MUTANTS = [
     Mutant(
         "a refused Minari id is found there by the next try",
         "data/dataset_writers.py",
-        "_remove_made(missing)",
+        "_remove_created(missing)",
         "pass",
         f"{ODD_DATA} -k leaves_no_folder",
     ),

@@ -1,4 +1,4 @@
-"""The base of every config class: exact types, values that can be used, one-sentence errors."""
+"""Base of every config class: exact types, usable values and one-sentence errors."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ Model = TypeVar("Model", bound=BaseModel)
 
 LARGEST_FLOAT = (2 - 2.0**-23) * 2.0**127
 SMALLEST_FLOAT = 2.0**-126
-"""The range of a normal float32, in which networks, rewards and optimizers compute."""
+"""Range of normal float32 numbers, the type of networks, rewards and optimizers."""
 
 LARGEST_INT = 2**128
-"""Enough for every seed that NumPy recommends, and few enough digits to be printed."""
+"""Large enough for the seeds that NumPy recommends, and short enough to print."""
 
-# A constant of its own: were it written inside the class, mypy's plugin would refuse lists too.
+# A separate constant: inside the class, mypy's plugin would also reject lists.
 _EXACT = ConfigDict(strict=True)
 
 
 class Trait(Enum):
-    """What holds for a config key besides its type: ``Annotated[int, Trait.MAY_CHANGE]``.
+    """Property of a config key in addition to its type: ``Annotated[int, Trait.MAY_CHANGE]``.
 
-    A key without traits stays as it is for the whole run, decides its result, and is inherited by
-    fine-tuning.
+    A key without traits is constant for the whole run, affects its result, and is inherited by
+    fine-tuned runs.
     """
 
     MAY_CHANGE = auto()
-    """A resume may change it."""
+    """Resuming may change it."""
     LABEL = auto()
-    """It does not decide the result, and is not in the fingerprint."""
+    """It does not affect the result, and is not part of the fingerprint."""
     FRESH = auto()
-    """Fine-tuning starts from the default: the source's value belongs to its training."""
+    """Fine-tuning starts from the default instead of the source run's value."""
     DATASET = auto()
-    """It says which recorded data is used."""
+    """It selects the recorded data."""
     REWARD = auto()
-    """It is part of the arithmetic on recorded and new rewards."""
+    """It is part of the transform of recorded and new rewards."""
     NETWORK_SIZE = auto()
     """The memory of the networks grows with it."""
     UPDATE_SIZE = auto()
@@ -58,7 +58,7 @@ class Trait(Enum):
 
 
 def keys_with(trait: Trait, *models: type[BaseModel]) -> list[str]:
-    """The keys of config classes that have a trait, also where a subclass declares them again."""
+    """Return the keys with a trait, including keys that a subclass declares again without it."""
     return [
         name
         for model in models
@@ -72,11 +72,11 @@ def keys_with(trait: Trait, *models: type[BaseModel]) -> list[str]:
 
 
 class ConfigModel(BaseModel):
-    """A mapping of known keys, whose values have exactly the declared types.
+    """A mapping of known keys whose values have exactly the declared types.
 
-    Nothing is guessed: ``'16'`` and ``true`` are not numbers, and 1 is not a boolean. What YAML
-    writes differently from Python is converted: a list to a tuple, and 1e5, which YAML reads as a
-    float, to an integer.
+    Values are not coerced: ``'16'`` and ``true`` are not numbers, and 1 is not a boolean. Only the
+    differences between YAML and Python are converted: a list to a tuple, and 1e5, which YAML reads
+    as a float, to an integer.
     """
 
     model_config = ConfigDict(
@@ -104,12 +104,12 @@ class ConfigModel(BaseModel):
 class NamedSettings(ConfigModel):
     """Settings of one named part of a learner, such as an optimizer or a network.
 
-    A config key with such settings is a mapping from names, or `all`, to them. What is left out, or
-    null, stays as the algorithm has it.
+    The config key is a mapping from names, or `all`, to these settings. A setting that is missing
+    or null keeps the algorithm's default.
     """
 
     def given(self) -> dict[str, Any]:
-        """What is set."""
+        """Return the settings that are not None."""
         return {
             key: value
             for key in type(self).model_fields
@@ -122,7 +122,7 @@ class NamedSettings(ConfigModel):
 
 
 def merged_settings(settings: Mapping[str, NamedSettings], name: str) -> dict[str, Any]:
-    """What `all` sets, overridden by what the entry of this name sets."""
+    """Return the settings of `all`, overridden by those of ``name``."""
     merged: dict[str, Any] = {}
     for key in ("all", name):
         if key in settings:
@@ -131,7 +131,7 @@ def merged_settings(settings: Mapping[str, NamedSettings], name: str) -> dict[st
 
 
 def refuse_unknown_names(settings: Iterable[str], known: Iterable[str], where: str) -> None:
-    """Refuse an entry for a part that the learner does not have."""
+    """Reject an entry for a part that the learner does not have."""
     names = ["all", *known]
     for name in settings:
         if name not in names:
@@ -139,7 +139,7 @@ def refuse_unknown_names(settings: Iterable[str], known: Iterable[str], where: s
 
 
 def _as_declared(value: Any, annotation: Any) -> Any:
-    """A list as the tuple, and an integral float as the integer, that a field declares."""
+    """Convert a list to a tuple and an integral float to an integer if the field declares them."""
     options = list(_options(annotation))
     if isinstance(value, list | tuple):
         for option in options:
@@ -151,7 +151,7 @@ def _as_declared(value: Any, annotation: Any) -> Any:
 
 
 def _options(annotation: Any) -> Iterator[Any]:
-    """The types of a union, or the one type."""
+    """Yield the types of a union, or the single type."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         yield from _options(arguments[0])
@@ -163,7 +163,7 @@ def _options(annotation: Any) -> Iterator[Any]:
 
 
 def has_control_characters(text: str) -> bool:
-    """Whether a text has characters that no name has: control codes and halves of surrogates."""
+    """Return whether a text contains control characters or lone surrogates."""
     return any(category(char) in ("Cc", "Cs") for char in text)
 
 
@@ -175,8 +175,8 @@ def _check_value(value: Any) -> None:
     is_float = isinstance(value, float) and value != 0.0
     if is_float and not SMALLEST_FLOAT <= abs(value) <= LARGEST_FLOAT:
         raise ValueError(
-            f"should be 0 or between {SMALLEST_FLOAT:.1e} and {LARGEST_FLOAT:.1e} in size, the "
-            "range of float32"
+            f"should be 0 or have a magnitude between {SMALLEST_FLOAT:.1e} and "
+            f"{LARGEST_FLOAT:.1e}, the range of float32"
         )
 
 
@@ -184,7 +184,7 @@ def _check_value(value: Any) -> None:
 
 
 def validated(model: type[Model], data: Mapping[str, Any]) -> Model:
-    """A mapping as a model of it; errors are one sentence."""
+    """Validate a mapping; errors are one sentence."""
     try:
         return model.model_validate(data)
     except ValidationError as error:
@@ -192,7 +192,7 @@ def validated(model: type[Model], data: Mapping[str, Any]) -> Model:
 
 
 def sentence(error: ValidationError, model: type[BaseModel]) -> str:
-    """The first problem, with field, value and what is allowed; the number of further ones."""
+    """Describe the first problem with its field, value and what is allowed; count the others."""
     problems = error.errors()
     first = problems[0]
     cause = first.get("ctx", {}).get("error")
@@ -226,7 +226,7 @@ _PLAINER = {
 
 
 def _wanted(first: Any, problems: Sequence[Any]) -> str:
-    """What is allowed, with the words that a number may be given as (`auto`)."""
+    """Describe what is allowed, including the words that can replace a number (`auto`)."""
     message = str(first["msg"]).removeprefix("Value error, ").removeprefix("Input ")
     for heavy, plain in _PLAINER.items():
         message = message.replace(heavy, plain)
@@ -239,17 +239,17 @@ def _wanted(first: Any, problems: Sequence[Any]) -> str:
 
 
 def _is_branch(part: Any) -> bool:
-    """Whether a location's part names a branch of a union rather than a field."""
+    """Return whether a part of a location is a branch of a union rather than a field."""
     return isinstance(part, str) and ("[" in part or part in ("bool", "float", "constrained-float"))
 
 
 def _fields(model: type[BaseModel], path: list[str]) -> list[str]:
-    """The keys of the model at a path, alone or as one branch of a union."""
+    """Return the keys of the model at a path, which may be one branch of a union."""
     if not path:
         return list(model.model_fields)
     field = model.model_fields.get(path[0])
     annotation: Any = field.annotation if field else None
-    names = 2 if get_origin(annotation) is dict else 1  # a mapping's own key is not a field
+    names = 2 if get_origin(annotation) is dict else 1  # the key of a mapping is not a field
     for option in (annotation, *get_args(annotation)):
         if hasattr(option, "model_fields"):
             return _fields(option, path[names:])

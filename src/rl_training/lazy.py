@@ -1,4 +1,4 @@
-"""Exports that are imported on first use, so that importing the package does not load torch."""
+"""Import exports on first use, so that importing the package does not load torch."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from importlib import import_module
 from typing import Any
 
 EXPORTS: dict[str, dict[str, tuple[str, str]]] = {}
-"""For each package its public names, each with its module and its name there."""
+"""Public names of each package, with the module and the name in that module."""
 
 
 def lazy_exports(
     package: str, names: Mapping[str, Iterable[str]]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """A package's ``__getattr__``, ``__dir__`` and ``__all__``.
+    """Return a package's ``__getattr__``, ``__dir__`` and ``__all__``.
 
-    ``names`` maps a submodule to what is exported from it, as an import statement would write it:
-    ``"name"`` or ``"name as other"``. Type checkers read the same from `generated/*.pyi`.
+    ``names`` maps a submodule to its exports in the syntax of an import statement: ``"name"`` or
+    ``"name as other"``. Type checkers use `generated/*.pyi` instead.
     """
     homes = EXPORTS[package] = {}
     for module, exported in names.items():

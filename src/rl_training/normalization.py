@@ -1,4 +1,4 @@
-"""How a learner's observations and rewards are normalized, and running moments of both."""
+"""Normalize observations and rewards, and track their running moments."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from torch import Tensor, nn
 from rl_training.types import Batch
 
 OBSERVATION_CLIP = 10.0
-"""Limit of an observation's normalized entries, where the statistics are running ones."""
+"""Clip value of observations that are normalized with running statistics."""
 
 LEAST_DEVIATION = 1e-6
-"""An entry whose standard deviation is smaller counts as constant, and is not scaled."""
+"""An entry with a smaller standard deviation counts as constant and is not scaled."""
 
 
 class Normalization(NamedTuple):
-    """A learner's own tensors, which change in place: what is restored into them holds here too."""
+    """Statistics shared with the learner: its tensors are updated and restored in place."""
 
     shift: Tensor  # [obs_dim]
     scale: Tensor  # [obs_dim]
@@ -25,12 +25,12 @@ class Normalization(NamedTuple):
     reward_scale: Tensor | None = None  # []
 
     def observations(self, obs: Tensor) -> Tensor:
-        """Raw observations as networks take them."""
+        """Normalize raw observations for the networks."""
         normalized = (obs - self.shift) * self.scale
         return normalized if self.clip is None else normalized.clamp(-self.clip, self.clip)
 
     def batch(self, batch: Batch) -> Batch:
-        """A batch of raw rows as updates take it."""
+        """Normalize a batch of raw rows for an update."""
         batch = batch._replace(
             obs=self.observations(batch.obs), next_obs=self.observations(batch.next_obs)
         )
@@ -43,7 +43,7 @@ class Normalization(NamedTuple):
 
 
 class RunningMoments(nn.Module):
-    """Mean and variance of all values so far, in float64, by the parallel form of Welford's sums.
+    """Mean and variance of all values so far, in float64, by Welford's parallel algorithm.
 
     The buffers are updated in place, without waiting for the device.
     """
@@ -60,7 +60,7 @@ class RunningMoments(nn.Module):
         self.register_buffer("squares", torch.zeros(size, dtype=torch.float64))
 
     def update(self, values: Tensor) -> None:
-        """Take in the rows of ``values``, ``[n, size]``."""
+        """Update the moments with the rows of ``values``, ``[n, size]``."""
         rows, values = len(values), values.to(torch.float64)
         mean = values.mean(0)
         distance = mean - self.mean
@@ -68,10 +68,10 @@ class RunningMoments(nn.Module):
         share = rows / self.count
         self.mean.addcmul_(distance, share)
         self.squares.addcmul_(distance, distance * (rows - rows * share))
-        if rows > 1:  # a single row is its own mean
+        if rows > 1:  # the squared distance of a single row from its mean is 0
             self.squares.add_((values - mean).square().sum(0))
 
     def scale(self) -> Tensor:
-        """1 over the standard deviation; 1 of what is constant so far."""
+        """Return 1 over the standard deviation, or 1 for entries that are constant so far."""
         deviation = (self.squares / self.count).sqrt()
         return torch.where(deviation > LEAST_DEVIATION, 1.0 / deviation, 1.0)

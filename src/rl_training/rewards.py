@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 
 class RewardTransformConfig(ConfigModel):
-    """What is done to a reward before a learner sees it."""
+    """Transform of a reward before a learner receives it."""
 
     scale: float = 1.0
     """Factor on the reward."""
     shift: float = 0.0
     """Added after scaling."""
     clip_min: float | None = None
-    """Least reward after scaling and shifting."""
+    """Smallest reward after scaling and shifting."""
     clip_max: float | None = None
-    """Greatest reward after scaling and shifting."""
+    """Largest reward after scaling and shifting."""
 
     @model_validator(mode="after")
     def _bounds_are_ordered(self) -> Self:
@@ -35,11 +35,11 @@ class RewardTransformConfig(ConfigModel):
 
     @property
     def is_identity(self) -> bool:
-        """Whether rewards stay as they are."""
+        """Whether rewards are unchanged."""
         return self == RewardTransformConfig()
 
     def __call__(self, rewards: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Transform rewards, in float64: a single one and a million give the same values."""
+        """Transform rewards in float64; the result does not depend on the size of the array."""
         changed = np.asarray(rewards, dtype=np.float64) * self.scale + self.shift
         if self.clip_min is not None or self.clip_max is not None:
             changed = np.clip(changed, self.clip_min, self.clip_max)

@@ -1,4 +1,4 @@
-"""Text that may reach a terminal: bounded, and without control characters."""
+"""Text for terminals and messages: bounded, and without control characters."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import unicodedata
 from typing import Any
 
 MAX_VALUE = 80
-"""Characters of a value that an error message repeats."""
+"""Maximum characters of a value in an error message."""
 
 MAX_MESSAGE = 1_000
-"""Characters of an error message or a warning."""
+"""Maximum characters of an error message or a warning."""
 
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Unicode categories that move the cursor, reorder the line, or cannot be encoded."""
 
 
 def printable(text: str, *, keep: str = "\n\t") -> str:
-    """Replace control, formatting and surrogate characters by their escapes."""
+    """Replace control, formatting and surrogate characters with escape sequences."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(
@@ -30,18 +30,18 @@ def printable(text: str, *, keep: str = "\n\t") -> str:
 
 
 def shorten(text: str, most: int = MAX_VALUE) -> str:
-    """The text on one line, cut in the middle where it is longer than ``most`` characters."""
+    """Return the text on one line, with the middle cut if it exceeds ``most`` characters."""
     line = " ".join(text[: 4 * most].split()) + ("…" if len(text) > 4 * most else "")
     return _cut(line, most)
 
 
 def one_line(text: str) -> str:
-    """A message as it is printed: line breaks as spaces, all printable, not endless."""
+    """Return a message as one printable line of bounded length."""
     return re.sub(r"\s*[\n\t]\s*", " ", _cut(printable(text).strip(), MAX_MESSAGE))
 
 
 class _BoundedRepr(reprlib.Repr):
-    """`repr` of a value that a file or a user gave: bounded in depth, length and time."""
+    """`repr` for values from files and users: bounded in depth, length and time."""
 
     def repr_ndarray(self, array: Any, level: int) -> str:
         """Show the shape of an array with many values."""
@@ -55,10 +55,10 @@ _bounded.maxdict = _bounded.maxlist = _bounded.maxtuple = _bounded.maxset = 8
 
 
 def shown(value: Any) -> str:
-    """A value as an error message repeats it: at most `MAX_VALUE` characters, all printable."""
+    """Return the `repr` of a value for a message: printable, at most `MAX_VALUE` characters."""
     try:
         text = _bounded.repr(value)
-    except Exception:  # a user's __repr__ may raise anything, and is not what went wrong
+    except Exception:  # a user's __repr__ may raise anything, and must not hide the real error
         text = f"<{type(value).__name__}>"
     return shorten(printable(text, keep=""))
 
@@ -69,20 +69,20 @@ def _cut(text: str, most: int) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message, bounded and printable; its class if it is empty."""
+    """Return the first line of an error's message, or its class name if the message is empty."""
     try:
         lines = str(error).strip().splitlines()
-    except Exception:  # a user's __str__ may raise anything, and is not what went wrong
+    except Exception:  # a user's __str__ may raise anything, and must not hide the real error
         lines = []
     return shorten(printable(lines[0], keep=""), 200) if lines else type(error).__name__
 
 
 def reason(error: BaseException) -> str:
-    """Why an operation failed: the system's words where it was the system, else `first_line`."""
+    """Return the operating system's message for an error if it has one, else `first_line`."""
     return getattr(error, "strerror", None) or first_line(error)
 
 
 def error_text(error: BaseException) -> str:
-    """The class of an error and the first line of its message."""
+    """Return the class name of an error and the first line of its message."""
     line, name = first_line(error), type(error).__name__
     return name if line == name else f"{name}: {line}"

@@ -1,4 +1,4 @@
-"""Types that all packages share. Importing this module loads neither torch nor gymnasium."""
+"""Types shared by all packages. Importing this module loads neither torch nor gymnasium."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 FloatArray = npt.NDArray[np.floating[Any]]
 BoolArray = npt.NDArray[np.bool_]
 ActionArray = npt.NDArray[np.floating[Any]] | npt.NDArray[np.integer[Any]]
-"""Actions as an environment takes them: floats of a Box, integers of a Discrete space."""
+"""Actions in the environment's units: floats of a Box, integers of a Discrete space."""
 Metrics = dict[str, "Tensor"]
 SAMPLE = "sample/"
-"""Begins the name of a metric that has a value for each row of the batch, for the sampler."""
+"""Prefix of metrics with one value per row of the batch, which go to the sampler."""
 TD_ERROR = f"{SAMPLE}td_error"
-"""The size of each row's TD error, from which a prioritized replay makes priorities."""
+"""Absolute TD error of each row, from which a prioritized replay computes priorities."""
 Noise = Mapping[str, "Tensor"]
 Mode = Literal["online", "offline", "offline_to_online"]
 """Where a run's data comes from."""
@@ -32,7 +32,7 @@ ActionKind = Literal["continuous", "discrete"]
 
 
 class NoiseField(NamedTuple):
-    """One random input of an update: how it is distributed and its shape."""
+    """One random input of an update: its distribution and its shape."""
 
     kind: Literal["normal", "uniform"]
     shape: tuple[int, ...]
@@ -42,11 +42,11 @@ NoiseSpec = Mapping[str, NoiseField]
 
 
 class Batch(NamedTuple):
-    """Transitions on the learner's device, the batch axis first.
+    """Transitions on the learner's device, with the batch axis first.
 
-    ``terminations`` is 1.0 where the episode ended for a reason inside the task. A time limit is
-    not a termination: its value is bootstrapped. A discrete action is its index, counted from 0, as
-    a float in one column. ``extra`` holds what `Algorithm.fields` declares, by name.
+    ``terminations`` is 1.0 where the task itself ended the episode. A time limit is not a
+    termination: its value is bootstrapped. A discrete action is its index, counted from 0, as a
+    float in one column. ``extra`` contains the fields that `Algorithm.fields` declares, by name.
     """
 
     obs: Tensor  # [B, obs_dim]
@@ -58,7 +58,7 @@ class Batch(NamedTuple):
 
     @property
     def next_actions(self) -> Tensor:
-        """The actions taken at ``next_obs``: [B, action_dim]; 0 where `next_action_mask` is."""
+        """Actions taken at ``next_obs``: [B, action_dim]; 0 where `next_action_mask` is 0."""
         return self.column("next_actions")
 
     @property
@@ -68,22 +68,22 @@ class Batch(NamedTuple):
 
     @property
     def truncations(self) -> Tensor:
-        """1.0 where the episode was cut off, as by a time limit: [B]."""
+        """1.0 where the episode was cut off, for example by a time limit: [B]."""
         return self.column("truncations")
 
     @property
     def discounts(self) -> Tensor:
-        """γ^m of the m steps that ``rewards`` sums up: [B]."""
+        """γ^m for the m steps that ``rewards`` sums up: [B]."""
         return self.column("discounts")
 
     @property
     def returns_to_go(self) -> Tensor:
-        """The discounted return from the transition to its episode's last recorded one: [B]."""
+        """Discounted return from the transition to the last recorded one of its episode: [B]."""
         return self.column("returns_to_go")
 
     @property
     def indices(self) -> Tensor:
-        """The transition's row in its source, as int64: [B]."""
+        """Row of the transition in its source, as int64: [B]."""
         return self.column("indices")
 
     @property
@@ -92,28 +92,28 @@ class Batch(NamedTuple):
         return self.column("weights")
 
     def column(self, name: str) -> Tensor:
-        """A declared field, such as a column of the dataset: [B], or [B, width]."""
+        """Return a declared field, such as a column of the dataset: [B] or [B, width]."""
         if name not in self.extra:
             raise ConfigError(
-                f"This batch has no field {name!r}: an algorithm declares the fields that it needs "
-                f"in fields(), such as return ({name!r},)."
+                f"This batch has no field {name!r}: the algorithm must declare it in fields(), "
+                f"for example return ({name!r},)."
             )
         return self.extra[name]
 
     def tensors(self) -> Iterator[Tensor]:
-        """Every tensor: the five of each batch, then those of ``extra`` in their order."""
+        """Yield every tensor: the first five, then those of ``extra`` in order."""
         yield from self[:5]
         yield from self.extra.values()
 
     @classmethod
     def of(cls, tensors: Iterable[Tensor], names: Iterable[str] = ()) -> Batch:
-        """The batch whose `tensors` these are; ``names`` are those of ``extra``."""
+        """Create a batch from its `tensors`; ``names`` are the keys of ``extra``."""
         obs, actions, rewards, next_obs, terminations, *others = tensors
         extra = dict(zip(names, others, strict=True))
         return cls(obs, actions, rewards, next_obs, terminations, extra)
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Batch:
-        """The batch with ``function`` applied to every tensor."""
+        """Return a batch with ``function`` applied to every tensor."""
         return Batch.of(map(function, self.tensors()), self.extra)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -124,48 +124,50 @@ FIELD_NAMES = (
     *("next_actions", "next_action_mask", "truncations", "discounts", "returns_to_go"),
     *("indices", "weights"),
 )
-"""What `Algorithm.fields` may declare; every other name is a column of the dataset."""
+"""Fields that `Algorithm.fields` may declare; every other name is a column of the dataset."""
 
 
 class Sampler(Protocol):
     """A source of batches: a replay buffer, a dataset, or a mixture of both.
 
-    `prepare` is the part that the host does between blocks of updates; `gather` has static shapes,
-    never waits for the host, and may be captured in a graph.
+    `prepare` runs on the host between blocks of updates. `gather` has static shapes, never waits
+    for the host, and may be captured in a graph.
     """
 
     def supply(self, fields: Sequence[str], *, gamma: float = 1.0, n_step: int = 1) -> None:
-        """Put ``fields`` into every batch from now on; called once, before the first.
+        """Add ``fields`` to every batch; called once, before the first batch.
 
         ``gamma`` is the discount of `returns_to_go` and of ``n_step`` rewards.
 
         Raises:
-            ConfigError: This source does not have one of them.
+            ConfigError: This source does not have one of the fields.
         """
         refuse_fields(fields, (), f"a {type(self).__name__}")
         if n_step > 1:
-            raise ConfigError(f"n_step = {n_step}: a {type(self).__name__} has single steps only.")
+            raise ConfigError(
+                f"n_step = {n_step}: a {type(self).__name__} only supports n_step = 1."
+            )
 
     def prepare(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> None:
-        """Make the next `gather` possible."""
+        """Prepare the next `gather`."""
         ...
 
     def gather(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> Batch:
-        """The batches of ``updates`` updates as one, in their order; numbers by ``generator``."""
+        """Return the batches of ``updates`` updates as one, in order, drawn by ``generator``."""
         ...
 
     def feedback(self, batch: Batch, values: Metrics) -> None:
-        """Take what the update on ``batch`` reported of each row: ``sample/…``, each ``[B]``.
+        """Receive the values that the update reported for each row: ``sample/…``, each ``[B]``.
 
         Like `gather`, it has static shapes, never waits for the host, and may be captured in a
-        graph. A sampler whose next batch depends on it serves blocks of one update
+        graph. A sampler whose next batch depends on these values serves blocks of one update
         (`most_updates`).
         """
         return None
 
     @property
     def is_fixed(self) -> bool:
-        """Whether its rows do not change now, so that batches may be drawn ahead of updates."""
+        """Whether its rows are currently fixed, so that batches may be drawn before updates."""
         return False
 
     @property
@@ -174,20 +176,20 @@ class Sampler(Protocol):
         return self.is_fixed
 
     def most_updates(self, batch_size: int) -> int:
-        """The longest block that `gather` can serve."""
+        """Return the largest number of updates that one `gather` can serve."""
         return 1_000_000
 
     @property
     def form(self) -> int:
-        """Which pattern of rows `gather` has at present: a recorded block is for one of them."""
+        """Current pattern of rows in `gather`; a recorded block is valid for one pattern."""
         return 0
 
     def state_dict(self) -> dict[str, Any]:
-        """The place in the data, as plain data; without the rows."""
+        """Return the position in the data as plain data, without the rows."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a place."""
+        """Continue from a saved position."""
         return None
 
     def sample(self, batch_size: int, generator: torch.Generator) -> Batch:
@@ -199,7 +201,7 @@ class Sampler(Protocol):
 
 
 def refuse_fields(fields: Iterable[str], known: Iterable[str], source: str) -> None:
-    """Refuse declared fields that a source cannot supply."""
+    """Reject declared fields that a source cannot supply."""
     known = tuple(known)
     for name in fields:
         if name not in known:
@@ -211,26 +213,26 @@ def refuse_fields(fields: Iterable[str], known: Iterable[str], source: str) -> N
 
 @dataclass(frozen=True)
 class EnvSpec:
-    """The sizes and bounds that a learner needs of an environment or a dataset."""
+    """Sizes and bounds of an environment or a dataset."""
 
     obs_dim: int
     action_dim: int
-    """Size of a continuous action, or the number of discrete ones."""
+    """Size of a continuous action, or the number of discrete actions."""
     action_low: tuple[float, ...] = ()
     action_high: tuple[float, ...] = ()
     discrete: bool = False
     action_start: int = 0
-    """What the environment calls the first of its discrete actions; the learner calls it 0."""
+    """First discrete action in the environment's numbering; the learner counts from 0."""
     goal_dim: int = 0
-    """Size of a goal, where the last entries of an observation are the desired one."""
+    """Size of the desired goal at the end of an observation; 0 without goals."""
 
     @property
     def action_width(self) -> int:
-        """Values that an action takes in a batch: a discrete one is its index."""
+        """Values per action in a batch: 1 for a discrete action, its index."""
         return 1 if self.discrete else self.action_dim
 
     def __str__(self) -> str:
-        """In words, for error messages: ``3 observation values and 1 action value in [-2, 2]``."""
+        """Describe the sizes: ``3 observation values and 1 action value in [-2, 2]``."""
         text = f"{_count(self.obs_dim, 'observation value')} and "
         if self.goal_dim:
             text = f"{_count(self.obs_dim, 'observation value')} ({self.goal_dim} of the goal) and "
@@ -241,15 +243,15 @@ class EnvSpec:
         return f"{text}{_count(self.action_dim, 'action value')} in [{low}, {high}]"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for a manifest."""
+        """Return plain data for a manifest."""
         data = asdict(self)
         return data | {key: list(data[key]) for key in ("action_low", "action_high")}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> EnvSpec:
-        """Read what `to_dict` wrote: exactly its fields, each of its type.
+        """Read the result of `to_dict`; fields and types must match exactly.
 
-        Checkpoints of the first versions lack `action_start` and `goal_dim`, which are then 0.
+        Old checkpoints lack `action_start` and `goal_dim`, which are then 0.
 
         Raises:
             ValueError: A field is missing, unknown or of another type.
@@ -276,7 +278,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _bound(values: tuple[float, ...]) -> str:
-    """One number where all are the same; the first few otherwise."""
+    """Format bounds as one number if all are equal, otherwise as the first few."""
     if len(set(values)) == 1:
         return f"{values[0]:g}"
     return f"({', '.join(f'{value:g}' for value in values[:4])}{', …' if values[4:] else ''})"

@@ -154,7 +154,7 @@ def _registered() -> Iterator[None]:
 @pytest.mark.parametrize(
     ("algo", "message"),
     [
-        ("her", "n_step = 3 cannot be used with HER, which changes the rewards"),
+        ("her", "n_step = 3 cannot be used with HER, which relabels single"),
         ("bc", "'n_step' is not an option of BC"),
         ("single_step", "n_step = 3: single_step supports one-step targets only"),
     ],

@@ -202,7 +202,7 @@ def test_changed_data_is_refused(small_config: Config, tmp_path: Path, recorded:
         ({}, {"dataset_kind": None, "dataset_path": None}, "bc learns from recorded data: set"),
         ({"num_envs": 2}, {}, "num_envs = 2: bc learns from recorded data"),
         ({"env_id": "CartPole-v1"}, {}, "bc needs a bounded Box action space"),
-        ({"env_id": "MountainCarContinuous-v0"}, {}, "it is of another environment"),
+        ({"env_id": "MountainCarContinuous-v0"}, {}, "use data from the same environment"),
         ({}, {"buffer_capacity": 10}, "'buffer_capacity' is not an option of BC"),
         ({"env_id": None}, {}, "set action_low and action_high, or env_id"),
         ({}, {"action_low": -2, "action_high": 2}, "Pendulum-v1 has its own action bounds"),
@@ -393,10 +393,10 @@ def test_loader_notes_are_reported_once(
     config["algo_kwargs"]["dataset_path"] = file
     run_dir = train(config, callbacks=[Watcher()]).run_dir
     warned = capsys.readouterr().err
-    assert warned.count(f"Warning: {file}: next observations are derived") == 1
-    assert warned.count(f"Warning: {file}: not used: 'extra'.") == 1
-    assert told[0] == f"{file}: only 'done' is there: read as terminations, which do not bootstrap."
-    assert told[1].startswith(f"{file}: 2 ends at the environment's limit of 200 steps")
+    assert warned.count(f"Warning: {file}: next observations are taken from") == 1
+    assert warned.count(f"Warning: {file}: unused columns: 'extra'.") == 1
+    assert told[0] == f"{file}: there is only 'done': read as terminations, which do not bootstrap."
+    assert told[1].startswith(f"{file}: 2 ends at the time limit of 200 steps")
     resume(run_dir, ["total_timesteps=60"], callbacks=[Watcher()])
     assert (capsys.readouterr().err, len(told)) == ("", 2)
 
@@ -408,7 +408,7 @@ def test_integer_actions_are_not_continuous(small_config: Config, tmp_path: Path
     config = small_config(algo="bc", env_id=None)
     config["algo_kwargs"] |= {"action_low": 0, "action_high": 1}
     config["algo_kwargs"] |= {"dataset_path": str(tmp_path / "cartpole.npz")}
-    with pytest.raises(ConfigError, match="holds actions as int64: without env_id"):
+    with pytest.raises(ConfigError, match="has actions of type int64, but without env_id"):
         train(config)
 
 

@@ -626,7 +626,7 @@ def test_dataset_smaller_than_a_batch(prior: Config) -> None:
 def test_dataset_of_another_environment(prior: Config, tmp_path: Path) -> None:
     file = tmp_path / "car.npz"
     write_arrays(record_random("MountainCarContinuous-v0", {}, 50, 0), file)
-    refused(prior(algo_kwargs={"dataset_path": str(file)}), "it is of another environment")
+    refused(prior(algo_kwargs={"dataset_path": str(file)}), "use data from the same environment")
 
 
 def test_different_reward_transforms_are_refused(prior: Config) -> None:
@@ -681,7 +681,7 @@ def test_settings_that_contradict_the_checkpoint(small_config: Config, tmp_path:
     )
     with pytest.raises(ConfigError, match=words):
         finetune(source.run_dir, "MountainCarContinuous-v0", ("offline_batch_ratio=0",))
-    with pytest.raises(ConfigError, match="it is of another environment"):
+    with pytest.raises(ConfigError, match="use data from the same environment"):
         finetune(source.run_dir, "Pendulum-v1", dataset=str(file))
     with pytest.raises(ConfigError, match=r"does not match this learner: .*: hidden_sizes differs"):
         finetune(source.run_dir, "Pendulum-v1", ("hidden_sizes=[8, 8]",))

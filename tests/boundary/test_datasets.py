@@ -81,13 +81,13 @@ def test_a_tensor_cannot_reach_beyond_its_storage(tmp_path: Path) -> None:
         # The first tensor's shape is (8, 2): make it (200, 2).
         return program.replace(b"K\x08K\x02\x86", b"K\xc8K\x02\x86", 1)
 
-    refused(edit_pt(tmp_path / "d.pt", change), "reaches beyond its storage")
+    refused(edit_pt(tmp_path / "d.pt", change), "extends beyond its storage")
 
 
 def test_a_small_pt_file_cannot_stand_for_a_large_one(tmp_path: Path) -> None:
     data = {k: torch.from_numpy(v) for k, v in make_data([4, 4]).items()}
     torch.save({k: v[:1].expand(10**8, *v.shape[1:]) for k, v in data.items()}, tmp_path / "d.pt")
-    refused(tmp_path / "d.pt", "at most 200 times the file's size")
+    refused(tmp_path / "d.pt", "more than 200 times its size")
 
 
 # --- npz --------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ def test_a_header_of_gigabytes_is_not_read(tmp_path: Path) -> None:
 
 def test_a_deflated_bomb_is_refused(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "d.npz", observations=np.zeros((10**8, 2), np.int8))
-    refused(tmp_path / "d.npz", "at most 200 times the file's size")
+    refused(tmp_path / "d.npz", "more than 200 times its size")
 
 
 @pytest.mark.parametrize("name", ["d.npz", "d.pt", "d.hdf5"])
@@ -179,11 +179,11 @@ def plugin_filter(file: Any, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (external_storage, "'rewards' has its values in another file"),
+        (external_storage, "'rewards' stores its values in another file"),
         (external_link, "'rewards' is a link"),
         (virtual, "'rewards' is a virtual dataset"),
         (soft_link, "'rewards' is a link"),
-        (plugin_filter, "'rewards' uses HDF5 filter 32015"),
+        (plugin_filter, "'rewards' uses the unsupported HDF5 filter 32015"),
     ],
 )
 def test_hdf5_reads_no_other_file(
@@ -264,7 +264,7 @@ def test_string_actions_in_minari_are_refused(dataset: Path) -> None:
     with h5py.File(dataset / "main_data.hdf5", "a") as file:
         del file["episode_0/actions"]
         file["episode_0"].create_dataset("actions", data=["a", "b", "c", "d"])
-    refused("tests/odd-v0", "actions that are not one array of numbers")
+    refused("tests/odd-v0", "actions are not a single numeric array")
 
 
 def test_linked_minari_files_are_refused(dataset: Path, tmp_path: Path) -> None:

@@ -278,7 +278,7 @@ def test_data_commands(run: Path, tmp_path: Path) -> None:
     assert "Valid" in ok("data", "validate", "one.npz", "--env-id", "Pendulum-v1", cwd=tmp_path)
     wrong = cli("data", "validate", "one.npz", "--env-id", "MountainCarContinuous-v0", cwd=tmp_path)
     assert (wrong.returncode, wrong.stdout) == (2, "")
-    assert "it is of another environment" in wrong.stderr
+    assert "use data from the same environment" in wrong.stderr
     assert only_json("data", "inspect", str(run), cwd=tmp_path)["rows"] == 120
     ok("data", "convert", str(run), "replay.npz", cwd=tmp_path)
     assert len(np.load(tmp_path / "replay.npz")["rewards"]) == 120
@@ -288,7 +288,7 @@ def test_data_commands(run: Path, tmp_path: Path) -> None:
         ("inspect", "one.csv"): "must end in",
         ("inspect", str(tmp_path)): "neither a run nor a checkpoint",
         ("validate", "one.npz"): "give --env-id",
-        ("convert", "one.npz", "two.npz"): "exists already",
+        ("convert", "one.npz", "two.npz"): "already exists",
         ("convert", "one.npz", "three.csv"): "must end in",
         ("collect", str(run), "--steps", "9"): "either --out",
         ("collect", "nowhere", "--steps", "9", "--out", "x.npz"): "no run or checkpoint",

@@ -87,7 +87,7 @@ def test_implied_next_observations_equal_given_ones(lengths: list[int], ends: st
     data = make_data(lengths, ends=ends)
     given_rows = TransitionDataset.from_dict(data)
     if ends == "timeouts" and max(lengths) == 1:
-        with pytest.raises(ConfigError, match="long enough"):
+        with pytest.raises(ConfigError, match="every episode has a single row"):
             TransitionDataset.from_dict(without(data, "next_observations"))
         return
     implied = TransitionDataset.from_dict(without(data, "next_observations"))
@@ -123,10 +123,10 @@ def test_discrete_actions_stay_indices() -> None:
     spec = EnvSpec(2, 3, discrete=True)
     actions = TransitionDataset.from_dict(data, spec=spec).column("actions")
     assert actions[:, 0].tolist() == [0, 2, 1]
-    with pytest.raises(ConfigError, match="none of 0 to 1"):
+    with pytest.raises(ConfigError, match="should be an integer from 0 to 1"):
         TransitionDataset.from_dict(data, spec=EnvSpec(2, 2, discrete=True))
     shifted = EnvSpec(2, 3, discrete=True, action_start=4)
-    with pytest.raises(ConfigError, match="none of 4 to 6"):
+    with pytest.raises(ConfigError, match="should be an integer from 4 to 6"):
         TransitionDataset.from_dict(data, spec=shifted)
     data["actions"] += 4
     actions = TransitionDataset.from_dict(data, spec=shifted).column("actions")
@@ -144,7 +144,7 @@ def test_one_done_flag_is_read_and_said(tmp_path: Path) -> None:
     limited = load_transition_dataset(config, time_limit=4)
     assert limited.column("truncations").nonzero()[0].tolist() == [3, 9]
     assert limited.column("terminations").nonzero()[0].tolist() == [5]
-    assert any("2 ends at the environment's limit" in note for note in limited.notes)
+    assert any("2 ends at the time limit" in note for note in limited.notes)
     no_flag = TransitionDataset.from_dict(without(data, "terminals"))
     assert any("one episode, and no row terminates" in note for note in no_flag.guesses)
 
@@ -172,8 +172,10 @@ def test_columns_that_are_not_used_are_named() -> None:
     odd = without(data, "terminals") | {"terminal_flags": data["terminals"], "when": np.arange(5)}
     odd["about"] = np.zeros(3)  # not a value a row: no column
     guesses = TransitionDataset.from_dict(odd).guesses
-    assert guesses[-1] == "not used: 'terminal_flags', 'when'"
-    assert any("'timeouts' is there: read as time limits; no row terminates" in g for g in guesses)
+    assert guesses[-1] == "unused columns: 'terminal_flags', 'when'"
+    assert any(
+        "there is only 'timeouts': read as time limits; no row terminates" in g for g in guesses
+    )
 
 
 def test_done_with_truncated_is_a_time_limit() -> None:
@@ -193,7 +195,7 @@ def test_formats_hold_the_same(tmp_path: Path, name: str) -> None:
         {"dataset_kind": Path(name).suffix[1:], "dataset_path": str(tmp_path / name)}
     )
     assert torch.equal(loaded.rows, TransitionDataset.from_dict(data).rows)
-    with pytest.raises(ConfigError, match="exists already"):
+    with pytest.raises(ConfigError, match="already exists"):
         write_arrays(data, tmp_path / name)
 
 
@@ -330,7 +332,7 @@ def test_blocks_of_batches_equal_single_ones() -> None:
 
 def test_a_batch_larger_than_the_dataset_is_refused() -> None:
     sampler = EpochSampler(TransitionDataset.from_dict(make_data([5])))
-    with pytest.raises(ConfigError, match="batch_size = 8: 8 rows"):
+    with pytest.raises(ConfigError, match="batch_size = 8: drawing 8 rows"):
         sampler.sample(8, torch.Generator())
 
 
@@ -366,36 +368,45 @@ def bad_data() -> dict[str, tuple[Arrays, str]]:
     far = data["actions"] * 3
     return {
         "unequal lengths": (data | {"rewards": np.zeros(3)}, "'rewards' has 3 rows"),
-        "two-dimensional rewards": (data | {"rewards": np.zeros((8, 2))}, "one value a row"),
-        "images": (data | {"observations": np.zeros((8, 4, 4))}, "flat rows"),
+        "two-dimensional rewards": (
+            data | {"rewards": np.zeros((8, 2))},
+            r"should have shape \(8,\)",
+        ),
+        "images": (data | {"observations": np.zeros((8, 4, 4))}, r"should have shape \(8, size\)"),
         "next of another size": (
             data | {"next_observations": np.zeros((8, 3))},
             r"next observations have shape \(3,\)",
         ),
-        "nan": (data | {"rewards": nan}, "rewards of row 5 are not finite"),
+        "nan": (data | {"rewards": nan}, "rewards in row 5 are not finite"),
         "infinite": (data | {"observations": np.full((8, 2), np.inf)}, "not finite"),
         "too large for float32": (data | {"rewards": np.full(8, 1e300)}, "not finite"),
         "out of bounds": (data | {"actions": far}, "outside its bounds -2 to 6"),
         "flags of 255": (
             data | {"terminals": 255 * data["timeouts"].astype(np.uint8)},
-            r"'terminals' holds values other than 0 and 1 in 2 rows, the first 255 in row 3: store",
+            r"'terminals' has values other than 0 and 1 in 2 rows, first 255 in row 3: store",
         ),
         "a negative flag": (
             data | {"timeouts": -data["timeouts"].astype(np.float32)},
-            "'timeouts' .* the first -1 in row 3",
+            "'timeouts' .* first -1 in row 3",
         ),
         "half a flag": (
             without(data, "terminals") | {"done": 0.5 * data["timeouts"]},
-            "'done' .* the first 0.5 in row 3",
+            "'done' .* first 0.5 in row 3",
         ),
         "text": (data | {"actions": np.array(["a"] * 8)}, "numbers are needed"),
         "complex": (data | {"rewards": np.ones(8) * 1j}, "numbers are needed"),
-        "empty": ({k: v[:0] for k, v in data.items()}, "holds no rows"),
-        "no actions": (without(data, "actions"), "no actions"),
-        "twice": (data | {"obs": data["observations"]}, "both mean observations"),
+        "empty": ({k: v[:0] for k, v in data.items()}, "has no rows"),
+        "no actions": (
+            without(data, "actions"),
+            "has no column for actions. It should be named actions or action; the",
+        ),
+        "twice": (
+            data | {"obs": data["observations"]},
+            "has both 'observations' and 'obs' for observations: remove one",
+        ),
         "other environment": (
             data | {"observations": np.zeros((8, 5)), "next_observations": np.zeros((8, 5))},
-            "of another environment",
+            "has 5 observation values and 1 action values, but the environment has 2 and 1: use",
         ),
     }
 
@@ -431,7 +442,7 @@ def test_files_never_run_code(tmp_path: Path) -> None:
     torch.save({"observations": Evil(sentinel)}, tmp_path / "t.pt")
     for name in ("o.npz", "o.pt", "t.pt"):
         with pytest.raises(
-            ConfigError, match=r"Python objects|not a pt file|dict of tensors, and nothing"
+            ConfigError, match=r"Python objects|not a pt file|dict of tensors, the only"
         ) as caught:
             load(tmp_path / name)
         assert "\n" not in str(caught.value)
@@ -645,7 +656,7 @@ def test_flags_other_than_0_and_1_are_read_and_reported(tmp_path: Path, column: 
     data = without(record_random("Pendulum-v1", {}, 400, 0), "next_observations")
     data[column] = 255 * data["timeouts"].astype(np.uint8)
     file = str(write_arrays(data, tmp_path / "d.npz"))
-    found = f"{column!r} holds values other than 0 and 1 in 2 rows, the first 255 in row 199"
+    found = f"{column!r} has values other than 0 and 1 in 2 rows, first 255 in row 199"
     report, problems = validate_data(file, "Pendulum-v1")
     assert [odd.split(":")[0] for odd in report.odd_flags] == [found]
     assert any(text.startswith(f"flags: {found}") for text in problems)
@@ -660,8 +671,8 @@ def test_time_limits_stored_as_terminals_are_noticed(tmp_path: Path) -> None:
     data["terminals"], data["timeouts"] = data["timeouts"], data["terminals"]
     write_arrays(data, tmp_path / "d.npz")
     _, problems = validate_data(str(tmp_path / "d.npz"), "Pendulum-v1")
-    assert any("time limits seem to be stored as terminals" in text for text in problems)
-    with pytest.raises(ConfigError, match=r"of 3 and actions of 1 values, but Mount.* another env"):
+    assert any("limits seem to be stored as terminations" in text for text in problems)
+    with pytest.raises(ConfigError, match=r"has 3 observation values .* but Mount.* has 2 and 1"):
         validate_data(str(tmp_path / "d.npz"), "MountainCarContinuous-v0")
 
 

@@ -263,12 +263,12 @@ def test_columns_of_a_dataset_are_read_by_name() -> None:
 @pytest.mark.parametrize(
     ("column", "name", "message"),
     [
-        ([0.0, np.nan, 0.0], "level", "level of row 1 are not finite"),
+        ([0.0, np.nan, 0.0], "level", "level in row 1 are not finite"),
         ([0.0, 1.0], "level", "'level' has 2 rows, but 'observations' has 3"),
-        (["a", "b", "c"], "level", "'level' holds <U1, but numbers are needed"),
+        (["a", "b", "c"], "level", "'level' has the type <U1, but numbers are needed"),
         (np.zeros((3, 2, 2)), "level", "'level' has shape"),
         (np.zeros(3), "levle", "has no column 'levle', .* did you mean 'level'"),
-        (np.zeros(3), "rewards", "declares the column 'rewards', which is read as rewards"),
+        (np.zeros(3), "rewards", "declares the column 'rewards', but it is already part"),
     ],
 )
 def test_a_column_that_cannot_be_used_is_named(column: Any, name: str, message: str) -> None:
@@ -306,7 +306,7 @@ def test_a_sampler_of_ones_own_has_no_fields() -> None:
     Mine().supply(())
     with pytest.raises(ConfigError, match="a Mine does not have"):
         Mine().supply(("indices",))
-    with pytest.raises(ConfigError, match="n_step = 2: a Mine has single steps only"):
+    with pytest.raises(ConfigError, match="n_step = 2: a Mine only supports n_step = 1"):
         Mine().supply((), n_step=2)
 
 

@@ -212,7 +212,7 @@ def test_archives_that_cannot_be_opened_are_one_sentence(
 def test_an_array_that_is_there_twice_is_refused(tmp_path: Path) -> None:
     members = [(f"{name}.npy", npy(values)) for name, values in make_data([4, 4]).items()]
     write_npz(tmp_path / "d.npz", *members, ("rewards.npy", npy(np.zeros(8))))
-    with pytest.raises(ConfigError, match="has 'rewards' twice: keep one"):
+    with pytest.raises(ConfigError, match="contains 'rewards' twice: remove one"):
         read_raw(str(tmp_path / "d.npz"))
 
 
@@ -226,7 +226,7 @@ def test_an_empty_hdf5_dataset_is_passed_over(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "d.hdf5", "a") as file:
         del file["rewards"]
         file.create_dataset("rewards", data=h5py.Empty("f"))
-    with pytest.raises(ConfigError, match="has no rewards"):
+    with pytest.raises(ConfigError, match="has no column for rewards"):
         read_raw(str(tmp_path / "d.hdf5"))
 
 
@@ -264,8 +264,8 @@ def minari_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         ("cut", "main_data.hdf5 is damaged or not an HDF5 file: .*truncated"),
         ("no rewards", "is damaged: .*rewards"),
-        ("short rewards", "episode 1 holds columns of different lengths"),
-        ("no steps", "episode 1 holds no steps"),
+        ("short rewards", "episode 1 has columns of different lengths"),
+        ("no steps", "episode 1 has no steps"),
     ],
 )
 def test_damaged_minari_data_is_one_sentence(minari_root: Path, damage: str, sentence: str) -> None:
@@ -307,7 +307,7 @@ def test_noise_that_is_no_deviation_is_refused(tmp_path: Path, noise: float) -> 
 
 
 def test_random_data_without_an_environment_says_how_to_collect() -> None:
-    with pytest.raises(ConfigError, match="give env_id, or to load_transition_dataset collect_ran"):
+    with pytest.raises(ConfigError, match="set env_id, or pass collect_random="):
         load_transition_dataset({"dataset_kind": "random"})
 
 
@@ -318,7 +318,7 @@ def test_a_missing_file_says_where_it_was_looked_for(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError) as caught:
         load_transition_dataset({"dataset_kind": "npz", "dataset_path": "d.npz"})
-    assert f"'d.npz' in the present folder, '{tmp_path}'" in str(caught.value)
+    assert f"'d.npz' in the current folder, '{tmp_path}'" in str(caught.value)
     assert "dataset_path=FILE" in str(caught.value)
-    with pytest.raises(ConfigError, match=r"d.npz': give the path of one"):
+    with pytest.raises(ConfigError, match=r"d.npz'. Check the path"):
         load_transition_dataset({"dataset_kind": "npz", "dataset_path": tmp_path / "d.npz"})

@@ -213,7 +213,7 @@ def test_a_learner_without_td_errors_is_told() -> None:
         replay.feedback(sample(replay), {})
     batch = sample(replay)
     both = torch.ones(2, len(batch.rewards))
-    with pytest.raises(ConfigError, match=r"has the shape \[2, \d+\]: should have one value"):
+    with pytest.raises(ConfigError, match=r"has the shape \[2, \d+\], but should have one value"):
         replay.feedback(batch, {"sample/td_error": both})
 
 

@@ -151,7 +151,7 @@ def test_a_source_without_a_share_may_be_empty() -> None:
 
 @pytest.mark.parametrize("ratio", [-0.1, 1.01, math.nan])
 def test_a_ratio_outside_its_range_is_refused(ratio: float) -> None:
-    with pytest.raises(ConfigError, match=r"offline_batch_ratio = .* from 0 to 1"):
+    with pytest.raises(ConfigError, match=r"offline_batch_ratio = .* between 0 and 1"):
         MixedSampler(dataset(), replay(), ratio)
 
 

@@ -38,7 +38,7 @@ def test_the_file_with_other_names_is_read_and_is_not_halfcheetah() -> None:
     path = str(DATA / "safetyhalfcheetah-neorl2-raw.npz")
     report = inspect_data(path)
     assert (report.rows, report.episodes, report.obs_dim) == (2_000, 2, 18)
-    with pytest.raises(ConfigError, match="it is of another environment"):
+    with pytest.raises(ConfigError, match="use data from the same environment"):
         validate_data(path, "HalfCheetah-v5")
 
 

@@ -125,16 +125,25 @@ def register(make: Callable[[], gym.Env[Any, Any]], limit: int | None = 50) -> N
 @pytest.mark.parametrize(
     ("kind", "sentence"),
     [
-        (OldStep, "its step gives 4 values, which was Gym's way before 0.26, but five are needed"),
-        (NoSeed, "NoSeed.reset does not take seed and options: write it as reset"),
-        (NoOptions, "NoOptions.reset does not take options: write it as reset"),
-        (ObservationAlone, "its reset gives the observation alone, but two are needed"),
-        (ArrayReward, r"the reward an array of float64 of shape \(1,\), but one number is needed"),
-        (NoReward, "the reward None, but one number is needed"),
-        (WrongShape, r"its step gives an array of float64 of shape \(4,\).* shape \(3,\) are decl"),
-        (WrongFirstShape, r"its reset gives an array of float64 of shape \(3, 1\)"),
+        (
+            OldStep,
+            "its step returns 4 values .the interface of Gym before 0.26., but should return five",
+        ),
+        (NoSeed, "NoSeed.reset does not accept seed and options: define it as reset"),
+        (NoOptions, "NoOptions.reset does not accept options: define it as reset"),
+        (ObservationAlone, "its reset returns the observation alone, but should return two values"),
+        (
+            ArrayReward,
+            r"the reward an array of float64 of shape \(1,\), but should return a single number",
+        ),
+        (NoReward, "the reward None, but should return a single number"),
+        (
+            WrongShape,
+            r"its step returns an array of .*shape \(4,\).* declares numbers of shape \(3,\)",
+        ),
+        (WrongFirstShape, r"its reset returns an array of float64 of shape \(3, 1\)"),
         (NoFlag, "None for terminated, but True or False is needed"),
-        (NoInfo, "its step gives None for info, but a dict is needed"),
+        (NoInfo, "its step returns None for info, but should return a dict"),
         (Broken, "its first step failed with KeyError: 'power'"),
         (NoSpace, "has no observation_space: set self.observation_space"),
     ],
@@ -151,7 +160,7 @@ def test_an_unfit_environment_is_one_sentence_before_anything_is_written(
 
 def test_a_mistake_inside_a_wrapper_is_found() -> None:
     register(lambda: gym.wrappers.RecordEpisodeStatistics(OldStep()))
-    with pytest.raises(ConfigError, match="its step gives 4 values"):
+    with pytest.raises(ConfigError, match="its step returns 4 values"):
         examine_env(ENV, EnvConfig())
 
 
@@ -223,7 +232,7 @@ def test_an_observation_outside_its_bounds_is_a_note() -> None:
     register(Far)
     _, notes = examine_env(ENV, EnvConfig())
     assert notes == (
-        f"{ENV}: entry 1 of an observation is 300, outside the bounds [-10, 10] that its space "
+        f"{ENV}: entry 1 of an observation is 300, outside the bounds [-10, 10] of its space"
         "declares.",
     )
 
@@ -240,7 +249,7 @@ def test_an_environment_without_a_time_limit_is_told_when_it_is_evaluated(
 
     register(Ends, limit=None)
     train(small_config(env_id=ENV, eval_episodes=1, total_timesteps=40))
-    assert f"Warning: {ENV} has no time limit, neither from" in capsys.readouterr().err
+    assert f"Warning: {ENV} has no time limit, so an evaluation waits" in capsys.readouterr().err
     train(small_config(env_id=ENV, eval_episodes=0, total_timesteps=40))
     kwargs = {"max_episode_steps": 30}
     train(small_config(env_id=ENV, eval_episodes=1, total_timesteps=40, env_kwargs=kwargs))

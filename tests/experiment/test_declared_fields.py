@@ -139,7 +139,11 @@ def test_traced_updates_with_fields_equal_eager_ones(mode: Any, recorded: Path) 
         ("next_action_sac", (*NEXT, "returns_to_go"), "'returns_to_go', which experience from an"),
         ("next_action_sac", (*NEXT, "level"), "'level', which experience from an environment"),
         ("next_action_td3_bc", (*NEXT, "lavel"), "has no column 'lavel', .* mean 'level'"),
-        ("next_action_td3_bc", (*NEXT, "rewards"), "'rewards', which is read as rewards"),
+        (
+            "next_action_td3_bc",
+            (*NEXT, "rewards"),
+            "'rewards', but it is already part of every batch, as rewards",
+        ),
     ],
 )
 def test_unknown_field_raises_one_sentence(

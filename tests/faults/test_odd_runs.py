@@ -262,7 +262,7 @@ def test_run_whose_folder_is_removed_ends_in_one_line(
     with pytest.raises(TrainingError) as caught:
         train(config, callbacks=[At(60, lose)])
     run_dir = tmp_path / RUN_NAME
-    assert str(caught.value).startswith(f"{run_dir} was removed or renamed during the training")
+    assert str(caught.value).startswith(f"{run_dir} was removed or renamed during training")
     assert not run_dir.exists()
     assert capsys.readouterr().err == ""
     if change == "renamed":

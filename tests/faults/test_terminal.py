@@ -426,4 +426,4 @@ def test_environment_with_other_spaces_is_a_user_error(
         arguments = ("validate", file, "--env-id", "MountainCarContinuous-v0")
         wrong = zygote.run("data", *arguments, *more)
         assert (wrong.status, wrong.out) == (2, "")
-        assert "it is of another environment" in wrong.error_line()
+        assert "use data from the same environment" in wrong.error_line()

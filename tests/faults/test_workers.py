@@ -65,8 +65,8 @@ class KillAt(Callback):
 
 
 KILLED = (
-    rf"{WALK} \(environment 1\): its process was killed by SIGKILL, as the system does when memory "
-    "runs out; resume the run to continue from its last checkpoint$"
+    rf"{WALK} \(environment 1\): its process was killed by SIGKILL, which may mean that the system "
+    "ran out of memory; resume the run to continue from its last checkpoint$"
 )
 
 

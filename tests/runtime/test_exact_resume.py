@@ -372,7 +372,7 @@ def test_values_that_do_not_round_trip_are_refused(name: str) -> None:
 def test_recursive_list_is_refused() -> None:
     loop: list[Any] = []
     loop.append(loop)
-    with pytest.raises(CaptureError, match="holds itself"):
+    with pytest.raises(CaptureError, match="contains itself"):
         capture_env(Holding(loop=loop))
 
 

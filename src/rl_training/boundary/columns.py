@@ -1,4 +1,4 @@
-"""Columns of recorded data: what every reader of a dataset file returns."""
+"""Columns of recorded data, which every reader of a dataset file returns."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from rl_training.text import first_line
 
 CHUNK_ROWS = 65_536
 NUMBERS = "biuf"
-"""NumPy's kinds of plain numbers."""
+"""NumPy kinds of plain numbers."""
 _ALWAYS_ALLOWED = 64 << 20
 _MAX_EXPANSION = 200
-"""The most bytes of values per byte of a file, beyond 64 MiB."""
+"""Maximum bytes of values per byte of a file, beyond 64 MiB."""
 
 Chunks = Iterator[np.ndarray[Any, Any]]
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a dataset; its rows are read in order, in pieces of a bounded size."""
+    """One column of a dataset; its rows are read in order, in chunks of bounded size."""
 
     shape: tuple[int, ...]
     """Rows first."""
@@ -38,38 +38,38 @@ class Column:
 
     @classmethod
     def of(cls, array: Any, source: str = "the data", kind: str = "an array") -> Column:
-        """A column of anything that slices: an array, a memory map, an HDF5 dataset."""
+        """Return a column of anything that supports slices, such as an array or a memory map."""
         return cls(tuple(array.shape), np.dtype(array.dtype), partial(slices, array), source, kind)
 
     def chunks(self) -> Chunks:
-        """Read the rows; a ConfigError where they are damaged."""
+        """Yield the rows in chunks; raise a ConfigError if they are damaged."""
         with refusing_damage(self.source, self.kind):
             yield from self.read()
 
 
 def slices(array: Any) -> Chunks:
-    """Slices of at most `CHUNK_ROWS` rows."""
+    """Yield slices of at most `CHUNK_ROWS` rows."""
     for start in range(0, array.shape[0], CHUNK_ROWS):
         yield np.asarray(array[start : start + CHUNK_ROWS])
 
 
 @contextmanager
 def refusing_damage(source: str, kind: str) -> Iterator[None]:
-    """Turn whatever a malformed file raises into one sentence."""
+    """Turn any exception from a malformed file into a ConfigError."""
     try:
         yield
     except ConfigError:
         raise
-    except Exception as error:  # archives, filters and header parsers have no common class
+    except Exception as error:  # archives, filters and header parsers share no exception class
         raise ConfigError(f"{source} is damaged or not {kind}: {first_line(error)}") from None
 
 
 def check_expansion(path: Path, columns: Iterable[Column]) -> None:
-    """Refuse a small file that claims far more values than its bytes can hold."""
+    """Reject a small file that claims far more values than its bytes can contain."""
     file_bytes = path.stat().st_size
     claimed = sum(math.prod(column.shape) * column.dtype.itemsize for column in columns)
     if claimed > max(_ALWAYS_ALLOWED, _MAX_EXPANSION * file_bytes):
         raise ConfigError(
-            f"{path} has {file_bytes:,} bytes but claims {claimed:,} bytes of values; at most "
-            f"{_MAX_EXPANSION} times the file's size is read."
+            f"{path} has {file_bytes:,} bytes but claims {claimed:,} bytes of values, more than "
+            f"{_MAX_EXPANSION} times its size."
         )

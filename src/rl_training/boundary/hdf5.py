@@ -1,4 +1,4 @@
-"""HDF5 files, read in a process of their own (`boundary/hdf5_process.py`)."""
+"""Read HDF5 files in a separate process (`boundary/hdf5_process.py`)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LONGEST_ANSWER = 1 << 28
 
 
 class Entry(BaseModel, strict=True):
-    """A dataset, or a group or an empty dataset, which have neither shape nor type."""
+    """A dataset; or a group or an empty dataset, which have no shape and no type."""
 
     path: str
     shape: list[int] | None = None
@@ -42,7 +42,7 @@ class Entry(BaseModel, strict=True):
 
 
 class Answer(BaseModel, strict=True):
-    """What the process answers."""
+    """An answer of the process."""
 
     refused: str | None = None
     damaged: str | None = None
@@ -54,7 +54,7 @@ class Reader:
     """A process that reads one file after another."""
 
     def __init__(self) -> None:
-        paths = [path for path in sys.path if path]  # the current folder is never among them
+        paths = [path for path in sys.path if path]  # without the current folder
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-c", _START, *paths],
             stdin=subprocess.PIPE,
@@ -64,15 +64,15 @@ class Reader:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can be asked: it has neither ended nor is about to."""
+        """Whether the process can answer: it has not ended and will not end soon."""
         idle = time.monotonic() - self._last_asked
         return self._process.poll() is None and idle < IDLE_SECONDS / 2
 
     def ask(self, **request: Any) -> tuple[Answer, bytes]:
-        """Send a request; returns the answer and the bytes after it.
+        """Send a request; return the answer and the bytes after it.
 
         Raises:
-            EOFError: The process ended, or its answer makes no sense.
+            EOFError: The process ended, or its answer is invalid.
         """
         self._last_asked = time.monotonic()
         requests, answers = self._process.stdin, self._process.stdout
@@ -96,22 +96,23 @@ class Reader:
         self._process.kill()
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
-            with suppress(OSError):  # a request that was not sent to its end
+            with suppress(OSError):  # part of a request may not have been sent
                 pipe.close()
         self._process.wait()
 
 
 _idle: list[Reader] = []
-"""At most one process, for the next file."""
+"""At most one idle process, for the next file."""
 
 
 @contextmanager
 def open_hdf5(
     path: Path, *, depth: int = 1, source: str = "", follow_links: bool = True
 ) -> Iterator[dict[str, Column | None]]:
-    """What is in a file: datasets as columns, groups and empty datasets as None.
+    """Return the contents of a file: datasets as columns, groups and empty datasets as None.
 
-    ``depth`` is 1 for the top level alone, 2 for what its groups hold as well (``group/name``).
+    ``depth`` is 1 for the top level only, and 2 to include the contents of groups
+    (``group/name``).
     """
     source = source or str(path)
     try:
@@ -143,7 +144,7 @@ def open_hdf5(
 
 @contextmanager
 def open_hdf5_columns(path: Path) -> Iterator[dict[str, Column]]:
-    """The datasets at the top level of a file, which is D4RL's layout."""
+    """Return the datasets at the top level of a file, which is D4RL's layout."""
     with open_hdf5(path) as found:
         yield {name: column for name, column in found.items() if column is not None}
 
@@ -186,4 +187,4 @@ def _stop_idle() -> None:
 
 atexit.register(_stop_idle)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_idle.clear)  # the process is the parent's
+    os.register_at_fork(after_in_child=_idle.clear)  # the process belongs to the parent

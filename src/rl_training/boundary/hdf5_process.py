@@ -1,13 +1,13 @@
 """The process that reads HDF5 files for `boundary/hdf5.py`.
 
-The HDF5 library can loop forever or crash on a damaged file, and nothing in Python can interrupt
-it. Here it does so in a process of its own, which the kernel ends when a request takes too much
-processor time, and whose memory it limits.
+The HDF5 library can loop forever or crash on a damaged file, and Python cannot interrupt it. In
+this separate process, the kernel limits memory, and ends the process when a request takes too much
+processor time.
 
-A request is a line of JSON, and so is the answer; rows follow their answer as raw bytes. Only
-values inside the file itself are read, through filters that HDF5 ships with: external links,
-external storage and virtual datasets would make the library open other files, and unknown filters
-would make it load a plug-in.
+Requests and answers are lines of JSON; rows follow their answer as raw bytes. Only values inside
+the file itself are read, through filters that HDF5 includes. External links, external storage and
+virtual datasets would make the library open other files, and unknown filters would make it load a
+plug-in.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from rl_training.errors import ConfigError
 from rl_training.text import first_line, shown
 
 IDLE_SECONDS = 10
-"""After so long without a request the process ends."""
+"""The process ends after this time without a request."""
 CPU_SECONDS = 4.0
-"""Processor time of a request, beside what its bytes take."""
+"""Processor time allowed for a request, in addition to the time for its bytes."""
 OPENED_BYTES_PER_SECOND = 2e6
 READ_BYTES_PER_SECOND = 2e7
 EXTRA_BYTES = 256 << 20
 MEMORY_FACTOR = 8
-"""Memory of a request: `EXTRA_BYTES`, and so many times the bytes of the file or of its rows."""
+"""Memory allowed for a request: `EXTRA_BYTES` plus this factor times the bytes of the request."""
 _FILTERS = {1, 2, 3, 4, 5, 6, 32000}
-"""Deflate, shuffle, Fletcher32, szip, n-bit, scale-offset; and LZF, which h5py brings."""
+"""Deflate, shuffle, Fletcher32, szip, n-bit, scale-offset, and LZF, which h5py includes."""
 
 
 class Server:
-    """One file at a time, and the answers to requests about it."""
+    """Answers requests about one file at a time."""
 
     def __init__(self) -> None:
         self._file: Any = None
 
     def answer(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-        """What is answered to a request, and the rows that follow the answer."""
+        """Return the answer to a request, and the rows that follow it."""
         import h5py
 
         try:
@@ -58,15 +58,15 @@ class Server:
                 self._file.close()
         except ConfigError as error:
             return {"refused": str(error)}, b""
-        except Exception as error:  # h5py raises whatever the library's error looks like
+        except Exception as error:  # h5py derives the exception class from the library's error
             return {"damaged": first_line(error)}, b""
         return {}, b""
 
 
 def serve() -> None:
-    """Answer requests on standard input until there are no more."""
+    """Answer requests from standard input until it ends."""
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program that reads
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent process
     server, limits = Server(), _Limits()
     while True:
         limits.wait()
@@ -81,7 +81,7 @@ def serve() -> None:
 
 
 class _Limits:
-    """Limits of time and memory that the kernel enforces; Windows and macOS lack some of them."""
+    """Time and memory limits enforced by the kernel; Windows and macOS lack some of them."""
 
     def __init__(self) -> None:
         import h5py  # noqa: F401
@@ -92,13 +92,13 @@ class _Limits:
         )
 
     def wait(self) -> None:
-        """End this process when the next request does not come."""
+        """End this process if no request arrives in time."""
         if hasattr(signal, "setitimer"):
             signal.setitimer(signal.ITIMER_PROF, 0)
             signal.alarm(IDLE_SECONDS)
 
     def work(self, size: int, *, opening: bool) -> None:
-        """End this process, or refuse it memory, when a request of so many bytes takes too much."""
+        """Limit processor time and memory for a request of ``size`` bytes."""
         if hasattr(signal, "setitimer"):
             speed = OPENED_BYTES_PER_SECOND if opening else READ_BYTES_PER_SECOND
             signal.alarm(0)
@@ -113,13 +113,13 @@ class _Limits:
 
 
 def entries(group: Any, depth: int, path: str = "") -> Iterator[dict[str, Any]]:
-    """What is in a group: paths, and of datasets with values their shapes and types."""
+    """Yield the contents of a group: paths, with shapes and types for non-empty datasets."""
     import h5py
 
     for key in group:
-        name = path + (key if isinstance(key, str) else str(key))  # bytes where it is not UTF-8
+        name = path + (key if isinstance(key, str) else str(key))  # bytes if it is not UTF-8
         if not isinstance(group.get(key, getlink=True), h5py.HardLink):
-            raise ConfigError(f"{shown(name)} is a link, and links are not followed.")
+            raise ConfigError(f"{shown(name)} is a link; links are not followed.")
         found = group[key]
         if isinstance(found, h5py.Dataset):
             _check_dataset(found, shown(name))
@@ -132,10 +132,10 @@ def entries(group: Any, depth: int, path: str = "") -> Iterator[dict[str, Any]]:
 
 
 def rows(dataset: Any, start: int, stop: int) -> bytes:
-    """Rows of a dataset of numbers, as they are in memory."""
+    """Return rows of a numeric dataset as raw bytes."""
     values = dataset[start:stop]
     if values.dtype.kind not in NUMBERS:
-        raise ConfigError("it does not hold numbers.")
+        raise ConfigError("it does not contain numbers.")
     data: bytes = values.tobytes()
     return data
 
@@ -145,10 +145,13 @@ def _check_dataset(dataset: Any, place: str) -> None:
 
     plist = dataset.id.get_create_plist()
     if plist.get_external_count():
-        raise ConfigError(f"{place} has its values in another file, which is not opened.")
+        raise ConfigError(f"{place} stores its values in another file, which is not opened.")
     if plist.get_layout() == h5py.h5d.VIRTUAL:
-        raise ConfigError(f"{place} is a virtual dataset of other files, which are not opened.")
+        raise ConfigError(f"{place} is a virtual dataset over other files, which are not opened.")
     for index in range(plist.get_nfilters()):
         code = plist.get_filter(index)[0]
         if code not in _FILTERS:
-            raise ConfigError(f"{place} uses HDF5 filter {code}: store it with gzip or without.")
+            raise ConfigError(
+                f"{place} uses the unsupported HDF5 filter {code}: store it with gzip or without "
+                "compression."
+            )

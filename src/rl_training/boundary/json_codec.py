@@ -1,4 +1,4 @@
-"""Plain data to JSON and back, exactly: arrays, tuples and NumPy scalars included. No pickle."""
+"""Convert plain data to JSON and back exactly, with arrays, tuples and NumPy scalars."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DTYPE = re.compile(rf"[<>|][{_KINDS}]\d{{1,2}}")
 
 
 def encode(value: Any) -> Any:
-    """Turn plain data into what `json` can write."""
+    """Convert plain data to values that `json` can write."""
     if isinstance(value, np.ndarray):
         if value.dtype.kind not in _KINDS:
             raise TypeError(f"an array of {value.dtype} is not plain data")
@@ -37,7 +37,7 @@ def encode(value: Any) -> Any:
 
 
 def decode(value: Any) -> Any:
-    """Undo `encode`; nothing but numbers, strings and containers can come out."""
+    """Reverse `encode`; the result contains only numbers, strings and containers."""
     if isinstance(value, list):
         return [decode(item) for item in value]
     if not isinstance(value, dict):
@@ -62,7 +62,7 @@ def _decode_array(dtype: str, shape: list[int], data: str) -> np.ndarray[Any, An
 
 
 def dumps(value: Any) -> bytes:
-    """Canonical JSON: sorted keys, so that equal data gives equal bytes."""
+    """Return canonical JSON with sorted keys, so that equal data gives equal bytes."""
     return (json.dumps(encode(value), sort_keys=True, indent=1) + "\n").encode()
 
 

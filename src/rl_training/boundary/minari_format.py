@@ -1,8 +1,8 @@
-"""Minari datasets, read without Minari's loader.
+"""Read Minari datasets without Minari's loader.
 
-The loader builds an environment from ``env_spec`` where the metadata has no spaces, and so runs
-whatever entry point a file names. Here the metadata passes a strict schema, and the arrays are
-read out of HDF5 directly. Minari's own package is only needed to download and to write datasets.
+If the metadata has no spaces, that loader creates an environment from ``env_spec``, and so runs
+any entry point in the file. Here the metadata is validated by a strict schema, and the arrays are
+read from HDF5 directly. The minari package is only needed to download and write datasets.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MAX_EPISODES = 10_000_000
 
 
 def check_minari_id(dataset_id: str) -> str:
-    """The id of a Minari dataset, such as ``D4RL/door/human-v2``; never a path or an address."""
+    """Return a Minari id such as ``D4RL/door/human-v2``; reject paths and addresses."""
     if len(dataset_id) > 200 or not _ID.fullmatch(dataset_id):
         raise ConfigError(
             f"dataset_id = {shown(dataset_id)}: should be a Minari id such as "
@@ -44,13 +44,13 @@ def check_minari_id(dataset_id: str) -> str:
 
 
 def minari_folder(dataset_id: str) -> Path:
-    """Where a dataset is on this machine."""
+    """Return the folder of a dataset on this machine."""
     root = os.environ.get("MINARI_DATASETS_PATH") or os.path.join("~", ".minari", "datasets")
     return Path(root).expanduser() / check_minari_id(dataset_id)
 
 
 class _Metadata(BaseModel, strict=True):
-    """What is read of ``metadata.json``; other keys, among them ``env_spec``, are not used."""
+    """The keys of ``metadata.json`` that are read; others, such as ``env_spec``, are ignored."""
 
     data_format: str = "hdf5"
     total_episodes: int = Field(ge=0, le=_MAX_EPISODES)
@@ -60,7 +60,7 @@ class _Metadata(BaseModel, strict=True):
 
 @dataclass(frozen=True)
 class MinariDataset:
-    """A local dataset: its spaces where it records them, and its columns."""
+    """A local dataset: its columns, and its spaces if they are recorded."""
 
     dataset_id: str
     observation_space: gym.Space[Any] | None
@@ -70,11 +70,11 @@ class MinariDataset:
 
     @property
     def source(self) -> str:
-        """The dataset in words, for messages."""
+        """Description of the dataset for messages."""
         return f"Minari dataset {self.dataset_id!r}"
 
     def columns(self) -> dict[str, Column]:
-        """All episodes one after the other, under the names that Minari uses."""
+        """Read all episodes in order, under Minari's names."""
         file_path = self.folder / "data" / "main_data.hdf5"
         with (
             open_hdf5(file_path, depth=2, source=self.source, follow_links=False) as found,
@@ -82,7 +82,7 @@ class MinariDataset:
         ):
             episodes = [_episode(found, index, self.source) for index in range(self.episodes)]
             if not episodes:
-                raise ConfigError(f"{self.source} holds no episodes.")
+                raise ConfigError(f"{self.source} has no episodes.")
             arrays = [
                 _read_episode(episode, f"{self.source}: episode {index}")
                 for index, episode in enumerate(episodes)
@@ -94,13 +94,13 @@ class MinariDataset:
 
 
 def open_minari(dataset_id: str, *, download: bool = False) -> MinariDataset:
-    """A dataset that is on this machine; with ``download``, fetched first where it is missing."""
+    """Open a dataset on this machine; with ``download``, download it first if it is missing."""
     folder = minari_folder(dataset_id)
     if not os.path.exists(folder / "data"):
         if not download:
             raise ConfigError(
-                f"Minari dataset {dataset_id!r} is not on this machine ({shorten(str(folder))}); "
-                "dataset_download=true downloads it from Minari's server."
+                f"Minari dataset {dataset_id!r} is not on this machine ({shorten(str(folder))}): "
+                "set dataset_download=true to download it from Minari's server."
             )
         download_minari(dataset_id)
     file = folder / "data" / "metadata.json"
@@ -113,7 +113,7 @@ def open_minari(dataset_id: str, *, download: bool = False) -> MinariDataset:
     if metadata.data_format != "hdf5":
         raise ConfigError(
             f"Minari dataset {dataset_id!r} is stored in the format {shown(metadata.data_format)}, "
-            "but only hdf5 is read: create it with data_format='hdf5'."
+            "but only hdf5 is supported: create it with data_format='hdf5'."
         )
     return MinariDataset(
         dataset_id,
@@ -125,7 +125,7 @@ def open_minari(dataset_id: str, *, download: bool = False) -> MinariDataset:
 
 
 def download_minari(dataset_id: str) -> None:
-    """Fetch one dataset from Minari's server, and nothing that its metadata names."""
+    """Download one dataset from Minari's server, and nothing that its metadata refers to."""
     try:
         from minari.storage.datasets_root_dir import get_dataset_path
         from minari.storage.remotes import get_cloud_storage
@@ -133,7 +133,7 @@ def download_minari(dataset_id: str) -> None:
         raise ConfigError(f"Downloading {dataset_id!r} needs minari: {INSTALL}") from None
     try:
         get_cloud_storage().download_dataset(dataset_id, get_dataset_path())
-    except Exception as error:  # of the network, the server or a missing client
+    except Exception as error:  # from the network, the server or a missing client
         raise ConfigError(
             f"Minari dataset {dataset_id!r} could not be downloaded: {first_line(error)}"
         ) from None
@@ -158,13 +158,13 @@ class _Discrete(BaseModel, strict=True, extra="forbid"):
 
 
 def _space(text: str | None, place: str) -> gym.Space[Any] | None:
-    """A Box or Discrete space; None where it is not recorded or of another kind."""
+    """Return a Box or Discrete space; None if it is not recorded or of another type."""
     if text is None:
         return None
     from gymnasium import spaces
 
     try:
-        data = json.loads(text)  # with Infinity, which bounds may be
+        data = json.loads(text)  # accepts Infinity, which bounds may contain
         kind = data.get("type") if isinstance(data, dict) else None
         if kind == "Box":
             box = _Box.model_validate(data)
@@ -188,7 +188,7 @@ def _space(text: str | None, place: str) -> gym.Space[Any] | None:
 
 
 def _episode(found: dict[str, Column | None], index: int, source: str) -> dict[str, Column]:
-    """An episode's columns, none of them read yet."""
+    """Return the columns of an episode without reading them."""
     group = f"episode_{index}"
     if group not in found:
         raise ConfigError(f"{source} is damaged: it has no episode {index}.")
@@ -199,7 +199,8 @@ def _episode(found: dict[str, Column | None], index: int, source: str) -> dict[s
         column = found[f"{group}/{name}"]
         if column is None or column.dtype.kind not in NUMBERS:
             raise ConfigError(
-                f"{source} has {name} that are not one array of numbers: store flat arrays."
+                f"{source}: {name} are not a single numeric array, which is needed. Dict and Tuple "
+                "spaces are not supported."
             )
         columns[name] = column
     return columns
@@ -207,20 +208,20 @@ def _episode(found: dict[str, Column | None], index: int, source: str) -> dict[s
 
 def _read_episode(columns: dict[str, Column], place: str) -> dict[str, np.ndarray[Any, Any]]:
     if not all(column.shape for column in columns.values()):
-        raise ConfigError(f"{place} holds a single value in place of a column.")
+        raise ConfigError(f"{place} has a single value instead of a column.")
     rows = columns["rewards"].shape[0]
     wanted = {name: rows + (name == "observations") for name in columns}
     if any(column.shape[0] != wanted[name] for name, column in columns.items()):
-        raise ConfigError(f"{place} holds columns of different lengths.")
+        raise ConfigError(f"{place} has columns of different lengths.")
     if rows == 0:
-        raise ConfigError(f"{place} holds no steps.")
+        raise ConfigError(f"{place} has no steps.")
     arrays = {name: np.concatenate(list(column.chunks())) for name, column in columns.items()}
     obs = arrays["observations"].reshape(rows + 1, -1).astype(np.float32)
     terminations, truncations = (
         arrays[name].reshape(rows).astype(bool) for name in ("terminations", "truncations")
     )
     if not (terminations[-1] or truncations[-1]):
-        truncations[-1] = True  # an episode that was recorded to here and no further
+        truncations[-1] = True  # the recording stopped before the episode ended
     return {
         "observations": obs[:-1],
         "next_observations": obs[1:],

@@ -1,4 +1,4 @@
-"""NumPy's formats: npy files and npz archives, checked against the bytes that are present."""
+"""Read npy files and npz archives, checked against the number of bytes present."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LENGTH_BYTES = {(1, 0): 2, (2, 0): 4, (3, 0): 4}
 
 
 class Header(NamedTuple):
-    """What an npy header declares."""
+    """Contents of an npy header."""
 
     shape: tuple[int, ...]
     fortran_order: bool
@@ -39,11 +39,11 @@ class Header(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Bytes of values that have to follow it."""
+        """Number of bytes of values that must follow the header."""
         return math.prod(self.shape) * self.dtype.itemsize
 
     def check_size(self, present: int) -> None:
-        """Raise a ValueError where another number of bytes follows."""
+        """Raise a ValueError if a different number of bytes follows."""
         if present != self.bytes:
             raise ValueError(
                 f"its header declares the shape {shown(self.shape)}, but {present:,} bytes of "
@@ -51,20 +51,20 @@ class Header(NamedTuple):
             )
 
     def array(self, values: Any) -> np.ndarray[Any, Any]:
-        """The array of these values: a flat one, or their bytes."""
+        """Return the array for a flat array of values or their bytes."""
         flat = np.frombuffer(values, self.dtype) if isinstance(values, bytes) else values
         return flat.reshape(self.shape, order="F" if self.fortran_order else "C")
 
 
 def read_header(stream: Any) -> Header:
-    """Read the header at the start of a stream; never more than 64 KiB of it.
+    """Read the header at the start of a stream, at most 64 KiB.
 
     Raises:
-        ValueError: It is not one, or declares Python objects or impossible sizes.
+        ValueError: The header is invalid, or declares Python objects or impossible sizes.
     """
     start = stream.read(8)
     if start[:6] != b"\x93NUMPY" or len(start) < 8:
-        raise ValueError("it does not begin like an npy file")
+        raise ValueError("it does not start like an npy file")
     version = (start[6], start[7])
     if version not in _LENGTH_BYTES:
         raise ValueError(f"npy version {version[0]}.{version[1]} is unknown")
@@ -76,21 +76,21 @@ def read_header(stream: Any) -> Header:
     parse = numpy.read_array_header_1_0 if version == (1, 0) else numpy.read_array_header_2_0
     try:
         header = Header(*parse(io.BytesIO(size + stream.read(length))))
-    except Exception as error:  # of the tokenizer, the parser, the type or the file
+    except Exception as error:  # from the tokenizer, the parser, the type or the file
         raise ValueError(f"its header is broken: {error_text(error)}") from None
     if header.dtype.hasobject:
-        raise ValueError("it holds Python objects, which are never loaded")
+        raise ValueError("it contains Python objects, which are never loaded")
     if header.dtype.subdtype is not None or header.dtype.itemsize == 0:
-        raise ValueError(f"it holds {shown(header.dtype)}, but plain values are needed")
+        raise ValueError(f"it contains {shown(header.dtype)}, but plain values are needed")
     plain = len(header.shape) <= 32 and all(type(n) is int and n >= 0 for n in header.shape)
-    # NumPy refuses such sizes even where one axis is empty.
+    # NumPy rejects such sizes even if one axis is empty.
     if not plain or (0 in header.shape and math.prod(filter(None, header.shape)) >= 2**48):
         raise ValueError(f"its header declares the shape {shown(header.shape)}")
     return header
 
 
 def read_npy(path: Path, *, follow_links: bool = False, error: Error = ConfigError) -> Any:
-    """The array of an npy file whose size is exactly what its header declares."""
+    """Return the array of an npy file, whose size must match its header exactly."""
     with open_file(path, follow_links=follow_links, error=error) as stream:
         try:
             header = read_header(stream)
@@ -105,13 +105,13 @@ def read_npy(path: Path, *, follow_links: bool = False, error: Error = ConfigErr
 
 @contextmanager
 def open_npz(path: Path) -> Iterator[dict[str, Column]]:
-    """The arrays of an npz file, open for as long as the block lasts."""
+    """Open the arrays of an npz file for the duration of the block."""
     with open_archive(path, "an npz file") as (archive, _):
         members: dict[str, zipfile.ZipInfo] = {}
         for info in archive.infolist():
             name = info.filename.removesuffix(".npy")
             if name in members:
-                raise ConfigError(f"{path} has {shown(name)} twice: keep one.")
+                raise ConfigError(f"{path} contains {shown(name)} twice: remove one of them.")
             members[name] = info
         columns = {
             name: _column(archive, info, f"{path}: {shown(name)}") for name, info in members.items()
@@ -121,7 +121,7 @@ def open_npz(path: Path) -> Iterator[dict[str, Column]]:
 
 
 def _column(archive: zipfile.ZipFile, info: zipfile.ZipInfo, source: str) -> Column:
-    """One array, once its header is known to fit what the archive holds."""
+    """Return one array after checking its header against the archive."""
     kind = "an npz array"
     with refusing_damage(source, kind), archive.open(info.filename) as stream:
         header = read_header(stream)
@@ -131,15 +131,15 @@ def _column(archive: zipfile.ZipFile, info: zipfile.ZipInfo, source: str) -> Col
 
 
 def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, header: Header) -> Chunks:
-    """The rows of an array in an archive, in pieces where they are stored row by row."""
+    """Yield the rows of an array in an archive, in chunks if they are stored row by row."""
     with archive.open(info.filename) as stream:
         read_header(stream)
         rows, *row_shape = header.shape
         by_column = header.fortran_order and len(header.shape) > 1
-        step = rows if by_column else CHUNK_ROWS  # rows that are scattered are read at once
+        step = rows if by_column else CHUNK_ROWS  # stored by column: read all rows together
         for start in range(0, rows, step):
             piece = header._replace(shape=(min(step, rows - start), *row_shape))
             data = stream.read(piece.bytes)
             if len(data) != piece.bytes:
-                raise ValueError("it is cut short")
+                raise ValueError("it is truncated")
             yield from slices(piece.array(data))

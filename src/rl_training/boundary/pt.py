@@ -1,8 +1,8 @@
-"""pt datasets: a dict of tensors as `torch.save` writes it, read without unpickling.
+"""Read pt datasets, a dict of tensors written by `torch.save`, without unpickling.
 
-The archive's ``data.pkl`` is only scanned: a small machine follows the opcodes that a dict of
-tensors needs and refuses every other one. It yields descriptions of tensors, whose declared sizes
-are then checked against the bytes of the archive. (`torch.load` trusts those sizes, also with
+The archive's ``data.pkl`` is only scanned: a small interpreter executes the opcodes that a dict of
+tensors needs and rejects all others. It returns descriptions of tensors, whose declared sizes are
+then checked against the bytes of the archive. (`torch.load` trusts those sizes, even with
 ``weights_only=True``.)
 """
 
@@ -43,15 +43,15 @@ _STORAGES = {
 
 @contextmanager
 def open_pt(path: Path) -> Iterator[dict[str, Column]]:
-    """The tensors of a pt file, memory-mapped, open for as long as the block lasts."""
+    """Open the tensors of a pt file, memory-mapped for the duration of the block."""
     with open_archive(path, _KIND) as (archive, stream):
         try:
             records = _Records(archive, stream)
             tensors = _scan(records.program())
             arrays = {name: records.array(tensor) for name, tensor in tensors.items()}
-        except Exception as error:  # of the archive, or of values that are not what they should be
+        except Exception as error:  # from the archive, or from invalid values
             raise ConfigError(
-                f"{path} cannot be read as a dict of tensors, and nothing else is loaded: "
+                f"{path} cannot be read as a dict of tensors, the only supported content: "
                 f"{first_line(error)}"
             ) from None
         columns = {
@@ -64,11 +64,11 @@ def open_pt(path: Path) -> Iterator[dict[str, Column]]:
         yield columns
 
 
-# --- The file's bytes ----------------------------------------------------------------
+# --- The bytes of the file -----------------------------------------------------------
 
 
 class _Storage(NamedTuple):
-    """The declared memory of one or several tensors."""
+    """The declared memory of one or more tensors."""
 
     key: str
     type: str
@@ -76,7 +76,7 @@ class _Storage(NamedTuple):
 
 
 class _Tensor(NamedTuple):
-    """The declared place and shape of one tensor."""
+    """The declared position and shape of one tensor."""
 
     storage: _Storage
     offset: int
@@ -93,7 +93,7 @@ class _Records:
         self._members = {info.filename: info for info in archive.infolist()}
         (program,) = (name for name in self._members if f"/{name}".endswith("/data.pkl"))
         self._root = program.removesuffix("data.pkl")
-        """The folder inside the archive, with its slash."""
+        """The folder inside the archive, with a trailing slash."""
         self._map = np.memmap(stream, dtype=np.uint8, mode="r")
         order = self._root + "byteorder"
         found = archive.read(order) if order in self._members else b"little"
@@ -102,17 +102,17 @@ class _Records:
         self._order = ">" if found == b"big" else "<"
 
     def program(self) -> bytes:
-        """The description of the tensors."""
+        """Return the program that describes the tensors."""
         info = self._members[self._root + "data.pkl"]
         if info.file_size > _MAX_PROGRAM:
             raise ValueError(f"its description has {info.file_size:,} bytes")
         return self._archive.read(info)
 
     def array(self, tensor: _Tensor) -> np.ndarray[Any, Any]:
-        """The tensor, once everything it declares is known to lie inside its record."""
+        """Return the tensor after checking that its declared range is inside its record."""
         key, kind, elements = tensor.storage
         if kind not in _STORAGES:
-            raise ValueError(f"{shown(kind)} is a type that NumPy does not know")
+            raise ValueError(f"{shown(kind)} is a type that NumPy does not have")
         dtype = np.dtype(self._order + _STORAGES[kind])
         member = self._members[f"{self._root}data/{key}"]
         if elements * dtype.itemsize != member.file_size:
@@ -123,7 +123,7 @@ class _Records:
         start = data_offset(self._stream, member)
         values = self._map[start : start + member.file_size]
         if len(values) != member.file_size:
-            raise ValueError(f"storage {shown(key)} reaches beyond the file")
+            raise ValueError(f"storage {shown(key)} extends beyond the file")
         flat = np.frombuffer(values, dtype=dtype)
         if (
             len(tensor.shape) != len(tensor.strides)
@@ -135,7 +135,7 @@ class _Records:
         pairs = zip(tensor.shape, tensor.strides, strict=True)
         last = tensor.offset + sum((size - 1) * stride for size, stride in pairs)
         if last >= elements:
-            raise ValueError(f"a tensor of shape {tensor.shape} reaches beyond its storage")
+            raise ValueError(f"a tensor of shape {tensor.shape} extends beyond its storage")
         strides = tuple(stride * dtype.itemsize for stride in tensor.strides)
         return np.lib.stride_tricks.as_strided(
             flat[tensor.offset :], tensor.shape, strides, writeable=False
@@ -143,16 +143,16 @@ class _Records:
 
 
 def _released_slices(array: np.ndarray[Any, Any]) -> Chunks:
-    """Slices of a memory-mapped array, whose pages are released once they are read."""
+    """Yield slices of a memory-mapped array, and release their pages after use."""
     for chunk in slices(array):
         yield chunk
-        # An expanded tensor has more bytes than memory: what follows it is not its own.
+        # An expanded tensor has more bytes than memory, so the bytes after it are not its own.
         if sys.platform == "linux" and chunk.flags.c_contiguous:
             _release(chunk)
 
 
 def _release(chunk: np.ndarray[Any, Any]) -> None:
-    """Drop the pages that hold nothing but ``chunk``."""
+    """Release the memory pages that contain only ``chunk``."""
     start = -(-chunk.ctypes.data // mmap.PAGESIZE) * mmap.PAGESIZE
     stop = (chunk.ctypes.data + chunk.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
     if stop > start:
@@ -164,7 +164,7 @@ def _release(chunk: np.ndarray[Any, Any]) -> None:
 
 
 class _Global(NamedTuple):
-    """A name in a module; never looked up."""
+    """A module and a name in it; never imported."""
 
     module: str
     name: str
@@ -178,7 +178,7 @@ _LITERALS = frozenset(
 
 
 def _scan(program: bytes) -> dict[str, _Tensor]:
-    """Follow the opcodes of a dict of tensors on a stack, and refuse every other one."""
+    """Execute the opcodes of a dict of tensors on a stack; reject all others."""
     stack: list[Any] = []
     memo: dict[Any, Any] = {}
     for opcode, argument, _ in pickletools.genops(program):
@@ -201,15 +201,15 @@ def _scan(program: bytes) -> dict[str, _Tensor]:
             raise ValueError(f"it uses {name}, which a dict of tensors does not need")
     (result,) = stack
     if type(result) is not dict or not all(type(v) is _Tensor for v in result.values()):
-        raise ValueError("it must hold a dict of tensors")
+        raise ValueError("it does not contain a dict of tensors")
     return result
 
 
 def _pop(stack: list[Any], count: int | None) -> list[Any]:
-    """Take the last ``count`` items from the stack; with None, all above the last mark."""
+    """Pop the last ``count`` items from the stack, or all above the last mark if it is None."""
     at = len(stack) - (1 + stack[::-1].index(_MARK) if count is None else count)
     if at < 0:
-        raise ValueError("its description uses more values than it has")
+        raise ValueError("its description uses more values than it contains")
     items = stack[at + (count is None) :]
     del stack[at:]
     return items
@@ -221,7 +221,7 @@ def _set_items(stack: list[Any], items: list[Any]) -> dict[str, Any]:
         raise ValueError("an item is set outside of a dict")
     for key, value in zip(items[::2], items[1::2], strict=True):
         if type(key) is not str or key in target:
-            raise ValueError("its keys are not distinct names")
+            raise ValueError("its keys are not unique names")
         target[key] = value
     return target
 
@@ -251,7 +251,7 @@ def _call(_: list[Any], items: list[Any]) -> Any:
     if function == _Global("torch._utils", "_rebuild_parameter"):
         return arguments[0]
     raise ValueError(
-        f"it names {getattr(function, 'module', '?')}.{getattr(function, 'name', '?')}"
+        f"it calls {getattr(function, 'module', '?')}.{getattr(function, 'name', '?')}"
     )
 
 
@@ -266,4 +266,4 @@ _BUILDERS: dict[str, tuple[int | None, Callable[[list[Any], list[Any]], Any]]] =
     "SETITEM": (2, _set_items),
     "SETITEMS": (None, _set_items),
 }
-"""How many items an opcode takes from the stack (None: all above the mark), and what of them."""
+"""For each opcode, the items it pops (None: all above the mark) and what it builds from them."""

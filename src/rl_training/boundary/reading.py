@@ -1,4 +1,4 @@
-"""Read files: regular ones only, up to a limit; links are not followed by default."""
+"""Read regular files up to a size limit, by default without following links."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from rl_training.text import reason
 
 MiB = 1 << 20
 MAX_JSON = 64 * MiB
-"""The largest JSON file of a checkpoint; a run's own files are much smaller."""
+"""Maximum size of a JSON file in a checkpoint; real ones are much smaller."""
 MAX_TEXT = 4 * MiB
-"""The largest config or run record."""
+"""Maximum size of a config or a run record."""
 MAX_LINE = 1 * MiB
-"""The longest line of a log; longer ones are skipped."""
+"""Maximum length of a line in a log; longer ones are skipped."""
 MAX_LINES = 1024 * MiB
-"""The largest log."""
+"""Maximum size of a log."""
 _BLOCK = 1 * MiB
 _FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
@@ -35,15 +35,15 @@ def open_file(
 
     Args:
         path: The file.
-        limit: The most bytes that it may have.
-        follow_links: Whether the last part of the path may be a symbolic link. Data that a user
-            names may be one; a file inside a run or checkpoint may not.
-        error: The class to raise, with one sentence.
+        limit: Maximum size in bytes.
+        follow_links: Whether the last part of the path may be a symbolic link. This is allowed for
+            data that the user specifies, but not for files inside a run or a checkpoint.
+        error: The exception class to raise.
     """
     try:
         if not follow_links and os.path.islink(path):
-            raise error(f"{path} is a symbolic link, and links are not followed")
-        # Not blocking: opening a named pipe would wait for a writer.
+            raise error(f"{path} is a symbolic link; links are not followed")
+        # Non-blocking, because opening a named pipe would wait for a writer.
         descriptor = os.open(path, _FLAGS | (0 if follow_links else _NO_LINKS))
     except FileNotFoundError:
         raise error(f"{path} is missing") from None
@@ -54,7 +54,7 @@ def open_file(
     if not stat.S_ISREG(found.st_mode):
         problem = f"{path} is not a regular file"
     elif limit is not None and found.st_size > limit:
-        problem = f"{path} has {found.st_size:,} bytes, but at most {limit:,} are read"
+        problem = f"{path} has {found.st_size:,} bytes, but at most {limit:,} are allowed"
     if problem is not None:
         os.close(descriptor)
         raise error(problem)
@@ -64,7 +64,7 @@ def open_file(
 def read_bytes(
     path: Path, *, limit: int, follow_links: bool = False, error: Error = ConfigError
 ) -> bytes:
-    """The contents of a file of at most ``limit`` bytes."""
+    """Return the contents of a file of at most ``limit`` bytes."""
     with open_file(path, limit=limit, follow_links=follow_links, error=error) as stream:
         try:
             return stream.read(limit)
@@ -75,19 +75,19 @@ def read_bytes(
 def read_text(
     path: Path, *, limit: int = MAX_TEXT, follow_links: bool = False, error: Error = ConfigError
 ) -> str:
-    """The same as text; bytes that are not UTF-8 are replaced."""
+    """Return the contents of a file as text; bytes that are not UTF-8 are replaced."""
     return read_bytes(path, limit=limit, follow_links=follow_links, error=error).decode(
         "utf-8", errors="replace"
     )
 
 
 def read_json(path: Path, *, limit: int = MAX_JSON, error: Error = ConfigError) -> Any:
-    """The data of a JSON file."""
+    """Return the data of a JSON file."""
     return parse_json(read_bytes(path, limit=limit, error=error), str(path), error=error)
 
 
 def parse_json(data: bytes | str, source: str, *, error: Error = ConfigError) -> Any:
-    """JSON without NaN, infinities, keys twice or numbers of thousands of digits."""
+    """Parse JSON; reject NaN, infinities, duplicate keys and numbers of thousands of digits."""
     try:
         return json.loads(data, parse_constant=_refuse_constant, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError, MemoryError) as failure:
@@ -95,7 +95,7 @@ def parse_json(data: bytes | str, source: str, *, error: Error = ConfigError) ->
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The mapping of JSON's pairs, for `json.loads`; a key that is given twice is an error."""
+    """Return pairs as a mapping, for `json.loads`; reject duplicate keys."""
     mapping = dict(pairs)
     if len(mapping) < len(pairs):
         raise ValueError("a key is given twice")
@@ -109,7 +109,7 @@ def _refuse_constant(name: str) -> Any:
 def read_lines(
     path: Path, *, limit: int = MAX_LINES, error: Error = ConfigError
 ) -> Iterator[bytes]:
-    """The lines of a file, one at a time; a line longer than `MAX_LINE` is skipped."""
+    """Yield the lines of a file; a line longer than `MAX_LINE` is skipped."""
     with open_file(path, limit=limit, error=error) as stream:
         skipping = False
         while line := stream.readline(MAX_LINE):
@@ -120,7 +120,7 @@ def read_lines(
 
 
 def sha256_of(path: Path, *, error: Error = ConfigError) -> str:
-    """The SHA-256 of a file's contents."""
+    """Return the SHA-256 of a file's contents."""
     digest = hashlib.sha256()
     with open_file(path, error=error) as stream:
         while block := stream.read(_BLOCK):

@@ -1,4 +1,4 @@
-"""Standard output and standard error: plain printable text, on streams that may break."""
+"""Print plain text to standard output and standard error, even if these streams break."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 BROKEN_PIPE_EXIT = 141
-"""As the shell reports a program that SIGPIPE ended."""
+"""Exit code that the shell reports for a program ended by SIGPIPE."""
 
 _results: TextIO | None = None
-"""The real standard output, where the process's own leads to standard error."""
+"""The real standard output if `sys.stdout` is redirected to standard error."""
 
 
 class _Guarded(io.RawIOBase):
-    """A stream's bytes, without errors: after a failed write, the rest is dropped.
+    """A byte stream without errors: after a failed write, further output is dropped.
 
-    A full disk behind standard error, or a reader that has left, must not end a training.
+    A full disk or a closed pipe must not end a training run.
     """
 
     def __init__(self, stream: io.TextIOWrapper) -> None:
-        self._stream = stream  # which closes its descriptor when nothing refers to it
+        self._stream = stream  # keeps the descriptor open
         self._raw: Any = getattr(stream.buffer, "raw", stream.buffer)
         self.failure: OSError | None = None
 
@@ -51,21 +51,21 @@ class _Guarded(io.RawIOBase):
                 break
             if written is not None:
                 return int(written)
-            select.select([], [self._raw], [])  # a descriptor that does not block, and is full
+            select.select([], [self._raw], [])  # a non-blocking descriptor is full
         return memoryview(data).nbytes
 
 
 def guarded(stream: TextIO | None) -> TextIO:
-    """The same stream without errors: what cannot be encoded is replaced, see also `_Guarded`.
+    """Return a stream that never raises: see `_Guarded`; unencodable characters are replaced.
 
-    A closed stream, or None, which Python has for a closed descriptor, becomes one to nowhere.
-    Streams that a program put in place of the standard ones are left as they are.
+    A closed stream, or None, which Python uses for a closed descriptor, becomes a null device.
+    Streams that replaced the standard ones are returned unchanged.
     """
     if stream is None or getattr(stream, "closed", False):
         return open(os.devnull, "w", encoding="utf-8")
     if type(stream) is not io.TextIOWrapper or _guard_of(stream) is not None:
         return stream
-    with suppress(OSError):  # if it is broken, what it holds is lost as well
+    with suppress(OSError):  # if it is broken, buffered output is lost as well
         stream.flush()
     return io.TextIOWrapper(
         io.BufferedWriter(_Guarded(stream)),
@@ -81,10 +81,10 @@ def _guard_of(stream: TextIO) -> _Guarded | None:
 
 
 def open_standard_streams(*, results_only: bool = False) -> None:
-    """Make the standard streams of a command safe to print on.
+    """Make the standard streams of a command safe to print to.
 
-    With ``results_only`` standard output is for `say` alone. What anything else writes there,
-    be it Python, a C library or a child process, goes to standard error.
+    With ``results_only``, only `say` prints to standard output. Anything else that is written
+    there, by Python, a C library or a child process, goes to standard error.
     """
     global _results
     for descriptor in range(3):
@@ -99,7 +99,7 @@ def open_standard_streams(*, results_only: bool = False) -> None:
 
 
 def _fill(descriptor: int) -> None:
-    """Open a standard descriptor that is closed, or the next file would get its number."""
+    """Open a closed standard descriptor; otherwise the next file would get its number."""
     try:
         os.fstat(descriptor)
     except OSError:
@@ -110,35 +110,35 @@ def _fill(descriptor: int) -> None:
 
 
 def output() -> TextIO:
-    """Where the results of a command go."""
+    """Return the stream for the results of a command."""
     return _results or guarded(sys.stdout)
 
 
 def say(text: str, *, keep: str = "") -> None:
-    """Print a line on standard output: control characters escaped, but for those in ``keep``."""
+    """Print a line to standard output; escape control characters except those in ``keep``."""
     print(printable(text, keep=keep), file=output(), flush=True)
 
 
 def tell(text: str) -> None:
-    """Print a message on standard error, on one line."""
+    """Print a message to standard error on one line."""
     print(one_line(text), file=guarded(sys.stderr), flush=True)
 
 
 def output_failure() -> int:
-    """The exit code for what standard output could not take: 0 if it took everything."""
+    """Return the exit code for failed writes to standard output: 0 if there were none."""
     stream = output()
     stream.flush()
     guard = _guard_of(stream)
     if guard is None or guard.failure is None:
         return 0
-    if guard.failure.errno == errno.EPIPE:  # the reader has seen enough
+    if guard.failure.errno == errno.EPIPE:  # the reader closed the pipe
         return BROKEN_PIPE_EXIT
     tell(f"Error: Standard output could not be written: {guard.failure.strerror}.")
     return 1
 
 
 def plain_console(stream: TextIO, **options: Any) -> Console:
-    """A rich console that prints text as it is: no markup, no emoji codes, no highlighting."""
+    """Return a rich console without markup, emoji codes and highlighting."""
     from rich.console import Console
 
     return Console(file=stream, markup=False, emoji=False, highlight=False, **options)

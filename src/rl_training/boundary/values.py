@@ -1,4 +1,4 @@
-"""Values of a saved state: exactly the type, the shape and the range that a run writes."""
+"""Check values of a saved state: type, shape and range must be those that a run writes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from rl_training.text import error_text, printable, shorten, shown
 
 
 class StateError(CheckpointError, ValueError):
-    """A value of a saved state that no run writes."""
+    """A value in a saved state that no run writes."""
 
 
 @contextmanager
 def explaining_misfits(file: Path) -> Iterator[None]:
-    """Name the file of a saved state that does not fit, whatever error it causes."""
+    """Turn any error from a saved state that does not fit into one that mentions its file."""
     try:
         yield
     except StateError as error:
@@ -33,43 +33,43 @@ def explaining_misfits(file: Path) -> Iterator[None]:
 
 
 def refuse_unknown(state: Collection[str], known: Collection[str], what: str) -> None:
-    """Refuse parts of a saved state that no run writes."""
+    """Reject parts of a saved state that no run writes."""
     unknown = sorted(set(state) - set(known))
     if unknown:
         raise StateError(f"{what} has the unknown part {shown(unknown[0])}")
 
 
 def whole_number(value: Any, name: str, *, least: int = 0, most: int | None = None) -> int:
-    """An integer of a saved state; a bool, a float or text is refused."""
+    """Return an integer of a saved state; reject a bool, a float or text."""
     if type(value) is not int or value < least or (most is not None and value > most):
-        allowed = f"from {least} on" if most is None else f"from {least} to {most}"
-        raise StateError(f"{name} is {shown(value)}, but a whole number {allowed} is needed")
+        allowed = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise StateError(f"{name} is {shown(value)}, but should be an integer {allowed}")
     return value
 
 
 def real_number(value: Any, name: str) -> float:
-    """A finite number of a saved state."""
+    """Return a finite number of a saved state."""
     if type(value) not in (int, float) or not math.isfinite(value):
-        raise StateError(f"{name} is {shown(value)}, but a finite number is needed")
+        raise StateError(f"{name} is {shown(value)}, but should be a finite number")
     return float(value)
 
 
 def true_or_false(value: Any, name: str) -> bool:
-    """A flag of a saved state."""
+    """Return a flag of a saved state."""
     if type(value) is not bool:
-        raise StateError(f"{name} is {shown(value)}, but true or false is needed")
+        raise StateError(f"{name} is {shown(value)}, but should be true or false")
     return value
 
 
 def fitting_array(value: Any, like: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
-    """A saved array of finite numbers that can take the place of ``like``."""
+    """Return a saved array of finite numbers with the type and shape of ``like``."""
     found, wanted = describe_array(value), describe_array(like)
     if not isinstance(value, np.ndarray) or found != wanted or not np.isfinite(value).all():
-        raise StateError(f"{name} is {found}, but {wanted} of finite numbers is needed")
+        raise StateError(f"{name} is {found}, but should be {wanted} of finite numbers")
     return value
 
 
 def describe_array(value: Any) -> str:
-    """The type and shape of an array, or the value found in its place."""
+    """Describe the type and shape of an array, or a value that is not an array."""
     is_array = isinstance(value, np.ndarray)
     return f"{value.dtype}{list(value.shape)}" if is_array else shown(value)

@@ -1,4 +1,4 @@
-"""Write files: created exclusively, replaced atomically, made durable, never through a link."""
+"""Create files exclusively, replace them atomically and durably, never through a link."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from rl_training.errors import ConfigError, TrainingError
 from rl_training.text import reason
 
 TEMPORARY = ".tmp-"
-"""How the names of files and folders that are not complete yet begin."""
+"""Prefix of files and folders that are not complete yet."""
 
 
 def temporary_name(path: Path) -> Path:
-    """The hidden name under which ``path`` is written before it is renamed."""
+    """Return the hidden name under which ``path`` is written before it is renamed."""
     return path.with_name(f"{TEMPORARY}{path.name}")
 
 
 @contextmanager
 def create_file(path: Path) -> Iterator[BinaryIO]:
-    """A new file, synced when the block ends; an existing file or link is removed first.
+    """Create a file, synced when the block ends; an existing file or link is removed first.
 
-    If a write fails, no part of the file is left.
+    If a write fails, the file is removed.
     """
     remove(path)
     try:
-        with path.open("x+b") as stream:  # O_EXCL: fails on a link that came back in the meantime
+        with path.open("x+b") as stream:  # O_EXCL: fails if a link was created in the meantime
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
     except BaseException:
-        with suppress(OSError):  # the first error is the one that counts
+        with suppress(OSError):  # the first error is more important
             path.unlink(missing_ok=True)
         raise
 
 
 @contextmanager
 def replace_file(path: Path) -> Iterator[BinaryIO]:
-    """A stream whose contents replace ``path`` when the block ends without an error.
+    """Open a stream whose contents replace ``path`` when the block ends without an error.
 
-    Readers see the old file or the new one, never a part of it.
+    Readers see either the old file or the complete new one.
     """
     temporary = temporary_name(path)
     with create_file(temporary) as stream:
@@ -58,13 +58,13 @@ def replace_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_atomically(file: Path, data: bytes) -> None:
-    """Replace a small file; if a write fails, the old one is unchanged."""
+    """Replace a small file; if a write fails, the old one remains."""
     with replace_file(file) as stream:
         stream.write(data)
 
 
 def write_output(file: Path, data: bytes) -> None:
-    """Write a file that a user asked for, through a link or into a pipe if they named one."""
+    """Write a file that the user requested; it may be a link or a pipe."""
     try:
         if file.exists() and not file.is_file():
             file.write_bytes(data)
@@ -75,9 +75,9 @@ def write_output(file: Path, data: bytes) -> None:
 
 
 def open_log(path: Path, *, new: bool = False) -> FileIO:
-    """A file to append to, never through a link; with ``new``, one that does not exist yet.
+    """Open a file for appending, never through a link; with ``new``, it must not exist yet.
 
-    Unbuffered: what could not be written must not come up again when it is closed.
+    The file is unbuffered, so that closing it does not repeat a failed write.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | (os.O_EXCL if new else 0)
     flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -85,7 +85,7 @@ def open_log(path: Path, *, new: bool = False) -> FileIO:
 
 
 def write_all(stream: FileIO, data: bytes) -> None:
-    """Write to an unbuffered stream, which may take a part at a time."""
+    """Write all data to an unbuffered stream, which may accept only parts of it."""
     left = memoryview(data)
     while left:
         left = left[stream.write(left) :]
@@ -94,18 +94,18 @@ def write_all(stream: FileIO, data: bytes) -> None:
 def write_failed(
     what: Path | str, run_dir: Path, error: OSError, *, advice: str = ": make room, then resume"
 ) -> TrainingError:
-    """The error of a run, one of whose files could not be written."""
+    """Return the error for a file of a run that could not be written."""
     if not run_dir.is_dir():
         return TrainingError(
-            f"{run_dir} was removed or renamed during the training: move it back and resume, or "
-            "train again"
+            f"{run_dir} was removed or renamed during training: move it back and resume, or train "
+            "again"
         )
     return TrainingError(f"{what} could not be written ({error}){advice}")
 
 
 @contextmanager
 def reporting_failed_writes(what: Path, run_dir: Path) -> Iterator[None]:
-    """Raise a failed write to a file of a run as one sentence."""
+    """Turn a failed write to a file of a run into a TrainingError."""
     try:
         yield
     except OSError as error:
@@ -121,7 +121,7 @@ def remove(path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make renames inside a folder durable; not every system can sync a folder."""
+    """Make renames inside a folder durable, on systems that can sync folders."""
     if os.name == "posix":
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""YAML as plain data: no tags that build objects, no aliases, no key twice."""
+"""Read and write YAML as plain data, without object tags, aliases and duplicate keys."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from rl_training.text import printable, shorten, shown
 
 
 class _Loader(yaml.SafeLoader):
-    """Mappings, lists, text, numbers, true, false and null; a key that is given twice is an error.
+    """Loads mappings, lists, text, numbers, true, false and null; rejects duplicate keys.
 
-    1e-3 is a number. Aliases are refused: a few lines of them unfold to more than any memory holds.
+    1e-3 is a number. Aliases are rejected, since a few lines of them can expand to fill any memory.
     """
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
@@ -34,24 +34,24 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
     def construct_number(self, node: yaml.ScalarNode) -> Any:
-        """A number; very long ones take Python minutes, or it refuses them."""
+        """Return a number; reject very long ones, which Python parses slowly or not at all."""
         if len(node.value) > MAX_DIGITS:
             self._refuse(node, f"a number should have at most {MAX_DIGITS} digits")
         is_int = node.tag.endswith(":int")
         return self.construct_yaml_int(node) if is_int else self.construct_yaml_float(node)
 
     def construct_other(self, node: yaml.Node) -> NoReturn:
-        """What is neither text nor a number: a date, binary data, a set, an ordered mapping."""
+        """Reject dates, binary data, sets and ordered mappings."""
         kind = node.tag.rpartition(":")[2]
         value = f"{shown(node.value)} is" if isinstance(node, yaml.ScalarNode) else "there is"
-        self._refuse(node, f"{value} a value of the kind {kind}; write text in quotes")
+        self._refuse(node, f"{value} a value of type {kind}; put text in quotes")
 
     def _refuse(self, node: yaml.Node, problem: str) -> NoReturn:
         raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
 
 
 MAX_DIGITS = 400
-"""Of a number in YAML; no float has more before its decimal point."""
+"""Maximum length of a number in YAML; a float has fewer digits before its decimal point."""
 
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
@@ -67,7 +67,7 @@ for _kind in ("timestamp", "binary", "set", "omap", "pairs"):
 
 
 def parse_yaml(text: str, source: str) -> Any:
-    """YAML without tags that build objects."""
+    """Parse YAML as plain data; ``source`` is its name in errors."""
     try:
         return _Loader(text).get_single_data()
     except yaml.MarkedYAMLError as error:
@@ -76,7 +76,7 @@ def parse_yaml(text: str, source: str) -> Any:
     except RecursionError:
         problem = "it is nested too deeply"
     except (yaml.YAMLError, ValueError, LookupError, AttributeError) as error:
-        # Beside its own errors, PyYAML raises these for contents that do not fit a tag: !!bool x
+        # PyYAML raises its own errors, and the others for values that do not fit a tag: !!bool x
         problem = str(error)
     raise ConfigError(
         f"{shorten(printable(source))} is not plain YAML: {shorten(printable(problem), 200)}"
@@ -84,7 +84,7 @@ def parse_yaml(text: str, source: str) -> Any:
 
 
 def dump_yaml(data: Any) -> str:
-    """Plain data as YAML, in its own order."""
+    """Return plain data as YAML; mappings keep their order."""
     return yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
 
 

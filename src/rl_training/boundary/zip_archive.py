@@ -1,4 +1,4 @@
-"""Zip archives, of which npz and pt files are made: their directory is checked before use."""
+"""Open zip archives, the container of npz and pt files, and check their directory first."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOCAL_HEADER = struct.Struct("<4s5H3L2H")
 
 @contextmanager
 def open_archive(path: Path, kind: str) -> Iterator[tuple[zipfile.ZipFile, BinaryIO]]:
-    """An archive whose directory agrees with the size of its file, and the file itself."""
+    """Open an archive and check that its directory fits the size of the file."""
     with open_file(path, follow_links=True) as stream:
         with refusing_damage(str(path), kind):
             archive = zipfile.ZipFile(stream)
@@ -35,10 +35,12 @@ def _check_directory(archive: zipfile.ZipFile, path: Path) -> None:
     members, size = archive.infolist(), path.stat().st_size
     if len(members) > _MAX_MEMBERS:
         raise ConfigError(
-            f"{path} has {len(members):,} members; at most {_MAX_MEMBERS:,} are read."
+            f"{path} has {len(members):,} members, but at most {_MAX_MEMBERS:,} are allowed."
         )
     if sum(member.compress_size for member in members) > size:
-        raise ConfigError(f"{path} has members that overlap: {size:,} bytes cannot hold them all.")
+        raise ConfigError(
+            f"{path} has overlapping members: its {size:,} bytes cannot contain all of them."
+        )
     for member in members:
         fits = member.header_offset + member.compress_size <= size
         if member.compress_type == zipfile.ZIP_STORED:
@@ -47,13 +49,13 @@ def _check_directory(archive: zipfile.ZipFile, path: Path) -> None:
             fits &= member.file_size <= _MAX_DEFLATION * max(1, member.compress_size)
         if not fits:
             raise ConfigError(
-                f"{path}: {shown(member.filename)} claims {member.file_size:,} bytes, which the "
-                f"archive's {member.compress_size:,} cannot hold."
+                f"{path}: {shown(member.filename)} claims {member.file_size:,} bytes, which its "
+                f"{member.compress_size:,} bytes in the archive cannot contain."
             )
 
 
 def data_offset(stream: BinaryIO, member: zipfile.ZipInfo) -> int:
-    """Where the bytes of an uncompressed member begin in the file.
+    """Return the position of an uncompressed member's bytes in the file.
 
     Raises:
         ValueError: The member is compressed, or its local header is not where it should be.

@@ -1,4 +1,4 @@
-"""Which columns of a dataset file are which fields of a transition, by their names."""
+"""Map the column names of a dataset file to the fields of a transition."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from rl_training.boundary.columns import NUMBERS, Column
 from rl_training.data.rows import SCALAR_FIELDS
-from rl_training.errors import ConfigError, nearest
-from rl_training.text import printable, shorten
+from rl_training.errors import ConfigError, close_match, nearest
+from rl_training.text import printable, shorten, shown
 from rl_training.types import FIELD_NAMES
 
 ALIASES: dict[str, tuple[str, ...]] = {
@@ -29,45 +29,45 @@ ALIASES: dict[str, tuple[str, ...]] = {
 }
 REQUIRED = ("observations", "actions", "rewards")
 AMBIGUOUS = ("dones", "done")
-"""Names under which some store the end of an episode for whatever reason."""
+"""Names that some datasets use for any end of an episode, time limits included."""
 
 
 @dataclass(frozen=True)
 class Fields:
-    """A dataset's columns under our names, and what was assumed in reading them."""
+    """A dataset's columns under our names, and the assumptions made when reading them."""
 
     columns: dict[str, Column]
     names: dict[str, str]
-    """What the file calls each of them."""
+    """The name of each column in the file."""
     notes: tuple[str, ...]
     guesses: tuple[str, ...]
-    """Notes on what the file does not say, or stores under an unknown name."""
+    """Notes on what is missing from the file or has an unknown name."""
     ambiguous_done: bool
     """Whether the termination column may mean any end of an episode."""
     own: tuple[str, ...] = ()
-    """Columns that an algorithm declares by the file's name for them."""
+    """Further columns that the algorithm declares, by their names in the file."""
 
     @property
     def rows(self) -> int:
-        """How many rows every column has."""
+        """Number of rows."""
         return self.columns["observations"].shape[0]
 
     def width(self, field: str) -> int:
-        """How many values a row of a column has."""
+        """Return the number of values per row of a column."""
         return math.prod(self.columns[field].shape[1:])
 
     @property
     def integer_actions(self) -> bool:
-        """Whether actions are stored as integers: a choice, not a quantity."""
+        """Whether actions are stored as integers, as discrete actions are."""
         return self.columns["actions"].dtype.kind in "biu"
 
 
 def find_fields(
     available: Mapping[str, Column], source: str, declared: Sequence[str] = ()
 ) -> Fields:
-    """Match names to aliases and check shapes and types before a row is read.
+    """Match names to aliases, and check shapes and types before any row is read.
 
-    ``declared`` are names of further columns to read.
+    ``declared`` contains the names of further columns to read.
     """
     columns: dict[str, Column] = {}
     names: dict[str, str] = {}
@@ -75,8 +75,8 @@ def find_fields(
         present = [alias for alias in aliases if alias in available]
         if len(present) > 1:
             raise ConfigError(
-                f"{source} holds {present[0]!r} and {present[1]!r}, which both mean {field}: "
-                "keep one."
+                f"{source} has both {present[0]!r} and {present[1]!r} for {field}: remove one of "
+                "them."
             )
         if present:
             columns[field], names[field] = available[present[0]], present[0]
@@ -88,14 +88,14 @@ def find_fields(
     ended, cut = names.get("terminations"), names.get("truncations")
     notes, guesses = [], []
     if ended and not cut:
-        notes.append(f"only {ended!r} is there: read as terminations, which do not bootstrap")
+        notes.append(f"there is only {ended!r}: read as terminations, which do not bootstrap")
     elif ended in AMBIGUOUS:
         notes.append(f"{ended!r} and {cut!r}: a row with both is read as a time limit")
     elif cut and not ended:
-        guesses.append(f"only {cut!r} is there: read as time limits; no row terminates")
+        guesses.append(f"there is only {cut!r}: read as time limits; no row terminates")
     elif not ended:
         guesses.append(
-            "no flag marks an episode's end: all rows are read as one episode, and no row "
+            "no column marks the end of an episode: all rows are read as one episode, and no row "
             "terminates"
         )
     guesses += _unused(available, names)
@@ -107,21 +107,24 @@ def _check_required(
 ) -> None:
     for field in REQUIRED:
         if field not in columns:
-            known = shorten(printable(", ".join(sorted(available)), keep=""), 300) or "nothing"
+            found = shorten(printable(", ".join(sorted(available)), keep=""), 300) or "none"
+            close = [name for name in sorted(available) if close_match(name, ALIASES[field])]
+            hint = f" Perhaps {shown(close[0])} should be {field!r}." if close else ""
             raise ConfigError(
-                f"{source} has no {field} (any of {', '.join(ALIASES[field])}); it holds {known}."
+                f"{source} has no column for {field}. It should be named "
+                f"{' or '.join(ALIASES[field])}; the columns are: {found}.{hint}"
             )
 
 
 def _check_declared(
     name: str, available: Mapping[str, Column], names: Mapping[str, str], source: str
 ) -> None:
-    """Refuse a declared column that is not there, or is a field of every transition."""
+    """Reject a declared column that is missing, or that is a field of every transition."""
     taken = {held: field for field, held in names.items()}
     if name in taken or name in ALIASES:
         raise ConfigError(
-            f"{source}: the algorithm declares the column {name!r}, which is read as "
-            f"{taken.get(name, name)}."
+            f"{source}: the algorithm declares the column {name!r}, but it is already part of "
+            f"every batch, as {taken.get(name, name)}."
         )
     if name not in available:
         options = available.keys() - taken.keys() | {*FIELD_NAMES}
@@ -131,24 +134,26 @@ def _check_declared(
 
 
 def _unused(available: Mapping[str, Column], names: Mapping[str, str]) -> list[str]:
-    """A note on columns with a value for every row: one may be a known one, misspelled."""
+    """Return a note on unused columns of full length, since one may be a misspelled name."""
     rows = available[names["observations"]].shape[:1]
     unused = sorted(
         name
         for name, column in available.items()
         if column.shape[:1] == rows and name not in names.values()
     )
-    return [f"not used: {', '.join(map(repr, unused))}"] if unused else []
+    return [f"unused columns: {', '.join(map(repr, unused))}"] if unused else []
 
 
 def _check_columns(columns: Mapping[str, Column], names: Mapping[str, str], source: str) -> None:
     rows = columns["observations"].shape[0] if columns["observations"].shape else 0
     if rows == 0:
-        raise ConfigError(f"{source} holds no rows.")
+        raise ConfigError(f"{source} has no rows.")
     for field, column in columns.items():
         name = names[field]
         if column.dtype.kind not in NUMBERS:
-            raise ConfigError(f"{source}: {name!r} holds {column.dtype}, but numbers are needed.")
+            raise ConfigError(
+                f"{source}: {name!r} has the type {column.dtype}, but numbers are needed."
+            )
         found = column.shape[0] if column.shape else 0
         if found != rows:
             raise ConfigError(
@@ -156,14 +161,16 @@ def _check_columns(columns: Mapping[str, Column], names: Mapping[str, str], sour
             )
         width = math.prod(column.shape[1:])
         if field in SCALAR_FIELDS:
-            fits, needed = width == 1, "one value a row is"
+            fits, wanted = width == 1, f"({rows},)"
         else:
-            fits, needed = width > 0 and len(column.shape) <= 2, "flat rows of values are"
+            fits, wanted = width > 0 and len(column.shape) <= 2, f"({rows}, size)"
         if not fits:
-            raise ConfigError(f"{source}: {name!r} has shape {column.shape}, but {needed} needed.")
+            raise ConfigError(
+                f"{source}: {name!r} has shape {column.shape}, but should have shape {wanted}."
+            )
     if "next_observations" in columns:
         ours, theirs = columns["observations"].shape[1:], columns["next_observations"].shape[1:]
         if ours != theirs:
             raise ConfigError(
-                f"{source}: next observations have shape {theirs}, observations {ours}."
+                f"{source}: next observations have shape {theirs}, but observations have {ours}."
             )

@@ -1,4 +1,4 @@
-"""The `algo_kwargs` that say where data comes from and what is done to it."""
+"""The `algo_kwargs` that select a dataset and transform its rewards and observations."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 DatasetKind = Literal["random", "npz", "pt", "hdf5", "minari", "starter"]
 
 STARTER_FILE = "data/pendulum.npz"
-"""The file of `dataset_kind: starter` where `dataset_path` does not name another."""
+"""The file of `dataset_kind: starter` if `dataset_path` is not set."""
 
 
 class DataConfig(ConfigModel):
-    """A dataset and its transforms; the reward keys hold for environments too."""
+    """A dataset and its transforms; the reward keys also apply to environments."""
 
     dataset_kind: Annotated[DatasetKind | None, Trait.DATASET] = None
-    """Where recorded data comes from; null for none."""
+    """Format of the recorded data; null for none."""
     dataset_path: Annotated[str | None, Trait.DATASET, Trait.MAY_CHANGE] = None
     """The file of an npz, pt, hdf5 or starter dataset."""
     dataset_id: Annotated[str | None, Trait.DATASET] = None
     """The id of a Minari dataset."""
     dataset_download: Annotated[bool, Trait.DATASET, Trait.MAY_CHANGE] = False
-    """Let Minari download a missing dataset."""
+    """Download a Minari dataset if it is missing."""
     dataset_size: Annotated[int, Trait.DATASET] = Field(default=10_000, gt=0, le=10**9)
     """Transitions of a random dataset."""
     dataset_seed: Annotated[int, Trait.DATASET] = Field(default=0, ge=0)
@@ -42,23 +42,23 @@ class DataConfig(ConfigModel):
     reward_shift: Annotated[float, Trait.REWARD] = 0.0
     """Added to every reward after scaling."""
     reward_clip_min: Annotated[float | None, Trait.REWARD] = None
-    """Least reward, after scale and shift."""
+    """Smallest reward after scaling and shifting."""
     reward_clip_max: Annotated[float | None, Trait.REWARD] = None
-    """Greatest reward, after scale and shift."""
+    """Largest reward after scaling and shifting."""
     return_scaling: bool = False
-    """Scale a dataset's rewards by 1000 over its range of returns."""
+    """Multiply the dataset's rewards by 1000 / (largest return - smallest return)."""
     normalize_states: bool = False
-    """Standardize observations by the dataset's mean and deviation."""
+    """Normalize observations with the dataset's mean and standard deviation."""
     sampling: Literal["replacement", "epochs"] = "replacement"
-    """Draw dataset rows independently, or every row once an epoch."""
+    """Draw dataset rows independently, or every row once per epoch."""
     num_epochs: Annotated[int | None, Trait.MAY_CHANGE, Trait.FRESH] = Field(default=None, gt=0)
-    """The budget as passes over the training rows."""
+    """Training budget in passes over the training rows."""
     validation_fraction: Annotated[float | None, Trait.FRESH] = Field(default=None, ge=0, lt=1)
     """Share of the rows held out, in whole episodes; null: 0.05 if env_id is null."""
     action_low: Annotated[float | tuple[float, ...] | None, Trait.FRESH] = None
-    """Least actions of the data, where no environment tells."""
+    """Lower action bounds of the data; only needed if env_id is null."""
     action_high: Annotated[float | tuple[float, ...] | None, Trait.FRESH] = None
-    """Greatest actions of the data, where no environment tells."""
+    """Upper action bounds of the data; only needed if env_id is null."""
 
     @field_validator("dataset_path", mode="before")
     @classmethod
@@ -79,8 +79,8 @@ class DataConfig(ConfigModel):
             raise ValueError("dataset_kind 'minari' needs dataset_id")
         if kind is None and (self.dataset_path or self.dataset_id):
             raise ValueError(
-                "dataset_path or dataset_id needs dataset_kind, and an algorithm that learns from "
-                "data"
+                "dataset_path and dataset_id need dataset_kind, and an algorithm that learns from "
+                "recorded data"
             )
         for name in ("num_epochs", "validation_fraction", "action_low", "action_high"):
             if kind is None and getattr(self, name) is not None:
@@ -94,22 +94,22 @@ class DataConfig(ConfigModel):
         return self
 
     def action_bounds(self, size: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """The bounds of ``size`` actions; one number stands for all of them."""
+        """Return the bounds of ``size`` actions; a single number applies to all of them."""
         low, high = (
             (float(bound),) * size if isinstance(bound, int | float) else tuple(bound or ())
             for bound in (self.action_low, self.action_high)
         )
         if len(low) != size or len(high) != size:
             raise ConfigError(
-                f"action_low and action_high have {len(low)} and {len(high)} values, but actions "
-                f"have {size}."
+                f"action_low and action_high have {len(low)} and {len(high)} values, but an action "
+                f"has {size}."
             )
         if not all(one < other for one, other in zip(low, high, strict=True)):
             raise ConfigError(f"action_low = {low} must be less than action_high = {high}.")
         return low, high
 
     def rewards(self) -> RewardTransformConfig:
-        """The reward keys as the one transform."""
+        """Return the reward keys as one transform."""
         return RewardTransformConfig(
             scale=self.reward_scale,
             shift=self.reward_shift,
@@ -119,7 +119,7 @@ class DataConfig(ConfigModel):
 
     @property
     def source(self) -> str:
-        """The dataset in words, for messages."""
+        """Description of the dataset for messages."""
         if self.dataset_kind == "minari":
             return f"Minari dataset {self.dataset_id!r}"
         if self.dataset_kind == "random":

@@ -1,4 +1,4 @@
-"""Datasets from files: npz, pt, HDF5 in D4RL's layout, Minari, or collected on the spot."""
+"""Load datasets from npz, pt, HDF5 (D4RL's layout) and Minari, or collect them at random."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rl_training.text import shown
 from rl_training.types import EnvSpec
 
 RandomCollector = Callable[[int, int], Mapping[str, Any]]
-"""Collects ``size`` transitions from ``seed``, by uniform play or a starter controller."""
+"""A function of ``size`` and ``seed`` that collects transitions at random or by a controller."""
 
 SUFFIXES: dict[str, DatasetKind] = {
     ".npz": "npz",
@@ -45,11 +45,11 @@ def load_transition_dataset(
     columns: Sequence[str] = (),
     device: torch.device | str = "cpu",
 ) -> TransitionDataset:
-    """Load what the config names, check it, and transform its rewards.
+    """Load and check the dataset that the config selects, and transform its rewards.
 
-    ``spec`` maps actions to [-1, 1] and refuses a dataset of other sizes; without it `action_low`
-    and `action_high` give the bounds. ``time_limit`` separates time limits from terminations
-    where a file has one flag for both. ``columns`` are names of further columns to keep.
+    With ``spec``, actions are mapped to [-1, 1] and a dataset of other sizes is rejected; without
+    it, `action_low` and `action_high` set the bounds. ``time_limit`` separates time limits from
+    terminations if a file has one flag for both. ``columns`` lists further columns to keep.
     """
     settings = config if isinstance(config, DataConfig) else validated(DataConfig, config)
     if settings.dataset_kind is None:
@@ -65,8 +65,8 @@ def load_transition_dataset(
         spread = dataset.statistics(time_limit).return_range
         if spread <= 0:
             raise ConfigError(
-                f"{source} has no two whole episodes of different return: return_scaling has no "
-                "range."
+                f"return_scaling needs at least two complete episodes with different returns, but "
+                f"{source} has none: set return_scaling=false."
             )
         dataset.return_scale = 1000.0 / spread
         dataset.transform_rewards(RewardTransformConfig(scale=dataset.return_scale))
@@ -76,18 +76,18 @@ def load_transition_dataset(
 
 
 def spec_of(fields: Fields, settings: DataConfig) -> EnvSpec:
-    """Sizes as they are in the data, bounds as the config gives them."""
+    """Return the sizes found in the data with the bounds set in the config."""
     if fields.integer_actions:
         raise ConfigError(
-            f"{settings.source} holds actions as {fields.columns['actions'].dtype}: without env_id "
-            "actions are continuous. Name the environment, or store them as floats if they are."
+            f"{settings.source} has actions of type {fields.columns['actions'].dtype}, but without "
+            "env_id actions must be continuous: set env_id, or store the actions as floats."
         )
     size = fields.width("actions")
     return EnvSpec(fields.width("observations"), size, *settings.action_bounds(size))
 
 
 def config_for(source: str) -> DataConfig:
-    """The config that a path or a Minari id means, by its ending."""
+    """Return the config for a file, by its suffix, or for a Minari id."""
     suffix = Path(source).suffix.lower()
     if suffix in SUFFIXES:
         return DataConfig(dataset_kind=SUFFIXES[suffix], dataset_path=source)
@@ -109,13 +109,13 @@ def open_fields(
     collect_random: RandomCollector | None = None,
     declared: Sequence[str] = (),
 ) -> Iterator[Fields]:
-    """A dataset's columns, open for as long as the block lasts."""
+    """Open a dataset's columns for the duration of the block."""
     kind = config.dataset_kind
     if kind == "random" or config.is_unrecorded_starter:
         if collect_random is None:
             raise ConfigError(
-                f"dataset_kind {kind!r} needs an environment to collect from: give env_id, or to "
-                "load_transition_dataset collect_random=, a function of size and seed."
+                f"dataset_kind {kind!r} needs an environment to collect from: set env_id, or pass "
+                "collect_random=, a function of size and seed, to load_transition_dataset."
             )
         data = collect_random(config.dataset_size, config.dataset_seed)
         columns = {key: Column.of(np.asarray(values)) for key, values in data.items()}
@@ -126,11 +126,11 @@ def open_fields(
     else:
         path = Path(config.source)
         if not path.is_file():
-            place = "" if path.is_absolute() else f" in the present folder, {str(Path.cwd())!r}"
+            place = "" if path.is_absolute() else f" in the current folder, {str(Path.cwd())!r}"
             raise ConfigError(
-                f"There is no dataset file {str(path)!r}{place}: give the path of one "
-                "(dataset_path=FILE; --dataset FILE with finetune and evaluate), or record one "
-                "with rl-training data collect."
+                f"There is no dataset file {str(path)!r}{place}. Check the path "
+                "(dataset_path=FILE, or --dataset FILE with finetune and evaluate), or record a "
+                "dataset with rl-training data collect."
             )
         if kind == "starter":
             kind = config_for(config.source).dataset_kind

@@ -1,4 +1,4 @@
-"""Datasets to files: npz, pt and HDF5 for anyone to read, Minari through its own library."""
+"""Write datasets as npz, pt and HDF5 files, or as Minari datasets with Minari's library."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 
 
 def dataset_arrays(dataset: TransitionDataset) -> Arrays:
-    """The columns under the names that D4RL uses; choices are integers, ``[N]`` if one a row."""
+    """Return the columns under D4RL's names; discrete actions are integers, ``[N]``."""
     actions: np.ndarray[Any, Any] = dataset.column("actions")
     if dataset.integer_actions:
         actions = actions.astype(np.int64)
@@ -41,12 +41,12 @@ def dataset_arrays(dataset: TransitionDataset) -> Arrays:
 
 
 def check_destination(path: Path) -> str:
-    """The kind to write by the name's ending; an existing file is never replaced."""
+    """Return the format for a file's suffix; an existing file is never replaced."""
     kind = SUFFIXES.get(path.suffix.lower())
     if kind is None:
         raise ConfigError(f"{str(path)!r}: the name must end in {', '.join(SUFFIXES)}.")
     if path.exists():
-        raise ConfigError(f"{str(path)!r} exists already: choose another name.")
+        raise ConfigError(f"{str(path)!r} already exists: choose another name.")
     above = next(folder for folder in path.absolute().parents if folder.exists())
     if not above.is_dir():
         raise ConfigError(f"{str(path)!r}: {str(above)!r} is a file, not a folder.")
@@ -58,8 +58,8 @@ def write_arrays(arrays: Arrays, path: Path) -> Path:
     kind = check_destination(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Python's file, not a library's own: after a failed write those raise what they like, and
-        # HDF5 crashes when the process ends.
+        # Libraries write to a Python file: with their own files, a failed write raises arbitrary
+        # errors, and HDF5 crashes when the process exits.
         with replace_file(path) as stream:
             if kind == "npz":
                 np.savez(stream, **arrays)  # type: ignore[arg-type]
@@ -74,7 +74,7 @@ def _write_pt(arrays: Arrays, stream: IO[bytes]) -> None:
     tensors = {k: torch.from_numpy(np.ascontiguousarray(v)) for k, v in arrays.items()}
     try:
         torch.save(tensors, stream)
-    except RuntimeError as error:  # raised in closing the archive, over the write that failed
+    except RuntimeError as error:  # raised by closing the archive; it hides the failed write
         failed = error.__context__
         raise (failed if isinstance(failed, OSError) else OSError(first_line(error))) from None
 
@@ -90,10 +90,10 @@ def _write_hdf5(arrays: Arrays, stream: IO[bytes]) -> None:
 
 
 def write_minari(arrays: Arrays, dataset_id: str, env: gym.Env[Any, Any] | None) -> str:
-    """A Minari dataset, episode by episode, in Minari's own folder.
+    """Write a Minari dataset, episode by episode, into Minari's folder.
 
-    It records the spaces and the specification of ``env``, which is made by the caller: given an
-    id, Minari would make it itself.
+    The dataset records the spaces and the specification of ``env``. The caller creates it, since
+    Minari would create an environment from an id without any checks.
     """
     folder = minari_folder(dataset_id)
     try:
@@ -117,24 +117,24 @@ def write_minari(arrays: Arrays, dataset_id: str, env: gym.Env[Any, Any] | None)
             )
         )
     spaces: dict[str, Any] = {}
-    if env is None:  # spaces wide enough for the data
+    if env is None:  # use spaces that contain the data
         low, high = arrays["actions"].min(axis=0), arrays["actions"].max(axis=0)
         shape = arrays["observations"].shape[1:]
         spaces["observation_space"] = gym.spaces.Box(-np.inf, np.inf, shape)
         spaces["action_space"] = gym.spaces.Box(low, np.maximum(high, low + 1e-6), dtype=np.float32)
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
-        with warnings.catch_warnings():  # about a missing author, permalink and the like
+        with warnings.catch_warnings():  # about missing metadata, such as the author
             warnings.simplefilter("ignore", UserWarning)
             minari.create_dataset_from_buffers(dataset_id, buffer=episodes, env=env, **spaces)
     except (ValueError, TypeError, OSError, ImportError, AssertionError) as error:
-        _remove_made(missing)  # else the next try would find the dataset there already
-        raise ConfigError(f"Minari could not make {dataset_id!r}: {first_line(error)}") from None
+        _remove_created(missing)  # otherwise the next attempt would find the dataset
+        raise ConfigError(f"Minari could not create {dataset_id!r}: {first_line(error)}") from None
     return dataset_id
 
 
-def _remove_made(folders: list[Path]) -> None:
-    """Remove a folder that was not there before, and those above it that nothing else is in."""
+def _remove_created(folders: list[Path]) -> None:
+    """Remove the folder of a failed dataset, and its new parent folders that are empty."""
     for folder in folders[:1]:
         shutil.rmtree(folder, ignore_errors=True)
     for folder in folders[1:]:

@@ -1,4 +1,4 @@
-"""Declared fields of a batch: gathered from packed rows and from the rows that follow them."""
+"""Declared fields of a batch, gathered from packed rows and from the rows that follow them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from rl_training.types import Batch
 
 
 class RowFields:
-    """Makes batches with declared fields from a ring of packed rows.
+    """Builds batches with declared fields from a ring of packed rows.
 
-    The row after one of the same environment is ``stride`` places on. ``position`` is the place
-    that the next row will take, one after the newest: rows on both sides of it do not belong
-    together. It is a tensor on the rows' device, so that a captured graph sees it move. Recorded
-    data is a full ring whose next place is 0.
+    The next row of the same environment is ``stride`` places further. ``position`` is where the
+    next row will be written, one after the newest, so the rows before and after it belong to
+    different episodes. It is a tensor on the rows' device, so that a captured graph sees it
+    change. Recorded data is a full ring with position 0.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class RowFields:
         self._powers = powers.float().to(position.device)
 
     def batch(self, rows: Tensor, places: Tensor) -> Batch:
-        """The transitions at ``places`` ``[B]`` of the ring ``rows``."""
+        """Return the transitions at ``places`` ``[B]`` of the ring ``rows``."""
         drawn = rows.index_select(0, places)
         batch, last, steps = self._layout.batch(drawn), drawn, torch.ones_like(places)
         ends = places
@@ -72,27 +72,27 @@ class RowFields:
         return batch._replace(extra={name: extra[name] for name in self.names})
 
     def _newer(self, rows: Tensor, places: Tensor) -> Tensor:
-        """How many rows of all environments were stored after those at ``places``."""
+        """Return how many rows, of all environments, were stored after those at ``places``."""
         return (self._position - 1 - places) % len(rows)
 
     def _ended(self, rows: Tensor) -> Tensor:
-        """Whether an episode ended or was cut off with a row."""
+        """Return whether an episode ended or was cut off at each row."""
         ended, cut = (self._layout.column(rows, name) for name in ("terminations", "truncations"))
         return ended + cut > 0
 
     def _next_actions(self, rows: Tensor, places: Tensor, last: Tensor) -> dict[str, Tensor]:
-        """The actions after the transitions ``last`` at ``places``, and where there is one."""
+        """Return the actions after the transitions ``last`` at ``places``, and their mask."""
         known = (self._newer(rows, places) >= self._stride) & ~self._ended(last)
         following = (places + self._stride) % len(rows)
         actions = rows[:, self._layout.slices["actions"]].index_select(0, following)
-        # Not a product: what follows the newest row may be memory that was never written.
+        # `where`, not a product: the memory after the newest row may be uninitialized.
         taken = torch.where(known.unsqueeze(-1), actions, 0.0)
         return {"next_actions": taken, "next_action_mask": known.to(actions.dtype)}
 
     def _windows(self, rows: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Discounted sums of up to n rewards, how many they are, and the place of the last one.
+        """Return discounted sums of up to n rewards, their number, and the place of the last one.
 
-        A window ends with its episode and with the newest row.
+        A window ends with its episode or with the newest row.
         """
         windows = (places.unsqueeze(-1) + self._offsets) % len(rows)  # [B, n]
         stored = self._newer(rows, places).unsqueeze(-1) >= self._offsets

@@ -1,4 +1,4 @@
-"""Random generators as plain data."""
+"""Save and restore random generators as plain data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rl_training.text import first_line
 
 
 def generator_state(generator: torch.Generator) -> np.ndarray[Any, Any]:
-    """A generator's state as an array of bytes."""
+    """Return a generator's state as an array of bytes."""
     return generator.get_state().numpy()
 
 
@@ -22,17 +22,18 @@ STATE_BYTES = {"cpu": 5056, "cuda": 16}
 
 
 def restore_generator(generator: torch.Generator, state: Any) -> None:
-    """Put a generator back into a saved state; one of another kind of device gives a new seed.
+    """Restore a saved state; the state of another kind of device is used as a seed.
 
     Raises:
-        StateError: It is no generator's state; a guess would continue with other numbers.
+        StateError: The state is invalid.
     """
     found, (cpu, cuda) = describe_array(state), (f"uint8[{n}]" for n in STATE_BYTES.values())
     own = generator.get_state().numel()
     known = (cpu, cuda, f"uint8[{own}]")
     if found not in known:
         raise StateError(
-            f"a generator's state is {found}, but {cpu} (CPU) or {cuda} (CUDA) is needed"
+            f"the state of a random generator is {found}, but should be {cpu} (CPU) or {cuda} "
+            "(CUDA)"
         )
     if state.size != own:
         generator.manual_seed(zlib.crc32(state.tobytes()))
@@ -40,4 +41,6 @@ def restore_generator(generator: torch.Generator, state: Any) -> None:
     try:
         generator.set_state(torch.from_numpy(state))
     except RuntimeError as error:
-        raise StateError(f"a generator's state is damaged ({first_line(error)})") from None
+        raise StateError(
+            f"the state of a random generator is damaged ({first_line(error)})"
+        ) from None

@@ -22,26 +22,26 @@ if TYPE_CHECKING:
 Strategy = Literal["future", "final", "episode"]
 Indices = npt.NDArray[np.int64]
 RUNNING = -1
-"""In place of the last row of an episode that has not ended."""
+"""Marks rows of an episode that has not ended, instead of its last row."""
 
 
 class GoalTask(Protocol):
     """Rewards and terminations for goals ``[B, goal_dim]`` other than the environment's own."""
 
     def rewards(self, achieved: FloatArray, desired: FloatArray) -> FloatArray:
-        """The rewards that the learner would have seen."""
+        """Return the rewards that the learner would have received."""
         ...
 
     def terminations(self, achieved: FloatArray, desired: FloatArray) -> BoolArray | None:
-        """Whether the task would have ended; None where that does not depend on the goal."""
+        """Return whether the task would have ended; None if that does not depend on the goal."""
         ...
 
 
 class HindsightReplay(ReplayBuffer):
-    """A ring of transitions on the host that keeps track of episodes.
+    """A ring of transitions in host memory that keeps track of episodes.
 
-    Observations are rows ``[observation, desired_goal, achieved_goal]``; batches hold the first two
-    parts, ``obs_dim`` values. Where each episode begins and ends follows from the rows' own flags.
+    Stored observations are ``[observation, desired_goal, achieved_goal]``; batches contain the
+    first two parts, ``obs_dim`` values. The flags in the rows mark where episodes end.
     """
 
     on_host: ClassVar[bool] = True
@@ -70,7 +70,7 @@ class HindsightReplay(ReplayBuffer):
         self._goals = [slice(at + obs_dim - goal_dim, at + obs_dim) for at in (obs, next_obs)]
         self._achieved = slice(next_obs + obs_dim, next_obs + obs_dim + goal_dim)
         self._batch_layout = RowLayout(obs_dim, action_dim)
-        # By their size, each in one place: a recorded graph reads the same memory every time.
+        # One buffer per batch size, since a recorded graph reads the same memory every time.
         self._staged_rows: dict[int, Tensor] = {}
         self._staged_batches: dict[int, Batch] = {}
         self._declared: tuple[str, ...] = ()
@@ -85,45 +85,46 @@ class HindsightReplay(ReplayBuffer):
 
     @classmethod
     def build(cls, plan: ReplayPlan, **options: Any) -> Self:
-        """Make the replay of a run on a goal environment."""
+        """Build the replay of a run on a goal environment."""
         assert plan.read_goal_task is not None
         task = plan.read_goal_task()
         return super().build(plan, goal_dim=plan.spec.goal_dim, task=task, **options)
 
     @classmethod
     def num_bytes(cls, capacity: int, spec: EnvSpec) -> int:
-        """The memory of rows with achieved goals, and of each row's place in its episode."""
+        """Return the memory of rows with achieved goals, and of the episode index."""
         row = RowLayout(spec.obs_dim + spec.goal_dim, spec.action_width)
         return capacity * (row.width * 4 + 16)
 
     @property
     def oldest(self) -> int:
-        """The oldest row that is still stored."""
+        """Index of the oldest stored row, counted from the first row of the run."""
         return self.total - len(self)
 
     def _note_ends(self, terminations: BoolArray, truncations: BoolArray) -> None:
-        """The newest rows, one of each environment in order, continue an episode or end it."""
+        """Index the newest rows, one per environment in order, and the episodes they end."""
         if len(terminations) != self.num_envs:
             raise ValueError(
-                f"{len(terminations)} transitions, but there are {self.num_envs} environments."
+                f"add() got {len(terminations)} transitions, but there are {self.num_envs} "
+                "environments."
             )
         if not self._is_indexed:
-            return  # all episodes are still to be found
+            return  # `_index_episodes` will find all episodes
         fresh = np.arange(self.total - self.num_envs, self.total)
         self._last[fresh % self.capacity] = RUNNING
         for env in np.flatnonzero(terminations | truncations):
             self._finish(int(env), int(fresh[env]))
 
     def _finish(self, env: int, last: int) -> None:
-        """An environment's episode ended with row ``last``: its rows may be relabeled."""
+        """Index an episode that ended with row ``last``, so that its rows may be relabeled."""
         rows = np.arange(self._begun[env], last + 1, self.num_envs)
-        rows = rows[rows >= self.oldest]  # a long one may have overwritten its own beginning
+        rows = rows[rows >= self.oldest]  # a long episode may have overwritten its first rows
         self._first[rows % self.capacity] = rows[0]
         self._last[rows % self.capacity] = last
         self._begun[env] = last + self.num_envs
 
     def _index_episodes(self) -> None:
-        """Find the episodes in the rows' flags again, once after rows were put in place."""
+        """Find the episodes from the flags in the rows, once after the rows were restored."""
         if self._is_indexed:
             return
         self._is_indexed = True
@@ -136,7 +137,7 @@ class HindsightReplay(ReplayBuffer):
                 self._finish(env, int(last))
 
     def cut_episodes(self, num_envs: int) -> None:
-        """End the running episodes where they are; what follows is of new ones."""
+        """Mark the running episodes as cut; the next rows start new episodes."""
         super().cut_episodes(num_envs)
         self._is_indexed = False
 
@@ -144,25 +145,26 @@ class HindsightReplay(ReplayBuffer):
 
     @classmethod
     def check_fields(cls, fields: Sequence[str], n_step: int = 1) -> None:
-        """Refuse what does not hold for another goal than the one that was played for."""
+        """Reject fields and settings that are invalid after a goal is replaced."""
         super().check_fields(fields, n_step)
         if n_step > 1:
             raise ConfigError(
-                f"n_step = {n_step} cannot be used with HER, which changes the rewards of single "
-                "transitions: leave it out."
+                f"n_step = {n_step} cannot be used with HER, which relabels single transitions: "
+                "remove it."
             )
 
     def supply(self, fields: Sequence[str], *, gamma: float = 1.0, n_step: int = 1) -> None:
-        """Put ``fields`` into every batch, as they are after relabeling."""
+        """Add ``fields``, computed after relabeling, to every batch."""
         self.check_fields(fields, n_step)
         self._declared, self._gamma = tuple(fields), gamma
         self._staged_batches = {}
 
     def prepare(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> None:
-        """Draw, relabel and stage the rows of the next `gather`: environments are on the host.
+        """Draw, relabel and stage the rows of the next `gather`; environments run on the host.
 
-        Rows are drawn uniformly; a share of ``ratio`` of those in finished episodes is relabeled.
-        Three uniform numbers a row, whatever becomes of it: which row, whether, which goal.
+        Rows are drawn uniformly. Of those in finished episodes, a share of ``ratio`` is relabeled.
+        Every row uses three uniform numbers: for the row, for whether to relabel it, and for the
+        goal.
         """
         super().prepare(batch_size, generator, updates)
         self._index_episodes()
@@ -189,11 +191,14 @@ class HindsightReplay(ReplayBuffer):
             self._staged_batches[len(rows)].extra[name].copy_(value)
 
     def gather(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> Batch:
-        """The rows that `prepare` staged for so many updates."""
+        """Return the rows that `prepare` staged."""
         return self._staged_batches[batch_size * updates]
 
     def _extra(self, rows: Indices, packed: FloatArray, ended: BoolArray) -> dict[str, Tensor]:
-        """The declared fields of ``rows``; ``ended`` is true for the first goal or the new one."""
+        """Return the declared fields of ``rows``.
+
+        ``ended`` is true if the episode ends for the original goal or for the new one.
+        """
         known = ~ended & (rows + self.num_envs < self.total)
         following = self._rows[(rows + self.num_envs) % self.capacity]
         actions = following[:, self.layout.slices["actions"]]
@@ -208,10 +213,10 @@ class HindsightReplay(ReplayBuffer):
         return {name: torch.from_numpy(fields[name]) for name in self._declared}
 
     def _goal_rows(self, rows: Indices, uniform: FloatArray) -> Indices:
-        """For each row, the one whose next achieved goal replaces its goal (section 4.5).
+        """Choose for each row the row whose next achieved goal replaces its goal (section 4.5).
 
-        ``future``: from the row itself to its episode's last. ``final``: the last. ``episode``: any
-        that is still stored.
+        ``future``: from the row itself to the last of its episode. ``final``: the last row.
+        ``episode``: any row of the episode that is still stored.
         """
         last = self._last[rows % self.capacity]
         if self.strategy == "final":
@@ -224,8 +229,8 @@ class HindsightReplay(ReplayBuffer):
         return begin + self.num_envs * (uniform * steps).astype(np.int64)
 
     def _relabel(self, rows: FloatArray, goals: FloatArray) -> FloatArray:
-        """Rows with another goal, its reward and termination from the *next* achieved goal."""
-        for place in self._goals:  # of the observation and of the next one
+        """Replace the goals; reward and termination follow from the *next* achieved goal."""
+        for place in self._goals:  # in the observation and in the next one
             rows[:, place] = goals
         achieved = rows[:, self._achieved]
         rows[:, self.layout.slices["rewards"].start] = self._task.rewards(achieved, goals)

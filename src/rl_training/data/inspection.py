@@ -1,4 +1,4 @@
-"""What is in a dataset, and what is wrong with it."""
+"""Describe a dataset and find problems in it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from rl_training.types import EnvSpec
 
 QUARTILES = (0, 25, 50, 75, 100)
 SATURATION = 0.999
-"""Share of the way to a bound from which an action counts as saturated."""
+"""Fraction of the distance to a bound from which an action counts as saturated."""
 JUMP = 1e-4
 """Difference between a next observation and the row after it that counts as a discontinuity."""
 
 
 @dataclass(frozen=True)
 class DatasetReport:
-    """The figures of an inspection."""
+    """Results of an inspection."""
 
     rows: int
     obs_dim: int
@@ -45,12 +45,12 @@ class DatasetReport:
     notes: list[str]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return the report as plain data."""
         return asdict(self)
 
 
 def inspect_dataset(dataset: TransitionDataset) -> DatasetReport:
-    """Look at every row."""
+    """Compute the report of a dataset from all of its rows."""
     statistics = dataset.statistics()
     actions, rewards = dataset.column("actions"), dataset.column("rewards")
     return DatasetReport(
@@ -82,7 +82,7 @@ def _quartiles(values: npt.NDArray[Any]) -> list[float]:
 
 
 def _saturation(actions: npt.NDArray[np.float32]) -> float:
-    """Share of action values at the ends of their own range."""
+    """Return the share of action values at the ends of their range."""
     low, high = actions.min(axis=0), actions.max(axis=0)
     center, half = 0.5 * (low + high), np.maximum(0.5 * (high - low), 1e-12)
     return float((np.abs(actions - center) >= SATURATION * half).mean())
@@ -93,7 +93,7 @@ def _count_not_finite(dataset: TransitionDataset) -> int:
 
 
 def _count_duplicates(dataset: TransitionDataset) -> int:
-    """Rows that repeat an earlier one, compared by a 64-bit hash of their bits."""
+    """Count the rows that repeat an earlier one, by a 64-bit hash of their bits."""
     bits = dataset.rows.cpu().numpy().view(np.uint32).astype(np.uint64)
     odd = np.random.default_rng(0).integers(0, 2**63, bits.shape[1], dtype=np.uint64) * 2 + 1
     with np.errstate(over="ignore"):
@@ -102,7 +102,7 @@ def _count_duplicates(dataset: TransitionDataset) -> int:
 
 
 def find_discontinuities(dataset: TransitionDataset) -> npt.NDArray[np.int64]:
-    """Rows inside an episode whose next observation is not the next row's observation."""
+    """Find rows inside episodes whose next observation differs from the next row's observation."""
     ended = (dataset.column("terminations") + dataset.column("truncations")) > 0
     obs, following = dataset.column("observations"), dataset.column("next_observations")
     scale = np.maximum(1.0, np.abs(obs[1:]))
@@ -112,7 +112,7 @@ def find_discontinuities(dataset: TransitionDataset) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Expectation:
-    """The spaces and the time limit that the data should fit, and whose they are."""
+    """Spaces and time limit that the data should fit, and the name of their environment."""
 
     spec: EnvSpec
     obs_low: npt.NDArray[np.float64]
@@ -122,7 +122,7 @@ class Expectation:
 
 
 def find_problems(dataset: TransitionDataset, expected: Expectation) -> list[str]:
-    """Everything that does not fit, each in one sentence."""
+    """Return every mismatch as one sentence."""
     sizes = dataset.layout.mismatch(expected.spec, "the data", expected.name)
     if sizes is not None:
         return [f"sizes: {sizes}"]
@@ -136,7 +136,7 @@ def find_problems(dataset: TransitionDataset, expected: Expectation) -> list[str
 def _value_problems(dataset: TransitionDataset, expected: Expectation) -> Iterator[str]:
     bad = _count_not_finite(dataset)
     if bad:
-        yield f"not finite: {bad} rows hold NaN or infinite values."
+        yield f"not finite: {bad} rows contain NaN or infinite values."
     for odd in dataset.odd_flags:
         yield f"flags: {odd}."
     obs = dataset.column("observations")
@@ -145,8 +145,8 @@ def _value_problems(dataset: TransitionDataset, expected: Expectation) -> Iterat
         outside = (obs < expected.obs_low - slack) | (obs > expected.obs_high + slack)
     if outside.any():
         yield (
-            f"observations: {int(outside.any(axis=1).sum())} rows lie outside the observation "
-            f"space of {expected.name}, the first in entry {int(np.argmax(outside.any(axis=0)))}."
+            f"observations: {int(outside.any(axis=1).sum())} rows are outside the observation "
+            f"space of {expected.name}, first in entry {int(np.argmax(outside.any(axis=0)))}."
         )
 
 
@@ -160,15 +160,16 @@ def _action_problems(actions: npt.NDArray[np.float32], spec: EnvSpec) -> Iterato
     wrong = (actions < low - slack) | (actions > high + slack) | fractional
     count = int(wrong.any(axis=1).sum())
     if count:
-        yield f"actions: {count} rows lie outside the bounds {low.min():.6g} to {high.max():.6g}."
+        yield f"actions: {count} rows are outside the bounds {low.min():.6g} to {high.max():.6g}."
 
 
 def _episode_problems(dataset: TransitionDataset, limit: int | None) -> Iterator[str]:
     jumps = find_discontinuities(dataset)
     if len(jumps):
         yield (
-            f"discontinuities: {len(jumps)} rows inside episodes are not followed by their next "
-            f"observation, the first at row {jumps[0]}: ends of episodes may be unmarked."
+            f"discontinuities: the next observation of {len(jumps)} rows inside episodes differs "
+            f"from the following row, first at row {jumps[0]}: some ends of episodes may not be "
+            "marked."
         )
     if limit is None:
         return
@@ -177,12 +178,13 @@ def _episode_problems(dataset: TransitionDataset, limit: int | None) -> Iterator
     if (lengths > limit).any():
         yield (
             f"lengths: {int((lengths > limit).sum())} episodes are longer than the time limit of "
-            f"{limit} steps, the longest {lengths.max()}: ends of episodes may be unmarked."
+            f"{limit} steps, the longest is {lengths.max()}: some ends of episodes may not be "
+            "marked."
         )
     ended = dataset.column("terminations")[bounds[1:] - 1] > 0
     at_limit = int((ended & (lengths == limit)).sum())
     if at_limit and at_limit == int(ended.sum()):
         yield (
-            f"terminals: all {at_limit} terminations are at the time limit of {limit} steps: time "
-            "limits seem to be stored as terminals, which would not bootstrap."
+            f"terminals: all {at_limit} terminations are at the time limit of {limit} steps. Time "
+            "limits seem to be stored as terminations, which do not bootstrap."
         )

@@ -1,4 +1,4 @@
-"""Recorded transitions: packed rows like the replay's, with their episodes and statistics."""
+"""Recorded transitions in packed rows, with their episodes and statistics."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rl_training.types import FIELD_NAMES, Batch, EnvSpec, Sampler, refuse_field
 FloatRows = npt.NDArray[np.float32]
 Rows = TypeVar("Rows", FloatRows, torch.Tensor)
 BOUND_TOLERANCE = 1e-3
-"""How far outside its bounds an action is still clipped, as a share of its range."""
+"""How far outside its bounds an action may be to be clipped, as a share of its range."""
 
 
 @dataclass(frozen=True)
@@ -36,20 +36,20 @@ class DatasetStatistics:
     returns: npt.NDArray[np.float64]
     lengths: npt.NDArray[np.int64]
     whole: npt.NDArray[np.bool_]
-    """All episodes but a last one that the recording's end cut off, where two others remain."""
+    """Which episodes are complete, not cut off by the end of the recording."""
 
     @property
     def return_range(self) -> float:
-        """Greatest return of a whole episode minus the least."""
+        """Largest minus smallest return of the complete episodes."""
         returns = self.returns[self.whole]
         return float(returns.max() - returns.min())
 
 
 @dataclass(eq=False)
 class TransitionDataset(Sampler):
-    """Transitions in episode order, on the learner's device; a sampler with replacement.
+    """Transitions in episode order on the learner's device, sampled with replacement.
 
-    Build one with `from_dict`, or with `load_transition_dataset` from a file.
+    Create one with `from_dict`, or from a file with `load_transition_dataset`.
     """
 
     is_fixed = True  # recorded rows never change
@@ -58,18 +58,18 @@ class TransitionDataset(Sampler):
     layout: RowLayout
     spec: EnvSpec | None = None
     notes: tuple[str, ...] = ()
-    """What was assumed in reading the data, in words."""
+    """Assumptions made when reading the data, as text."""
     guesses: tuple[str, ...] = ()
-    """Those of the notes about what the data does not say: they may be wrong."""
+    """The notes that fill in missing information and may be wrong."""
     return_scale: float = 1.0
-    """The factor on all rewards that `return_scaling` found."""
+    """Factor on all rewards, computed by `return_scaling`."""
     integer_actions: bool = False
-    """Whether actions were recorded as integers: a choice, not a quantity."""
+    """Whether actions were recorded as integers, as discrete actions are."""
     odd_flags: tuple[str, ...] = ()
-    """Flags other than 0 and 1, in words, where they were let through for an inspection."""
+    """Descriptions of flags other than 0 and 1, which only an inspection accepts."""
     _fields: RowFields | None = field(default=None, init=False, repr=False)
     _supplied: tuple[tuple[str, ...], float, int] = field(default=((), 1.0, 1), init=False)
-    """The arguments of `supply`, for after a change of the rows."""
+    """Arguments of the last `supply`, which is repeated when the rows change."""
 
     @classmethod
     def from_dict(
@@ -81,11 +81,11 @@ class TransitionDataset(Sampler):
         device: torch.device | str = "cpu",
         source: str = "the data",
     ) -> TransitionDataset:
-        """From arrays under any of the usual names.
+        """Create a dataset from arrays under any of the usual names.
 
-        With ``spec``, actions are taken in the environment's units, checked against its bounds and
-        mapped to [-1, 1]; without it they stay as they are. ``columns`` are other arrays to keep,
-        which `supply` can then put into batches.
+        With ``spec``, actions are in the environment's units: they are checked against its bounds
+        and mapped to [-1, 1]. Without it they are unchanged. ``columns`` lists further arrays to
+        keep, which `supply` can add to batches.
         """
         available = {
             key: Column.of(np.asarray(value.detach().cpu() if torch.is_tensor(value) else value))
@@ -105,10 +105,10 @@ class TransitionDataset(Sampler):
         time_limit: int | None = None,
         finite: bool = True,
     ) -> TransitionDataset:
-        """Fill packed rows column by column, checking each piece as it passes.
+        """Fill packed rows column by column, and check each chunk.
 
-        ``finite=False`` lets values through that are not, and flags other than 0 and 1, for an
-        inspection to count.
+        ``finite=False`` accepts values that are not finite and flags other than 0 and 1, which an
+        inspection counts.
         """
         own = tuple((name, fields.width(name)) for name in fields.own)
         layout = RowLayout(fields.width("observations"), fields.width("actions"), own)
@@ -119,12 +119,12 @@ class TransitionDataset(Sampler):
             rows: FloatRows = np.zeros((fields.rows, layout.width), dtype=np.float32)
         except (MemoryError, ValueError, OverflowError):
             raise ConfigError(
-                f"{source} says it holds {fields.rows} rows of {layout.width} numbers, which do "
-                "not fit into memory."
+                f"{source} claims {fields.rows} rows of {layout.width} numbers, which do not fit "
+                "into memory."
             ) from None
         for name, column in fields.columns.items():
             _fill(rows[:, layout.slices[name]], column, name, source, finite)
-        odd = tuple(_odd_flags(rows, layout, fields))  # before a flag is settled or a row dropped
+        odd = tuple(_odd_flags(rows, layout, fields))  # before flags change and rows are dropped
         if finite and odd:
             raise ConfigError(f"{source}: {odd[0]}.")
         notes, guesses = list(fields.notes), list(fields.guesses)
@@ -135,8 +135,8 @@ class TransitionDataset(Sampler):
             count = len(rows)
             rows = _derive_next(rows, layout)
             guesses.append(
-                "next observations are derived from the order of rows; "
-                f"{count - len(rows)} rows without one are left out"
+                "next observations are taken from the following rows; "
+                f"{count - len(rows)} rows without one are dropped"
             )
         _map_actions(rows[:, layout.slices["actions"]], spec, source)
         return cls(
@@ -153,10 +153,10 @@ class TransitionDataset(Sampler):
         return int(self.rows.shape[0])
 
     def prepare(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> None:
-        """Nothing: a dataset does not change."""
+        """Do nothing, since a dataset does not change."""
 
     def gather(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> Batch:
-        """Rows drawn uniformly with replacement."""
+        """Draw rows uniformly with replacement."""
         device = self.rows.device
         uniform = torch.rand(
             batch_size * updates, dtype=widest_float(device), device=device, generator=generator
@@ -164,7 +164,7 @@ class TransitionDataset(Sampler):
         return self.batch((uniform * len(self)).long())
 
     def supply(self, fields: Sequence[str], *, gamma: float = 1.0, n_step: int = 1) -> None:
-        """Put ``fields`` into every batch, and rewards of ``n_step`` steps."""
+        """Add ``fields`` to every batch, and sum rewards over ``n_step`` steps."""
         own = [name for name, _ in self.layout.columns]
         refuse_fields(fields, (*FIELD_NAMES, *own), "the data")
         self._supplied = tuple(fields), gamma, n_step
@@ -184,29 +184,32 @@ class TransitionDataset(Sampler):
         )
 
     def _supply_again(self) -> None:
-        """After the rows have changed: returns to go follow from them."""
+        """Recompute the supplied fields after the rows have changed."""
         fields, gamma, n_step = self._supplied
         self.supply(fields, gamma=gamma, n_step=n_step)
 
     def batch(self, indices: torch.Tensor) -> Batch:
-        """The transitions at ``indices``: one gather, if no fields are declared."""
+        """Return the transitions at ``indices``: one gather if no fields are declared."""
         if self._fields is not None:
             return self._fields.batch(self.rows, indices)
         return self.layout.batch(self.rows.index_select(0, indices))
 
     def column(self, name: str) -> npt.NDArray[np.float32]:
-        """One column as an array, a view where the rows are on the CPU."""
+        """Return one column as an array, a view if the rows are on the CPU."""
         columns = self.rows[:, self.layout.slices[name]].cpu().numpy()
         return columns[:, 0] if name in SCALAR_FIELDS else columns
 
     # --- Episodes and statistics ------------------------------------------------
 
     def episode_bounds(self) -> npt.NDArray[np.int64]:
-        """Where episodes begin, and the length at the end: episode i is [b[i], b[i + 1])."""
+        """Return the first row of each episode, then the length: episode i is [b[i], b[i + 1])."""
         return episode_bounds((self.column("terminations") + self.column("truncations")) > 0)
 
     def returns_to_go(self, gamma: float) -> npt.NDArray[np.float64]:
-        """The discounted return from each row to its episode's last, nothing after a time limit."""
+        """Return the discounted return from each row to the last of its episode.
+
+        Nothing is added after a time limit.
+        """
         bounds = self.episode_bounds()
         onward = self.column("rewards").astype(np.float64)
         last_rows = set((bounds[1:] - 1).tolist())
@@ -216,7 +219,7 @@ class TransitionDataset(Sampler):
         return onward
 
     def running_returns(self, gamma: float) -> npt.NDArray[np.float64]:
-        """The return of each row's episode up to the row, earlier rewards discounted."""
+        """Return each episode's return up to each row, with earlier rewards discounted."""
         returns = self.column("rewards").astype(np.float64)
         first_rows = set(self.episode_bounds().tolist())
         for row in range(1, len(returns)):
@@ -225,9 +228,9 @@ class TransitionDataset(Sampler):
         return returns
 
     def statistics(self, time_limit: int | None = None) -> DatasetStatistics:
-        """Moments of the observations, returns and lengths of the episodes.
+        """Compute moments of the observations, and returns and lengths of the episodes.
 
-        ``time_limit`` helps to decide whether the last episode is whole.
+        ``time_limit`` helps to decide whether the last episode is complete.
         """
         bounds = self.episode_bounds()
         mean, std = _moments(self.column("observations"))
@@ -242,17 +245,18 @@ class TransitionDataset(Sampler):
     def _whole_episodes(
         self, bounds: npt.NDArray[np.int64], time_limit: int | None
     ) -> npt.NDArray[np.bool_]:
-        """Whether each episode goes to its end, or has to do for one that does.
+        """Return which episodes are complete, as far as this can be known.
 
-        A recorder marks its last row as cut, wherever it is: that is a time limit only if the
-        episode is as long as the longest of the others that were cut or, where none was, as
-        ``time_limit``. Several environments or a ring that was written over leave more such
-        pieces, which are known where they are fewer than the episodes of full length.
+        Recorders mark their last row as cut. That is a time limit only if the episode is as long
+        as the longest other one that was cut or, if there is none, as ``time_limit``. Several
+        environments, or a ring buffer that was overwritten, leave more incomplete episodes. They
+        are detected if they are fewer than the episodes of full length. With at most two episodes,
+        all count as complete.
         """
         lengths = np.diff(bounds)
         whole = np.ones(len(lengths), dtype=bool)
         cut = self.column("terminations")[bounds[1:] - 1] == 0
-        if len(lengths) > 2:  # a range needs two
+        if len(lengths) > 2:  # a range needs two episodes
             others = lengths[:-1][cut[:-1]]
             limit = others.max() if len(others) else time_limit
             whole[-1] = not cut[-1] or (limit is not None and lengths[-1] >= limit)
@@ -261,13 +265,13 @@ class TransitionDataset(Sampler):
         return whole
 
     def fingerprint(self) -> str:
-        """SHA-256 of the rows as they are now."""
+        """Return the SHA-256 of the current rows."""
         return hashlib.sha256(self.rows.cpu().numpy().data.cast("B")).hexdigest()
 
     # --- Transforms -------------------------------------------------------------
 
     def with_reward_transform(self, config: RewardTransformConfig) -> TransitionDataset:
-        """The same transitions with transformed rewards; this one stays as it is."""
+        """Return a copy with transformed rewards."""
         changed = copy(self)
         changed.rows = self.rows.clone()
         changed.transform_rewards(config)
@@ -283,10 +287,10 @@ class TransitionDataset(Sampler):
             self._supply_again()
 
     def hold_out(self, fraction: float, seed: int) -> TransitionDataset:
-        """Take whole episodes, chosen by ``seed``, out of this dataset into another one.
+        """Move whole episodes, chosen by ``seed``, from this dataset into another one.
 
-        They hold about ``fraction`` of the rows, and one at least stays and one goes. Where every
-        episode is too long for that, as a single one is, the last rows go.
+        They contain about ``fraction`` of the rows, and both datasets have at least one row. If
+        every episode is too long, for example because there is only one, the last rows are moved.
         """
         held = self._choose_episodes(fraction, seed)
         other = copy(self)
@@ -297,9 +301,9 @@ class TransitionDataset(Sampler):
         return other
 
     def _choose_episodes(self, fraction: float, seed: int) -> torch.Tensor:
-        """Which rows to hold out, as a mask."""
+        """Return a mask of the rows to hold out."""
         if len(self) < 2:
-            raise ConfigError("A dataset of one row has none to hold out.")
+            raise ConfigError("A dataset of one row cannot be split: set validation_fraction=0.")
         wanted = min(max(1, round(fraction * len(self))), len(self) - 1)
         bounds = self.episode_bounds()
         held = np.zeros(len(self), dtype=bool)
@@ -319,7 +323,7 @@ class TransitionDataset(Sampler):
         std: npt.NDArray[np.float64],
         clip: float | None = None,
     ) -> None:
-        """Standardize observations and next observations in place, and limit them to ``clip``."""
+        """Standardize observations and next observations in place, and clip them to ±``clip``."""
         device = self.rows.device
         shift = torch.from_numpy(mean).float().to(device)
         scale = torch.from_numpy(1.0 / std).float().to(device)
@@ -330,7 +334,7 @@ class TransitionDataset(Sampler):
 
 
 def episode_bounds(ended: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    """Where episodes begin, and the number of rows at the end."""
+    """Return the first row of each episode, followed by the number of rows."""
     bounds = np.concatenate([[0], np.flatnonzero(ended) + 1, [len(ended)]])
     return np.unique(bounds).astype(np.int64)
 
@@ -338,7 +342,7 @@ def episode_bounds(ended: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
 def _moments(
     values: npt.NDArray[np.float32],
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Mean and deviation of each column, in pieces: NumPy's would hold all deviations at once."""
+    """Compute mean and deviation of each column in chunks, which needs less memory than NumPy."""
     mean = values.mean(axis=0, dtype=np.float64)
     squares = np.zeros_like(mean)
     for start in range(0, len(values), CHUNK_ROWS):
@@ -348,7 +352,7 @@ def _moments(
 
 
 def _fill(target: FloatRows, column: Column, name: str, source: str, finite: bool) -> None:
-    """Copy a column in pieces; a value that is not finite is named with its row."""
+    """Copy a column in chunks; reject values that are not finite, with their row."""
     start = 0
     for chunk in column.chunks():
         values = chunk.reshape(len(chunk), -1)
@@ -357,21 +361,21 @@ def _fill(target: FloatRows, column: Column, name: str, source: str, finite: boo
             part[:] = values
         if finite and not np.isfinite(part).all():
             row = start + int(np.argwhere(~np.isfinite(part))[0, 0])
-            raise ConfigError(f"{source}: {name} of row {row} are not finite: {target[row]}.")
+            raise ConfigError(f"{source}: {name} in row {row} are not finite: {target[row]}.")
         start += len(values)
     if start != len(target):
-        raise ConfigError(f"{source}: {name} end after {start} of {len(target)} rows.")
+        raise ConfigError(f"{source}: {name} has only {start} of {len(target)} rows.")
 
 
 def _odd_flags(rows: FloatRows, layout: RowLayout, fields: Fields) -> Iterator[str]:
-    """The columns of flags with values other than 0 and 1, which a target would multiply by."""
+    """Describe flags other than 0 and 1, by which bootstrap targets would be multiplied."""
     for name in [name for name in ("terminations", "truncations") if name in fields.columns]:
         values = rows[:, layout.slices[name].start]
         places = np.flatnonzero((values != 0) & (values != 1))
         if len(places):
             yield (
-                f"{fields.names[name]!r} holds values other than 0 and 1 in {len(places)} "
-                f"row{'s' if len(places) > 1 else ''}, the first {values[places[0]]:g} in row "
+                f"{fields.names[name]!r} has values other than 0 and 1 in {len(places)} "
+                f"row{'s' if len(places) > 1 else ''}, first {values[places[0]]:g} in row "
                 f"{places[0]}: store 0 or 1"
             )
 
@@ -379,7 +383,7 @@ def _odd_flags(rows: FloatRows, layout: RowLayout, fields: Fields) -> Iterator[s
 def _settle_done(
     ended: FloatRows, cut: FloatRows, has_cut: bool, time_limit: int | None
 ) -> list[str]:
-    """Tell time limits from terminations where one flag may mean either."""
+    """Separate time limits from terminations if one flag may mean either."""
     if has_cut:
         ended[cut[:, 0] > 0] = 0.0
         return []
@@ -389,14 +393,14 @@ def _settle_done(
     lengths = np.diff(np.concatenate([[-1], ends]))
     limited = ends[lengths == time_limit]
     ended[limited], cut[limited] = 0.0, 1.0
-    return [f"{len(limited)} ends at the environment's limit of {time_limit} steps are time limits"]
+    return [f"{len(limited)} ends at the time limit of {time_limit} steps are read as time limits"]
 
 
 def _derive_next(rows: FloatRows, layout: RowLayout) -> FloatRows:
-    """Next observations from the row after, never across an episode's end.
+    """Take next observations from the following row of the same episode.
 
-    The last row of an episode that did not terminate has no next observation: it is left out, and
-    the row before it becomes the cut. After a termination none is needed.
+    The last row of an episode that did not terminate has no next observation. It is dropped, and
+    the row before it is marked as cut. After a termination, no next observation is needed.
     """
     obs, nxt = layout.slices["observations"], layout.slices["next_observations"]
     rows[:-1, nxt] = rows[1:, obs]
@@ -406,18 +410,21 @@ def _derive_next(rows: FloatRows, layout: RowLayout) -> FloatRows:
     rows[ended, nxt] = rows[ended, obs]
     dropped = cut & ~ended
     if dropped.all():
-        raise ConfigError("No episode is long enough to derive a next observation from.")
+        raise ConfigError(
+            "Next observations cannot be derived, because every episode has a single row: store "
+            "them as next_observations."
+        )
     shortened = np.flatnonzero(dropped[1:] & ~(ended | cut)[:-1])
     rows[shortened, layout.slices["truncations"]] = 1.0
     return _keep_in_place(rows, ~dropped)
 
 
 def _keep_in_place(rows: Rows, kept: Any) -> Rows:
-    """Move the rows of a mask to the front, in pieces: a second copy would double the memory."""
+    """Move the masked rows to the front in chunks, since a copy would double the memory."""
     count = 0
     for start in range(0, len(rows), CHUNK_ROWS):
         mask = kept[start : start + CHUNK_ROWS]
-        if count < start or not mask.all():  # otherwise they are in place already
+        if count < start or not mask.all():  # otherwise they are already in place
             part = rows[start : start + CHUNK_ROWS][mask]
             rows[count : count + len(part)] = part
         count += int(mask.sum())
@@ -425,7 +432,7 @@ def _keep_in_place(rows: Rows, kept: Any) -> Rows:
 
 
 def _map_actions(actions: FloatRows, spec: EnvSpec | None, source: str) -> None:
-    """Actions to [-1, 1] or to indices in place, or an error where they are out of bounds."""
+    """Map actions to [-1, 1] or to indices in place; reject actions that are out of bounds."""
     if spec is None:
         return
     if spec.discrete:
@@ -434,7 +441,8 @@ def _map_actions(actions: FloatRows, spec: EnvSpec | None, source: str) -> None:
         if not valid.all():
             row = int(np.argwhere(~valid)[0, 0])
             raise ConfigError(
-                f"{source}: action {actions[row, 0]} of row {row} is none of {first} to {last}."
+                f"{source}: the action in row {row} is {actions[row, 0]:g}, but should be an "
+                f"integer from {first} to {last}."
             )
         actions -= first
         return
@@ -445,7 +453,7 @@ def _map_actions(actions: FloatRows, spec: EnvSpec | None, source: str) -> None:
     if (least < low - slack).any() or (greatest > high + slack).any():
         place = int(np.argmax(np.maximum(low - least, greatest - high)))
         raise ConfigError(
-            f"{source}: action {place} goes from {least[place]:.6g} to {greatest[place]:.6g}, "
+            f"{source}: action {place} ranges from {least[place]:.6g} to {greatest[place]:.6g}, "
             f"outside its bounds {low[place]:.6g} to {high[place]:.6g}."
         )
     actions -= 0.5 * (low + high)

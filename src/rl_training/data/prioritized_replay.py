@@ -26,37 +26,37 @@ if TYPE_CHECKING:
 
 
 class PriorityTable:
-    """A priority for each row of a ring, 0 where there is none, and rows drawn by them.
+    """Priorities of the rows of a ring, 0 for empty rows, and draws in proportion to them.
 
-    Only the priorities are kept. Each draw sums up groups of them, and groups of groups: it reads a
-    million priorities in about 50 µs, and in return there are no sums to save, or to drift away
-    from the priorities by rounding. All shapes are static, and nothing waits for the host.
+    Only the priorities are stored. Each draw sums groups of them, and groups of groups. It reads a
+    million priorities in about 50 µs; in return, there are no sums to save or to drift by
+    rounding. All shapes are static, and nothing waits for the host.
     """
 
     def __init__(self, size: int, *, device: torch.device | str = "cpu") -> None:
-        # Three levels with about as many entries in each group: 128 up to two million rows.
+        # Three levels with groups of similar sizes: 128 entries for up to two million rows.
         self.group = 2 ** max(3, math.ceil(math.log2(size) / 3))
         groups = -(-size // self.group**2)
-        # The last group may have places behind the last row: their priority stays 0.
+        # The last group may have places after the last row; their priority stays 0.
         self._leaves = torch.zeros(groups * self.group, self.group, device=device)
         self.values = self._leaves.view(-1)[:size]
         """The priorities, ``[size]``."""
         self.largest = torch.ones((), device=device)
-        """The largest priority so far: that of a new row, so that each is drawn soon."""
+        """The largest priority so far, which new rows get, so that they are drawn soon."""
 
     def enter(self, start: int, stop: int) -> None:
         """Give new rows the largest priority so far."""
         self.values[start:stop] = self.largest
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """Rows in proportion to their priorities, independently: ``[count]``."""
+        """Draw rows independently, in proportion to their priorities: ``[count]``."""
         sums = self._leaves.sum(-1).view(-1, self.group)
         device = self._leaves.device
         dtype = widest_float(device)
-        # A number for each level, so that no digits are lost on the way down.
+        # One number for each level, so that no digits are lost on the way down.
         uniform = torch.rand(3, count, dtype=dtype, device=device, generator=generator)
         ends = sums.sum(-1).cumsum(0, dtype=dtype)
-        # A number below 1 gives a point below the last end, so an entry of 0 is never found.
+        # A number below 1 gives a point below the last end, so a priority of 0 is never drawn.
         row = torch.searchsorted(ends, uniform[0] * ends[-1], right=True)
         for level, numbers in ((sums, uniform[1]), (self._leaves, uniform[2])):
             ends = level.index_select(0, row).cumsum(-1, dtype=dtype)  # [count, group]
@@ -66,14 +66,14 @@ class PriorityTable:
         return row
 
     def update(self, rows: Tensor, priorities: Tensor) -> None:
-        """Set the priorities of ``rows``; of a row that is there twice, the larger one counts."""
+        """Set the priorities of ``rows``; if a row occurs twice, the larger one counts."""
         self.values.index_fill_(0, rows, 0.0)
         self.values.scatter_reduce_(0, rows, priorities, "amax")
         torch.maximum(self.largest, priorities.amax(), out=self.largest)
 
 
 class PrioritizedReplay(ReplayBuffer):
-    """A replay that draws transitions by the size of their latest TD error.
+    """A replay buffer that draws transitions by the size of their latest TD error.
 
     Batches have the fields ``indices`` and ``weights``. Priorities change after each update, so
     batches are drawn for one update at a time.
@@ -90,60 +90,60 @@ class PrioritizedReplay(ReplayBuffer):
         horizon: int = 1,
         **options: Any,
     ) -> None:
-        """Make an empty replay; β reaches 1 when ``horizon`` transitions were added.
+        """Create an empty replay buffer; β reaches 1 when ``horizon`` transitions were added.
 
-        ``sizes`` and ``options`` are those of `ReplayBuffer`.
+        ``sizes`` and ``options`` are the arguments of `ReplayBuffer`.
         """
         super().__init__(*sizes, **options)
         device = self.rows.device
         self.priorities = PriorityTable(self.capacity, device=device)
         self._alpha, self._epsilon = priority_exponent, priority_epsilon
         self._first_beta, self._horizon = importance_exponent, horizon
-        self._beta = torch.zeros((), device=device)  # a number would be frozen into a graph
+        self._beta = torch.zeros((), device=device)  # a graph would record a number as a constant
         self.supply(())
 
     @classmethod
     def build(cls, plan: ReplayPlan, **options: Any) -> Self:
-        """Make the replay of a run, over whose budget β grows."""
+        """Build the replay of a run; β grows over the run's budget."""
         return super().build(plan, horizon=plan.horizon, **options)
 
     @classmethod
     def num_bytes(cls, capacity: int, spec: EnvSpec) -> int:
-        """The memory of rows and priorities."""
+        """Return the memory of rows and priorities."""
         return super().num_bytes(capacity, spec) + 4 * capacity
 
     def supply(self, fields: Sequence[str], *, gamma: float = 1.0, n_step: int = 1) -> None:
-        """Put ``fields`` into every batch besides those of every prioritized one."""
+        """Add ``fields``, and the needed ``indices`` and ``weights``, to every batch."""
         fields = tuple(dict.fromkeys((*fields, *self.needed_fields)))
         super().supply(fields, gamma=gamma, n_step=n_step)
 
     def _note_ends(self, terminations: BoolArray, truncations: BoolArray) -> None:
-        """The newest rows, one of each environment, have the largest priority so far."""
+        """Give the newest rows, one per environment, the largest priority so far."""
         count = len(terminations)
         start = (self.total - count) % self.capacity
         self.priorities.enter(start, min(start + count, self.capacity))
-        if start + count > self.capacity:  # past the ring's end
+        if start + count > self.capacity:  # past the end of the ring
             self.priorities.enter(0, start + count - self.capacity)
 
     @property
     def beta(self) -> float:
-        """The exponent of the importance weights at present."""
+        """Current exponent of the importance weights."""
         progress = min(1.0, self.total / self._horizon)
         return self._first_beta + (1.0 - self._first_beta) * progress
 
     def most_updates(self, batch_size: int) -> int:
-        """One: the next batch depends on the errors of this one."""
+        """Return 1, since the next batch depends on the errors of this one."""
         return 1
 
     def prepare(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> None:
-        """Refuse to sample from nothing, and set β."""
+        """Raise an error if the buffer is empty; set β."""
         super().prepare(batch_size, generator, updates)
         self._beta.fill_(self.beta)
 
     def gather(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> Batch:
-        """Transitions drawn by their priorities, with replacement.
+        """Draw transitions by their priorities, with replacement.
 
-        Their weights (N P(i))^−β are divided by the largest in the batch: N and Σ p cancel out.
+        Their weights (N P(i))^−β are divided by the largest in the batch, so N and Σ p cancel out.
         """
         rows = self.priorities.draw(batch_size * updates, generator)
         drawn = self.priorities.values.index_select(0, rows).view(updates, batch_size)
@@ -155,14 +155,14 @@ class PrioritizedReplay(ReplayBuffer):
         """Set the priorities of a batch by its TD errors: p = (|δ| + ε)^α."""
         if TD_ERROR not in values:
             raise ConfigError(
-                f"replay = prioritized needs the TD error of each transition, but the learner's "
-                f"update does not return {TD_ERROR!r}: add it to the metrics, or use "
+                f"replay = prioritized needs the TD error of each transition, but the update of "
+                f"the algorithm does not return {TD_ERROR!r}: add it to the metrics, or set "
                 "replay=uniform."
             )
         errors = values[TD_ERROR].detach().to(self.priorities.values.dtype)
         if errors.shape != batch.rewards.shape:
             raise ConfigError(
-                f"{TD_ERROR!r} has the shape {list(errors.shape)}: should have one value for each "
+                f"{TD_ERROR!r} has the shape {list(errors.shape)}, but should have one value per "
                 f"row, {list(batch.rewards.shape)}."
             )
         self.priorities.update(batch.indices, (errors.abs() + self._epsilon).pow(self._alpha))
@@ -170,7 +170,7 @@ class PrioritizedReplay(ReplayBuffer):
     # --- Saving -------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """The counters, the priorities of the filled rows and the largest one so far."""
+        """Return the counters, the priorities of the filled rows and the largest one so far."""
         table = self.priorities
         return super().state_dict() | {
             "priorities": table.values[: len(self)].cpu().numpy(),
@@ -185,12 +185,10 @@ class PrioritizedReplay(ReplayBuffer):
         values = fitting_array(state["priorities"], wanted, "priorities")
         largest = real_number(state["largest_priority"], "largest_priority")
         if not (values > 0).all():
-            raise StateError(f"priorities has {values.min()}, but all should be above 0")
+            raise StateError(f"priorities contains {values.min()}, but all should be above 0")
         least, most = float(values.max(initial=1.0)), float(np.finfo(np.float32).max)
         if not least <= largest <= most:
-            raise StateError(
-                f"largest_priority is {largest}, but a number from {least} to {most} is needed"
-            )
+            raise StateError(f"largest_priority is {largest}, but should be from {least} to {most}")
         table.values.zero_()
         table.values[: len(self)] = torch.from_numpy(values)
         table.largest.fill_(largest)

@@ -1,4 +1,4 @@
-"""Replay of online experience: packed rows on the learner's device, one gather a batch."""
+"""Replay buffer for online experience: packed rows on the learner's device."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ STAGED_ROWS = 1024
 
 @dataclass(frozen=True)
 class ReplayPlan:
-    """What a run's replay is made for."""
+    """What a replay buffer needs to know about its run."""
 
     capacity: int
     spec: EnvSpec
     num_envs: int = 1
     horizon: int = 1
-    """Environment steps of the run, over which a replay may change how it draws."""
+    """Environment steps of the run; a replay may change how it samples over them."""
     device: torch.device | str = "cpu"
     read_goal_task: Callable[[], GoalTask] | None = None
     """Reads rewards for other goals from the environment."""
@@ -53,19 +53,19 @@ class ReplayPlan:
 class ReplayBuffer(Sampler):
     """A ring of transitions, each one packed row: obs | action | reward | next_obs | ended | cut.
 
-    A batch is one gather. The rows are divided into fixed segments; `dirty` names those written
-    since it was last cleared, so that a checkpoint writes only what is new.
+    A batch is one gather. The rows are divided into fixed segments. `dirty` contains the segments
+    written since it was last cleared, so that a checkpoint writes only what is new.
 
-    Rows are counted from the run's first: row ``i`` is at ``i % capacity`` and is of environment
-    ``i % num_envs``, so that the row after it in its episode is ``i + num_envs``.
+    Rows are numbered from the start of the run. Row ``i`` is stored at ``i % capacity`` and
+    belongs to environment ``i % num_envs``; the next row of its episode is ``i + num_envs``.
     """
 
     fields: ClassVar[tuple[str, ...]] = tuple(n for n in FIELD_NAMES if n != "returns_to_go")
-    """What it can supply: a running episode has no return yet."""
+    """Fields it can supply: all except returns to go, since running episodes have none yet."""
     needed_fields: ClassVar[tuple[str, ...]] = ()
-    """Fields that all of its batches have, and that a dataset beside it has to supply too."""
+    """Fields of all its batches, which a dataset mixed with it has to supply as well."""
     on_host: ClassVar[bool] = False
-    """Whether its rows stay in the host's memory, whatever the learner's device is."""
+    """Whether its rows stay in host memory for any device of the learner."""
 
     def __init__(
         self,
@@ -82,15 +82,15 @@ class ReplayBuffer(Sampler):
         self.action_dim = action_dim
         self.layout = RowLayout(obs_dim, action_dim)
         self.rows = torch.empty(capacity, self.layout.width, device=device)
-        # On the host, rows are written through NumPy: a fraction of a tensor's assignment.
+        # On the host, rows are written with NumPy, which is much faster than tensor assignment.
         self._host = self.rows.numpy() if self.rows.device.type == "cpu" else None
         self.total = 0
-        """Transitions ever added; the ring's position follows from it."""
+        """Number of transitions ever added; it determines the position in the ring."""
         self.filled = torch.zeros((), dtype=widest_float(self.rows.device), device=device)
         """`len` of the ring as a tensor on its device: a graph would freeze an integer."""
         self._fields: RowFields | None = None
         self._position = torch.zeros((), dtype=torch.long, device=device)
-        """`total % capacity`; kept up to date for declared fields alone."""
+        """`total % capacity`; only updated if fields are declared."""
         self.dirty: set[int] = set()
         self._staged: Tensor | None = None
         if self.rows.is_cuda:
@@ -99,7 +99,7 @@ class ReplayBuffer(Sampler):
 
     @classmethod
     def build(cls, plan: ReplayPlan, **options: Any) -> Self:
-        """Make the replay of a run; ``options`` are those of the config (`replay_options`)."""
+        """Build the replay of a run; ``options`` come from the config (`replay_options`)."""
         return cls(
             plan.capacity,
             plan.spec.obs_dim,
@@ -111,7 +111,7 @@ class ReplayBuffer(Sampler):
 
     @classmethod
     def num_bytes(cls, capacity: int, spec: EnvSpec) -> int:
-        """The memory that it takes at least."""
+        """Return the minimum memory it needs, in bytes."""
         return capacity * RowLayout(spec.obs_dim, spec.action_width).width * 4
 
     def __len__(self) -> int:
@@ -126,12 +126,16 @@ class ReplayBuffer(Sampler):
         terminations: BoolArray,
         truncations: BoolArray,
     ) -> None:
-        """Add one transition of each of ``n`` environments; every array has ``n`` first."""
+        """Add one transition per environment; the first axis of every array is the environment."""
         count = len(obs)
         if count % self.num_envs:
-            raise ValueError(f"{count} transitions, but there are {self.num_envs} environments.")
+            raise ValueError(
+                f"add() got {count} transitions, but there are {self.num_envs} environments."
+            )
         if count > self.capacity:
-            raise ValueError(f"{count} transitions at once do not fit into {self.capacity} rows.")
+            raise ValueError(
+                f"add() got {count} transitions, but the capacity is {self.capacity} rows."
+            )
         position = self.total % self.capacity
         head = min(count, self.capacity - position)
         if self._host is not None and head == count:
@@ -161,17 +165,17 @@ class ReplayBuffer(Sampler):
         self._note_ends(terminations, truncations)
 
     def _note_ends(self, terminations: BoolArray, truncations: BoolArray) -> None:
-        """For a replay that keeps track of episodes: which environments' newest rows end one."""
+        """Do nothing; a subclass may index the newest rows and the episodes they end."""
 
     def cut_episodes(self, num_envs: int) -> None:
-        """Mark the newest row of each environment as cut: what follows is of new episodes."""
+        """Mark the newest row of each environment as cut; the next rows start new episodes."""
         for row in range(self.total - min(num_envs, len(self)), self.total):
             place = row % self.capacity
             self.rows[place, -1] = 1.0 - self.rows[place, -2]
             self._mark(place, 1)
 
     def _fresh_rows(self, count: int) -> Tensor:
-        """Rows to fill; for a GPU they are page-locked, and free again once it has read them."""
+        """Return rows to fill; for a GPU, page-locked ones that are reused after it read them."""
         if self._staged is None or count > STAGED_ROWS:
             return torch.empty(count, self.layout.width)
         if self._next_staged + count > STAGED_ROWS:
@@ -187,11 +191,11 @@ class ReplayBuffer(Sampler):
 
     @classmethod
     def check_fields(cls, fields: Sequence[str], n_step: int = 1) -> None:
-        """Refuse fields that experience cannot supply while it is collected."""
+        """Reject fields that the replay cannot supply while experience is collected."""
         refuse_fields(fields, cls.fields, "experience from an environment")
 
     def supply(self, fields: Sequence[str], *, gamma: float = 1.0, n_step: int = 1) -> None:
-        """Put ``fields`` into every batch, and rewards of ``n_step`` steps."""
+        """Add ``fields`` to every batch, and sum rewards over ``n_step`` steps."""
         self.check_fields(fields, n_step)
         self._fields = None
         if fields or n_step > 1:
@@ -206,13 +210,13 @@ class ReplayBuffer(Sampler):
             )
 
     def prepare(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> None:
-        """Refuse to sample from nothing."""
+        """Raise an error if the buffer is empty."""
         if self.total == 0:
             raise ValueError("The replay buffer is empty: collect transitions before sampling.")
 
     def gather(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> Batch:
-        """Rows drawn uniformly with replacement from what is stored."""
-        # float64: float32 has too few digits to reach every row of a large buffer evenly.
+        """Draw stored rows uniformly with replacement."""
+        # float64, because float32 cannot index every row of a large buffer evenly.
         device = self.rows.device
         uniform = torch.rand(
             batch_size * updates, dtype=widest_float(device), device=device, generator=generator
@@ -220,7 +224,7 @@ class ReplayBuffer(Sampler):
         return self.batch((uniform * self.filled).long())
 
     def batch(self, places: Tensor) -> Batch:
-        """The transitions at ``places`` of the ring: one gather, if no fields are declared."""
+        """Return the transitions at ``places``: one gather if no fields are declared."""
         if self._fields is not None:
             return self._fields.batch(self.rows, places)
         return self.layout.batch(self.rows.index_select(0, places))
@@ -228,37 +232,38 @@ class ReplayBuffer(Sampler):
     # --- Saving -------------------------------------------------------------------
 
     def num_segments(self) -> int:
-        """Segments that hold rows."""
+        """Return the number of segments that contain rows."""
         return -(-len(self) // SEGMENT_ROWS)
 
     def segment(self, index: int) -> FloatArray:
-        """The filled rows of one segment, a view where the device is the CPU."""
+        """Return the filled rows of one segment, a view if the device is the CPU."""
         start = index * SEGMENT_ROWS
         return self.rows[start : min(start + SEGMENT_ROWS, len(self))].cpu().numpy()
 
     def load_segment(self, index: int, rows: FloatArray) -> None:
-        """Put a segment back; its size must agree with the counters."""
+        """Restore a segment; its size must agree with the counters."""
         start = index * SEGMENT_ROWS
         stop = min(start + SEGMENT_ROWS, len(self))
         found, wanted = describe_array(rows), f"float32[{stop - start}, {self.layout.width}]"
         if found != wanted:
             raise CheckpointError(
-                f"replay segment {index} holds {found}, but {wanted} belongs there"
+                f"replay segment {index} contains {found}, but should contain {wanted}"
             )
         flags = rows[:, self.layout.slices["terminations"].start :]
         if not ((flags == 0.0) | (flags == 1.0)).all():
-            raise CheckpointError(f"replay segment {index} holds flags other than 0 and 1")
+            raise CheckpointError(f"replay segment {index} contains flags other than 0 and 1")
         self.rows[start:stop] = torch.from_numpy(rows)
 
     def state_dict(self) -> dict[str, Any]:
-        """The counters, as plain data."""
+        """Return the counters as plain data."""
         return {"total": self.total, "capacity": self.capacity}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the counters; `load_segment` restores the rows."""
         if whole_number(state["capacity"], "capacity", least=1) != self.capacity:
             raise CheckpointError(
-                f"the replay holds {state['capacity']} rows, but buffer_capacity is {self.capacity}"
+                f"the saved replay has {state['capacity']} rows, but buffer_capacity is "
+                f"{self.capacity}"
             )
         self.total = whole_number(state["total"], "total")
         if self.total % self.num_envs:

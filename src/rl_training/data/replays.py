@@ -1,4 +1,4 @@
-"""The kinds of replay that a config can choose."""
+"""Replay buffers that a config can select."""
 
 from __future__ import annotations
 
@@ -13,4 +13,4 @@ REPLAYS: Mapping[str, type[ReplayBuffer]] = {
     "prioritized": PrioritizedReplay,
     "hindsight": HindsightReplay,
 }
-"""By `CollectionConfig.replay_kind`."""
+"""Classes by `CollectionConfig.replay_kind`."""

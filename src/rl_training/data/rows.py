@@ -1,4 +1,4 @@
-"""The packed row: where each field of a transition is."""
+"""Layout of a packed row: the position of each field of a transition."""
 
 from __future__ import annotations
 
@@ -12,59 +12,60 @@ from rl_training.types import Batch, EnvSpec
 
 FIELDS = "observations", "actions", "rewards", "next_observations", "terminations", "truncations"
 SCALAR_FIELDS = ("rewards", "terminations", "truncations")
-"""Those with one value per row."""
+"""Fields with one value per row."""
 
 
 @dataclass(frozen=True)
 class RowLayout:
     """obs | action | reward | next_obs | terminated | truncated, all float32 in one row.
 
-    Columns of a dataset that an algorithm declares are behind them.
+    Columns of a dataset that an algorithm declares come after them.
     """
 
     obs_dim: int
     action_dim: int
     columns: tuple[tuple[str, int], ...] = ()
-    """Names and widths of a dataset's own columns."""
+    """Names and widths of the declared columns of a dataset."""
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The fields' names in order."""
+        """Names of the fields in order."""
         return (*FIELDS, *(name for name, _ in self.columns))
 
     @cached_property
     def widths(self) -> list[int]:
-        """The fields' widths in order."""
+        """Widths of the fields in order."""
         standard = [self.obs_dim, self.action_dim, 1, self.obs_dim, 1, 1]
         return [*standard, *(width for _, width in self.columns)]
 
     @property
     def width(self) -> int:
-        """Values in a row."""
+        """Number of values in a row."""
         return sum(self.widths)
 
     @cached_property
     def slices(self) -> dict[str, slice]:
-        """Each field's place."""
+        """Position of each field."""
         places = zip(self.names, self.widths, accumulate(self.widths), strict=True)
         return {name: slice(stop - width, stop) for name, width, stop in places}
 
     def batch(self, rows: torch.Tensor) -> Batch:
-        """Views of gathered rows."""
+        """Return gathered rows as a batch of views."""
         parts = torch.split_with_sizes(rows, self.widths, dim=-1)
         obs, actions, rewards, next_obs, terminations = parts[:5]
         return Batch(obs, actions, rewards.squeeze(-1), next_obs, terminations.squeeze(-1))
 
     def column(self, rows: torch.Tensor, name: str) -> torch.Tensor:
-        """One field of gathered rows: ``[B, width]``, or ``[B]`` where it has one value a row."""
+        """Return one field of gathered rows: ``[B, width]``, or ``[B]`` if its width is 1."""
         values = rows[:, self.slices[name]]
         return values.squeeze(-1) if values.shape[-1] == 1 else values
 
     def mismatch(self, spec: EnvSpec, source: str, env: str = "the environment") -> str | None:
-        """How the sizes differ from those of an environment, in words; None if they do not."""
+        """Describe how the sizes differ from those of an environment; None if they do not."""
         if (self.obs_dim, self.action_dim) == (spec.obs_dim, spec.action_width):
             return None
         return (
-            f"{source} has observations of {self.obs_dim} and actions of {self.action_dim} values, "
-            f"but {env} has {spec.obs_dim} and {spec.action_width}: it is of another environment."
+            f"{source} has {self.obs_dim} observation values and {self.action_dim} action values, "
+            f"but {env} has {spec.obs_dim} and {spec.action_width}: use data from the same "
+            "environment."
         )

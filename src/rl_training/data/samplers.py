@@ -1,4 +1,4 @@
-"""Samplers over other sources: epochs of a dataset, mixtures, and standardized batches."""
+"""Samplers built on other sources: epochs of a dataset, mixtures, and normalized batches."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from rl_training.types import Batch, Metrics, Sampler
 
 
 class EpochSampler(Sampler):
-    """Every row once an epoch, in a fresh random order; a batch may reach into the next epoch.
+    """Draws every row once per epoch in a random order; a batch may extend into the next epoch.
 
-    The orders of this epoch and of the next are in one tensor on the device, and so is the
-    position: `gather` has static shapes and no branch, and may be captured in a graph. `prepare`,
-    which moves on to the next epoch, is the call between replays. Orders are drawn from the
-    engine's generator; its states before the two draws and the position are what a resume needs.
+    The orders of the current and the next epoch are in one tensor on the device, and so is the
+    position. Thus `gather` has static shapes and no branch, and can be captured in a graph.
+    `prepare` advances to the next epoch between replays of the graph. Orders are drawn from the
+    engine's generator; a resume needs its states before the two draws, and the position.
     """
 
     is_fixed = True  # recorded rows never change
@@ -44,22 +44,22 @@ class EpochSampler(Sampler):
         return len(self.dataset)
 
     def supply(self, fields: Sequence[str], *, gamma: float = 1.0, n_step: int = 1) -> None:
-        """The dataset's fields."""
+        """Supply the fields of the dataset."""
         self.dataset.supply(fields, gamma=gamma, n_step=n_step)
 
     def most_updates(self, batch_size: int) -> int:
-        """No block may be longer than an epoch."""
+        """Return the updates of one epoch: a block must not be longer."""
         return max(1, len(self) // batch_size)
 
     def prepare(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> None:
-        """Make sure that the orders reach far enough for the next ``updates`` batches."""
+        """Draw orders as needed for the next ``updates`` batches."""
         rows = batch_size * updates
         if rows > len(self):
             raise ConfigError(
-                f"batch_size = {batch_size}: {rows} rows at once are more than the dataset's "
-                f"{len(self)}."
+                f"batch_size = {batch_size}: drawing {rows} rows needs more than the {len(self)} "
+                "rows of the dataset. Use a smaller batch_size, or sampling=replacement."
             )
-        while len(self._drawn_from) < 2:  # the first call: this epoch's order and the next one's
+        while len(self._drawn_from) < 2:  # the first call draws the orders of two epochs
             self._draw(len(self._drawn_from), generator)
             self.epoch = 1
         if self.position >= len(self):
@@ -72,7 +72,7 @@ class EpochSampler(Sampler):
         self.position += rows
 
     def gather(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> Batch:
-        """The rows at the position, which moves on; nothing here waits for the host."""
+        """Return the rows at the position and advance it, without waiting for the host."""
         rows = batch_size * updates
         indices = self._orders.index_select(0, self._offset + self._steps[:rows])
         self._offset += rows
@@ -84,7 +84,7 @@ class EpochSampler(Sampler):
         self._orders[half * len(self) : (half + 1) * len(self)] = order
 
     def state_dict(self) -> dict[str, Any]:
-        """Epoch, position, and the generator's states that the orders were drawn from."""
+        """Return the epoch, the position, and the generator states that gave the orders."""
         return {
             "epoch": self.epoch,
             "position": self.position,
@@ -92,10 +92,10 @@ class EpochSampler(Sampler):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Draw the same orders again and go to the position."""
+        """Draw the same orders again and restore the position."""
         drawn_from = state["drawn_from"]
         if len(drawn_from) not in (0, 2):
-            raise StateError(f"drawn_from has {len(drawn_from)} states, not 0 or 2")
+            raise StateError(f"drawn_from has {len(drawn_from)} states, but should have 0 or 2")
         begun = len(drawn_from) > 0
         most = 2 * len(self) - 1 if begun else 0
         self.position = whole_number(state["position"], "position", most=most)
@@ -109,50 +109,50 @@ class EpochSampler(Sampler):
 
 
 def offline_share(batch_size: int, ratio: float) -> int:
-    """Rows of a batch that come from the dataset: ``ratio * batch_size``, a half rounded up."""
+    """Return the rows of a batch from the dataset: ``ratio * batch_size``, rounded half up."""
     return math.floor(ratio * batch_size + 0.5)
 
 
 class MixedSampler(Sampler):
-    """Every batch has `offline_share` rows of the dataset, then rows of the replay.
+    """Batches of `offline_share` rows from the dataset, followed by rows from the replay.
 
-    The share is exact in every batch, not only in a block of them. While ``pretraining`` is true
-    every row comes from the dataset; a loop switches it off when it begins to collect. An empty
-    source raises where rows of it are needed. `form` tells an engine that records graphs which of
-    the two patterns a block has.
+    The share is exact in every batch. While ``pretraining`` is true, every row comes from the
+    dataset; the training loop sets it to False when collection starts. An empty source raises an
+    error when rows are needed from it. `form` identifies which of the two patterns a recorded
+    graph is for.
     """
 
     def __init__(
         self, offline: Sampler, online: Sampler, ratio: float, *, pretraining: bool = False
     ) -> None:
         if not 0.0 <= ratio <= 1.0:
-            raise ConfigError(f"offline_batch_ratio = {ratio}: should be from 0 to 1.")
+            raise ConfigError(f"offline_batch_ratio = {ratio}: should be between 0 and 1.")
         self.offline = offline
         self.online = online
         self.ratio = ratio
         self.pretraining = pretraining
         self.offline_rows = 0
-        """Rows of the dataset drawn so far."""
+        """Rows drawn from the dataset so far."""
         self.online_rows = 0
-        """Rows of the replay drawn so far."""
+        """Rows drawn from the replay so far."""
 
     @property
     def form(self) -> int:
-        """1 while every row comes from the dataset, 0 when batches are mixed."""
+        """1 while every row comes from the dataset, 0 if batches are mixed."""
         return int(self.pretraining)
 
     @property
     def is_fixed(self) -> bool:
-        """A replay grows; the dataset alone does not."""
+        """Whether batches come from the dataset alone, since a replay grows."""
         return self.pretraining
 
-    has_place = True  # the dataset's place, the phase and the counts
+    has_place = True  # the position in the dataset, the phase and the counts
 
     def __len__(self) -> int:
         return len(self.offline) + len(self.online)
 
     def rows(self, batch_size: int) -> tuple[int, int]:
-        """Rows of one batch from the dataset and from the replay."""
+        """Return the number of rows per batch from the dataset and from the replay."""
         share = batch_size if self.pretraining else offline_share(batch_size, self.ratio)
         return share, batch_size - share
 
@@ -161,29 +161,29 @@ class MixedSampler(Sampler):
         return [(source, rows) for source, rows in pairs if rows]
 
     def supply(self, fields: Sequence[str], *, gamma: float = 1.0, n_step: int = 1) -> None:
-        """The fields of both sources, each of which needs to have them."""
+        """Supply the fields from both sources."""
         for source in (self.offline, self.online):
             source.supply(fields, gamma=gamma, n_step=n_step)
 
     def most_updates(self, batch_size: int) -> int:
-        """What both sources can serve."""
+        """Return the longest block that both sources can serve."""
         return min(source.most_updates(rows) for source, rows in self._sources(batch_size))
 
     def prepare(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> None:
-        """Prepare the sources that are needed, and count their rows."""
+        """Prepare the needed sources and count their rows."""
         for source, rows in self._sources(batch_size):
             if len(source) == 0:
                 name = "dataset" if source is self.offline else "replay buffer"
-                raise ValueError(f"The {name} is empty, but {rows} rows of each batch are its own.")
+                raise ValueError(f"The {name} is empty, but each batch needs {rows} rows from it.")
             source.prepare(rows, generator, updates)
         from_dataset, from_replay = self.rows(batch_size)
         self.offline_rows += from_dataset * updates
         self.online_rows += from_replay * updates
 
     def gather(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> Batch:
-        """The batches in their order, each with its own share of both sources.
+        """Return the batches in order, each with its share of both sources.
 
-        Fields are contiguous in both phases: a compiled update is for one layout alone.
+        Fields are contiguous in both phases, since a compiled update accepts only one layout.
         """
         parts = [
             source.gather(rows, generator, updates) for source, rows in self._sources(batch_size)
@@ -200,7 +200,7 @@ class MixedSampler(Sampler):
         )
 
     def feedback(self, batch: Batch, values: Metrics) -> None:
-        """Pass the replay what was reported of its rows; recorded ones need none."""
+        """Pass the values of the replay's rows to the replay; a dataset needs none."""
         from_dataset, from_replay = self.rows(len(batch.rewards))
         if values:
             own = itemgetter(slice(from_dataset, None))
@@ -209,7 +209,7 @@ class MixedSampler(Sampler):
             self.online.feedback(batch, values)
 
     def state_dict(self) -> dict[str, Any]:
-        """The counts, the phase, and the place in the dataset; the replay saves itself."""
+        """Return the counts, the phase and the position in the dataset, without the replay."""
         return {
             "offline_rows": self.offline_rows,
             "online_rows": self.online_rows,
@@ -218,7 +218,7 @@ class MixedSampler(Sampler):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where `state_dict` was taken."""
+        """Restore what `state_dict` returned."""
         self.offline_rows = whole_number(state["offline_rows"], "offline_rows")
         self.online_rows = whole_number(state["online_rows"], "online_rows")
         self.pretraining = true_or_false(state["pretraining"], "pretraining")
@@ -226,11 +226,11 @@ class MixedSampler(Sampler):
 
 
 class NormalizedSampler(Sampler):
-    """A source's batches with observations and next observations standardized.
+    """A source whose batches are normalized.
 
-    The arguments are those of a `Normalization`, the learner's own tensors: what is restored in
-    place into them holds here too. So a dataset and a replay, both of raw rows, can never be
-    normalized differently, and running statistics are those at the moment of the draw.
+    The arguments are those of `Normalization`: tensors shared with the learner, so values restored
+    in place apply here too. A dataset and a replay, which both store raw rows, are therefore
+    always normalized in the same way, with the statistics at the time of the draw.
     """
 
     def __init__(
@@ -252,11 +252,11 @@ class NormalizedSampler(Sampler):
         return len(self.source)
 
     def supply(self, fields: Sequence[str], *, gamma: float = 1.0, n_step: int = 1) -> None:
-        """The source's fields, as they are."""
+        """Supply the fields of the source, unchanged."""
         self.source.supply(fields, gamma=gamma, n_step=n_step)
 
     def most_updates(self, batch_size: int) -> int:
-        """As the source."""
+        """Return the longest block that the source can serve."""
         return self.source.most_updates(batch_size)
 
     def prepare(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> None:
@@ -264,17 +264,17 @@ class NormalizedSampler(Sampler):
         self.source.prepare(batch_size, generator, updates)
 
     def gather(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> Batch:
-        """The source's batches, standardized."""
+        """Return normalized batches of the source."""
         return self._normalization.batch(self.source.gather(batch_size, generator, updates))
 
     def feedback(self, batch: Batch, values: Metrics) -> None:
-        """Pass it to the source."""
+        """Pass the values to the source."""
         self.source.feedback(batch, values)
 
     def state_dict(self) -> dict[str, Any]:
-        """The source's place."""
+        """Return the state of the source."""
         return self.source.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go back to a place."""
+        """Restore the state of the source."""
         self.source.load_state_dict(state)

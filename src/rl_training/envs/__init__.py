@@ -1,4 +1,4 @@
-"""Environments: making them, scaling their actions, saving their running state."""
+"""Environments: creating them, scaling their actions, saving their state."""
 
 from __future__ import annotations
 

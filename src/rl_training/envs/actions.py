@@ -1,4 +1,4 @@
-"""Between model space, [-1, 1] or an action's index, and the actions of the environment."""
+"""Convert actions between model space ([-1, 1] or an index) and the environment's space."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from rl_training.types import ActionArray, EnvSpec, FloatArray
 
 
 def inner_bounds(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The smallest float32 not below ``low`` and the largest not above ``high``.
+    """Return the smallest float32 not below ``low`` and the largest not above ``high``.
 
-    Actions are float32: 0.1 as one is above the 0.1 of a float64 space.
+    Actions are float32, and the float32 nearest to 0.1 is above the 0.1 of a float64 space.
     """
-    with np.errstate(over="ignore"):  # beyond float32 is infinite; the next number is its largest
+    with np.errstate(over="ignore"):  # out of range is infinite; nextafter gives the largest float
         first, last = low.astype(np.float32), high.astype(np.float32)
     first = np.where(first < low, np.nextafter(first, np.float32(np.inf)), first)
     last = np.where(last > high, np.nextafter(last, np.float32(-np.inf)), last)
@@ -20,7 +20,7 @@ def inner_bounds(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatAr
 
 
 class ActionScaler:
-    """The only place where actions change their scale."""
+    """Scales actions; no other code does."""
 
     def __init__(self, spec: EnvSpec) -> None:
         self._discrete = spec.discrete
@@ -32,9 +32,9 @@ class ActionScaler:
         self._half_range = (0.5 * (high - low)).astype(np.float32)
 
     def to_env(self, actions: FloatArray) -> ActionArray:
-        """Model space to the environment's units, never outside its bounds.
+        """Map model space to the environment's units, never outside its bounds.
 
-        Indices ``[..., 1]`` become the integers ``[...]`` that a Discrete space takes.
+        Indices ``[..., 1]`` become the integers ``[...]`` that a Discrete space expects.
         """
         if self._discrete:
             return actions[..., 0].astype(np.int64) + self._start
@@ -42,7 +42,7 @@ class ActionScaler:
         return np.clip(scaled, self._low, self._high)
 
     def to_model(self, actions: ActionArray) -> FloatArray:
-        """The environment's units to model space."""
+        """Map the environment's units to model space."""
         if self._discrete:
             return np.asarray(actions - self._start, dtype=np.float32)[..., None]
         return (actions - self._center) / self._half_range

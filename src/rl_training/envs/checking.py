@@ -1,4 +1,4 @@
-"""One reset and one step of an environment, so that what is wrong with it shows before a run."""
+"""Check an environment with one reset and one step, to find mistakes before a run."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from rl_training.text import error_text
 from rl_training.types import EnvSpec
 
 SLACK = 1e-5
-"""How far a value may pass its bound by rounding, relative to its size."""
+"""How far a value may exceed its bound due to rounding, relative to its size."""
 
 
 def check_spaces(env: AnyEnv, env_id: str) -> None:
-    """Refuse an environment without an observation space or an action space."""
+    """Reject an environment without an observation space or an action space."""
     for name in ("observation_space", "action_space"):
         if not isinstance(getattr(env, name, None), gym.Space):
             raise ConfigError(
-                f"{env_id} has no {name}: set self.{name} to one of gymnasium.spaces in its "
+                f"{env_id} has no {name}: set self.{name} to a space from gymnasium.spaces in "
                 "__init__."
             )
 
 
 def check_episode(env: GuardedEnv, env_id: str, spec: EnvSpec) -> list[str]:
-    """Try one reset and one step; what is odd and no reason to stop comes back as notes."""
+    """Try one reset and one step; return notes on minor problems."""
     inner = env.env.env if isinstance(env.env, FlatGoals) else env.env
     try:
         with _undisturbed():
@@ -54,27 +54,26 @@ def _play(env: AnyEnv, spec: EnvSpec) -> list[str | None]:
 
 
 def describe_running(env: AnyEnv, env_id: str, *, plays: bool) -> list[str]:
-    """Notes on an environment that works; ``plays``: whether episodes are evaluated in it."""
+    """Return notes on a working environment; ``plays`` is whether episodes are evaluated in it."""
     layers = wrappers_and_core(env)
     notes = [
-        f"{type(layer).__name__} in {env_id} keeps running statistics in each environment: "
-        "training and evaluation see different numbers, and they start over when the run is "
-        "continued; use the keys normalize_observations and normalize_rewards instead."
+        f"{type(layer).__name__} in {env_id} keeps running statistics in each environment, so "
+        "training and evaluation normalize differently, and a resumed run starts new statistics; "
+        "use the keys normalize_observations and normalize_rewards instead."
         for layer in layers
         if any(type(value).__name__ == "RunningMeanStd" for value in vars(layer).values())
     ]
     if plays and not any(isinstance(layer, gym.wrappers.TimeLimit) for layer in layers):
         notes.append(
-            f"{env_id} has no time limit, neither from its registration nor from "
-            "env_kwargs.max_episode_steps: an evaluation waits for episodes that may not end; set "
-            "env_kwargs.max_episode_steps=N if they do not."
+            f"{env_id} has no time limit, so an evaluation waits until each episode ends; set "
+            "env_kwargs.max_episode_steps=N if episodes may not end."
         )
     return notes
 
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Leave the generators that all code shares as they were: a run's numbers stay the same."""
+    """Restore the global random generators afterwards, so that the check changes no results."""
     shared, plain = np.random.get_state(), random.getstate()
     try:
         with torch.random.fork_rng(devices=[]):
@@ -85,7 +84,7 @@ def _undisturbed() -> Iterator[None]:
 
 
 def _call(env: AnyEnv, method: str, *args: Any, **kwargs: Any) -> Any:
-    """Reset or step once: the observation, or what is wrong with the result."""
+    """Reset or step once; return the observation, or raise a ContractError."""
     try:
         result = getattr(env, method)(*args, **kwargs)
     except FAILURES as error:
@@ -93,8 +92,7 @@ def _call(env: AnyEnv, method: str, *args: Any, **kwargs: Any) -> Any:
             _check_signatures(env, error)
         _check_core(env, method, error, *args, **kwargs)
         raise ContractError(
-            f"its first {method} failed with {error_text(error)}; fix the environment, or its "
-            "env_kwargs"
+            f"its first {method} failed with {error_text(error)}; fix the environment or env_kwargs"
         ) from error
     CHECKS[method](result)
     check_obs(result[0], env.observation_space, method)
@@ -102,7 +100,7 @@ def _call(env: AnyEnv, method: str, *args: Any, **kwargs: Any) -> Any:
 
 
 def _check_signatures(env: AnyEnv, error: TypeError) -> None:
-    """Find the `reset` that does not take what every reset must."""
+    """Find the `reset` that lacks a required argument."""
     for layer in wrappers_and_core(env):
         taken = inspect.signature(layer.reset).parameters
         if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in taken.values()):
@@ -110,16 +108,16 @@ def _check_signatures(env: AnyEnv, error: TypeError) -> None:
         missing = [name for name in ("seed", "options") if name not in taken]
         if missing:
             raise ContractError(
-                f"{type(layer).__name__}.reset does not take {' and '.join(missing)}: write it as "
-                "reset(self, *, seed=None, options=None)"
+                f"{type(layer).__name__}.reset does not accept {' and '.join(missing)}: define it "
+                "as reset(self, *, seed=None, options=None)"
             ) from error
 
 
 def _check_core(env: AnyEnv, method: str, error: BaseException, *args: Any, **kwargs: Any) -> None:
-    """Where a wrapper failed on what the environment inside returned, find the mistake there."""
+    """Check the core environment, whose result may have caused a wrapper's error."""
     try:
         result = getattr(env.unwrapped, method)(*args, **kwargs)
-    except FAILURES:  # the wrapper reported it already
+    except FAILURES:  # the wrapper has already reported it
         return
     try:
         CHECKS[method](result)
@@ -128,7 +126,7 @@ def _check_core(env: AnyEnv, method: str, error: BaseException, *args: Any, **kw
 
 
 def _outside(obs: Any, space: gym.Space[Any]) -> str | None:
-    """Where an observation passes the bounds of its space; nothing where it stays inside."""
+    """Describe where an observation exceeds the bounds of its space; None if it does not."""
     if isinstance(space, gym.spaces.Dict):
         notes = (_outside(obs[key], part) for key, part in space.spaces.items())
         return next((note for note in notes if note), None)
@@ -141,5 +139,5 @@ def _outside(obs: Any, space: gym.Space[Any]) -> str | None:
     entry = int(wrong[0])
     return (
         f"entry {entry} of an observation is {values[entry]:.6g}, outside the bounds "
-        f"[{space.low[entry]:.6g}, {space.high[entry]:.6g}] that its space declares"
+        f"[{space.low[entry]:.6g}, {space.high[entry]:.6g}] of its space"
     )

@@ -1,4 +1,4 @@
-"""Checks of what an environment's reset and step return; each mistake is one sentence."""
+"""Check the values that an environment's reset and step return."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ AnyEnv = gym.Env[Any, Any]
 
 
 class ContractError(Exception):
-    """What is wrong, as the rest of a sentence that begins with the environment's name."""
+    """An invalid result; the message continues a sentence that starts with the environment."""
 
 
 def check_reset(result: Any) -> None:
-    """Refuse what is not an observation and an info."""
+    """Reject a result that is not ``(observation, info)``."""
     if not isinstance(result, tuple) or len(result) != 2:
         given = f"{len(result)} values" if isinstance(result, tuple) else "the observation alone"
         raise ContractError(
-            f"its reset gives {given}, but two are needed: return observation, info (a dict)"
+            f"its reset returns {given}, but should return two values: observation, info (a dict)"
         )
     check_info(result[1], "reset")
 
 
-_WANTED = "return observation, reward, terminated, truncated, info"
+_WANTED = "observation, reward, terminated, truncated, info"
 
 
 def check_step(result: Any) -> None:
-    """Refuse what is not the five values of a step, all but the first of the right types."""
+    """Reject a result that is not the five values of a step; the observation is not checked."""
     if not isinstance(result, tuple) or len(result) != 5:
         given = f"{len(result)} values" if isinstance(result, tuple) else in_words(result)
-        old = ", which was Gym's way before 0.26" if given == "4 values" else ""
-        raise ContractError(f"its step gives {given}{old}, but five are needed: {_WANTED}")
+        old = " (the interface of Gym before 0.26)" if given == "4 values" else ""
+        raise ContractError(f"its step returns {given}{old}, but should return five: {_WANTED}")
     as_flag(result[2], "terminated")
     as_flag(result[3], "truncated")
     as_reward(result[1])
@@ -46,40 +46,40 @@ CHECKS = {"reset": check_reset, "step": check_step}
 
 
 def as_flag(flag: Any, name: str) -> bool:
-    """A flag; what is neither true nor false is refused."""
+    """Return a flag as a bool; reject other values."""
     if type(flag) is not np.bool_ and not is_number(flag, "iub"):
         raise ContractError(
-            f"its step gives {in_words(flag)} for {name}, but True or False is needed: {_WANTED}"
+            f"its step returns {in_words(flag)} for {name}, but should return True or False "
+            f"({_WANTED})"
         )
     return bool(flag)
 
 
 def as_reward(reward: Any) -> float:
-    """A reward; what is not one number is refused."""
+    """Return a reward as a float; reject what is not a single number."""
     if not is_number(reward, "fiub"):
         raise ContractError(
-            f"its step gives the reward {in_words(reward)}, but one number is needed: return a "
-            "float"
+            f"its step returns the reward {in_words(reward)}, but should return a single number"
         )
     return float(reward)
 
 
 def check_info(info: Any, method: str) -> None:
-    """Refuse an info that is not a dict."""
+    """Reject an info that is not a dict."""
     if not isinstance(info, Mapping):
         raise ContractError(
-            f"its {method} gives {in_words(info)} for info, but a dict is needed: return {{}} "
-            "where there is nothing to tell"
+            f"its {method} returns {in_words(info)} for info, but should return a dict, which may "
+            "be empty"
         )
 
 
 def check_obs(obs: Any, space: gym.Space[Any], method: str, name: str = "observation") -> None:
-    """Whether an observation, or each part of one, has the shape that its space declares."""
+    """Reject an observation whose shape or type does not match its space."""
     if isinstance(space, gym.spaces.Dict):
         if not isinstance(obs, Mapping) or not set(space.spaces) <= set(obs):
             raise ContractError(
-                f"its {method} gives {in_words(obs)} for the observation, but a dict of "
-                f"{', '.join(space.spaces)} is needed"
+                f"its {method} returns {in_words(obs)} for the observation, but should return a "
+                f"dict of {', '.join(space.spaces)}"
             )
         for key, part in space.spaces.items():
             check_obs(obs[key], part, method, key)
@@ -88,18 +88,18 @@ def check_obs(obs: Any, space: gym.Space[Any], method: str, name: str = "observa
     if not is_numeric(obs, kinds) or np.shape(obs) != space.shape:
         numbers = "numbers" if "f" in kinds else "whole numbers"
         raise ContractError(
-            f"its {method} gives {in_words(obs)} for the {name}, but {numbers} of shape "
-            f"{space.shape} are declared: make the space and what is returned agree"
+            f"its {method} returns {in_words(obs)} for the {name}, but its space declares "
+            f"{numbers} of shape {space.shape}: change one of them"
         )
 
 
 def number_kinds(space: gym.Space[Any]) -> str:
-    """NumPy's kinds of numbers that a space can hold without rounding them."""
+    """Return the kinds of NumPy numbers that a space can represent without rounding."""
     return "fiub" if space.dtype is None or space.dtype.kind == "f" else "iub"
 
 
 def is_numeric(value: Any, kinds: str = "fiub") -> bool:
-    """Whether a value is a number, or an array of numbers, of some of NumPy's kinds."""
+    """Return whether a value is a number or an array of numbers of the given NumPy kinds."""
     try:
         return np.asarray(value).dtype.kind in kinds
     except (TypeError, ValueError):  # rows of different lengths
@@ -107,12 +107,12 @@ def is_numeric(value: Any, kinds: str = "fiub") -> bool:
 
 
 def is_number(value: Any, kinds: str = "fiub") -> bool:
-    """The same for one number."""
+    """Return whether a value is a single number of the given NumPy kinds."""
     return is_numeric(value, kinds) and np.ndim(value) == 0
 
 
 def in_words(value: Any) -> str:
-    """A value as an error message names it."""
+    """Describe a value for an error message."""
     if isinstance(value, np.ndarray):
         return f"an array of {value.dtype} of shape {value.shape}"
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Training and evaluation environments from `env_id`, `env_kwargs` and `num_envs`."""
+"""Create training and evaluation environments from `env_id`, `env_kwargs` and `num_envs`."""
 
 from __future__ import annotations
 
@@ -33,34 +33,34 @@ TrainingEnvs = LocalEnvs | WorkerEnvs
 
 
 class WrappersConfig(ConfigModel):
-    """What `env_kwargs.wrappers` may hold."""
+    """Keys of `env_kwargs.wrappers`."""
 
     reward: RewardTransformConfig = RewardTransformConfig()
     """Scale, shift and clip of rewards."""
 
 
 class EnvConfig(ConfigModel):
-    """What `env_kwargs` may hold: our own keys, and whatever `gymnasium.make` takes."""
+    """Keys of `env_kwargs`: those below, and any argument of `gymnasium.make`."""
 
     model_config = ConfigDict(extra="allow")
 
     vectorization: Literal["sync", "async"] = "sync"
-    """Step several environments in turn, or each in its own process."""
+    """Step several environments in turn, or each in a separate process."""
     wrappers: WrappersConfig = WrappersConfig()
     """Wrappers of the training environments."""
 
     @property
     def make_kwargs(self) -> dict[str, Any]:
-        """The keys that go to `gymnasium.make`."""
+        """Arguments for `gymnasium.make`."""
         return dict(self.model_extra or {})
 
 
 def make_env(
     env_id: str, kwargs: Mapping[str, Any] | None = None, *, render: bool = False
 ) -> GuardedEnv:
-    """One environment, with a clear error where it cannot be made.
+    """Create one environment.
 
-    A goal environment gives flat observations, ``[observation, desired_goal]``.
+    A goal environment returns flat observations, ``[observation, desired_goal]``.
     """
     options = dict(kwargs or {})
     if render:
@@ -71,7 +71,7 @@ def make_env(
 
 
 def _construct(resolved: ResolvedEnv, isolation: Isolation) -> AnyEnv:
-    """Gymnasium's environment, or one sentence, whatever its constructor raises."""
+    """Create the environment; any exception of its constructor becomes a ConfigError."""
     env_id, options = resolved.spec.id, resolved.kwargs
     try:
         env = isolation.run(resolved.make)
@@ -83,8 +83,8 @@ def _construct(resolved: ResolvedEnv, isolation: Isolation) -> AnyEnv:
         ) from error
     except FAILURES as error:
         raise ConfigError(
-            f"{env_id}: its constructor failed with {error_text(error)}; fix the environment, or "
-            f"its env_kwargs {shown(options)}."
+            f"{env_id}: its constructor failed with {error_text(error)}; fix the environment or "
+            f"env_kwargs {shown(options)}."
         ) from error
     _check_render_mode(env, env_id, options.get("render_mode"))
     check_spaces(env, env_id)
@@ -98,13 +98,13 @@ _PACKAGES = {
     "gymnasium.envs.tabular": ("JAX", 'pip install "gymnasium[jax]"'),
     "ale_py": ("ale-py", 'pip install "gymnasium[atari]"'),
 }
-"""What environments need that Gymnasium does not install, by the start of their entry point."""
+"""Optional packages of environments and how to install them, by the prefix of the entry point."""
 
 _OLD_MUJOCO = "mujoco v2 and v3"
 
 
 def _missing_package(resolved: ResolvedEnv, error: Exception) -> str:
-    """Return the error for an environment whose package is missing, with the line to install it."""
+    """Return the error for an environment whose package is missing, with the install command."""
     env_id, message = resolved.spec.id, one_line(str(error))
     if _OLD_MUJOCO in message:
         name = env_id.rpartition("-v")[0]
@@ -116,7 +116,7 @@ def _missing_package(resolved: ResolvedEnv, error: Exception) -> str:
 
 
 def _check_render_mode(env: AnyEnv, env_id: str, mode: Any) -> None:
-    """Refuse a way of drawing that neither the environment nor Gymnasium's wrappers offer."""
+    """Reject a render mode that neither the environment nor Gymnasium's wrappers offer."""
     declared = (env.unwrapped.metadata or {}).get("render_modes") or []
     offered = [*declared, *(f"{name}_list" for name in declared if not name.endswith("_list"))]
     if {"rgb_array", "rgb_array_list"} & set(declared):
@@ -125,13 +125,13 @@ def _check_render_mode(env: AnyEnv, env_id: str, mode: Any) -> None:
         return
     allowed = ", ".join(dict.fromkeys(offered)) or "none"
     raise ConfigError(
-        f"env_kwargs.render_mode = {shown(mode)}: {env_id} has the render modes {allowed}; "
-        "training needs none, so leave it out."
+        f"env_kwargs.render_mode = {shown(mode)}: {env_id} has the render modes {allowed}. "
+        "Training needs no render mode, so remove the key."
     )
 
 
 def read_env_spec(env: AnyEnv, env_id: str) -> EnvSpec:
-    """Sizes and bounds, or an error that says which space does not fit and what to do."""
+    """Return the sizes and bounds of an environment; reject unsupported spaces."""
     obs_space, action_space = env.observation_space, env.action_space
     if not isinstance(obs_space, gym.spaces.Box):
         raise ConfigError(_wrong_observations(obs_space, env_id))
@@ -142,8 +142,8 @@ def read_env_spec(env: AnyEnv, env_id: str) -> EnvSpec:
     goal_dim = inner.goal_dim if isinstance(inner, FlatGoals) else 0
     if obs_dim == goal_dim:  # or both are 0
         raise ConfigError(
-            f"{env_id} has observations of length 0, but a learner needs at least one number: give "
-            "the environment a constant one if there is nothing to see."
+            f"{env_id} has observations of length 0, but at least one value is needed: return a "
+            "constant if there is nothing to observe."
         )
     if isinstance(action_space, gym.spaces.Discrete):
         size, start = int(action_space.n), int(action_space.start)
@@ -151,7 +151,7 @@ def read_env_spec(env: AnyEnv, env_id: str) -> EnvSpec:
     if not isinstance(action_space, gym.spaces.Box) or len(action_space.shape) != 1:
         raise ConfigError(
             f"{env_id} has the action space {_name(action_space)}, but a flat bounded Box or a "
-            "Discrete space is needed: wrap it with an ActionWrapper that gives one."
+            "Discrete space is needed: convert it with a gymnasium.ActionWrapper."
         )
     _check_actions(action_space, env_id)
     return EnvSpec(
@@ -200,16 +200,13 @@ def _wrong_observations(space: gym.Space[Any], env_id: str) -> str:
 
 
 def _check_actions(space: gym.spaces.Box, env_id: str) -> None:
-    """Whether each action is a number that can move between two finite bounds."""
+    """Reject an action space without a usable finite range in every entry."""
     if space.shape[0] == 0:
-        raise ConfigError(
-            f"{env_id} has actions of length 0, but a learner needs one to choose: give its Box at "
-            "least one entry."
-        )
+        raise ConfigError(f"{env_id} has actions of length 0, but at least one value is needed.")
     if space.dtype is None or space.dtype.kind != "f":
         raise ConfigError(
-            f"{env_id} has actions of whole numbers {_name(space)}, but a Box of floats is needed: "
-            "declare it with dtype=np.float32 and round in step, or use a Discrete space."
+            f"{env_id} has integer actions {_name(space)}, but a Box of floats is needed: declare "
+            "it with dtype=np.float32 and round in step, or use a Discrete space."
         )
     if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
         raise ConfigError(
@@ -221,10 +218,10 @@ def _check_actions(space: gym.spaces.Box, env_id: str) -> None:
     first, last = inner_bounds(low, high)
     beyond = np.maximum(-low, high) > np.finfo(np.float32).max
     for wrong, advice in (
-        (low >= high, "low must be below high: leave that action out of the Box"),
+        (low >= high, "low must be below high: remove this entry from the Box"),
         (
             (first >= last) | beyond,
-            "actions are float32, which cannot resolve that range: scale it to about [-1, 1]",
+            "float32 cannot represent this range: rescale it to about [-1, 1]",
         ),
     ):
         if wrong.any():
@@ -241,7 +238,7 @@ def _name(space: gym.Space[Any]) -> str:
 
 
 def describe_env(env_id: str, config: EnvConfig) -> EnvSpec:
-    """Check an environment's spaces without keeping it."""
+    """Return the sizes and bounds of an environment, which is closed again."""
     with closing(make_env(env_id, config.make_kwargs)) as env:
         return read_env_spec(env, env_id)
 
@@ -249,7 +246,7 @@ def describe_env(env_id: str, config: EnvConfig) -> EnvSpec:
 def examine_env(
     env_id: str, config: EnvConfig, *, plays: bool = False
 ) -> tuple[EnvSpec, tuple[str, ...]]:
-    """The same with one reset and one step, and notes for the user.
+    """Check an environment with one reset and one step; return its sizes and notes for the user.
 
     Set ``plays`` if episodes will be evaluated in it.
     """
@@ -260,19 +257,19 @@ def examine_env(
 
 
 def read_goal_task(env_id: str, config: EnvConfig) -> GoalTask:
-    """The rewards and terminations of other goals, as the training environments give them."""
+    """Return the rewards and terminations for other goals, as in the training environments."""
     return GoalTask(make_env(env_id, config.make_kwargs), env_id, config.wrappers.reward)
 
 
 GRACE_SECONDS = 30
-"""How long a worker process outlives a SIGTERM, for the trainer to save its environment."""
+"""How long a worker process continues after SIGTERM, so that the trainer can save its state."""
 
 
 def _make_worker(
     resolved: ResolvedEnv, rewards: RewardTransformConfig, index: int, name: str
 ) -> CapturableEnv:
     if multiprocessing.parent_process() is not None:
-        open_standard_streams()  # what an environment prints there must not end it
+        open_standard_streams()  # a failed print of the environment must not end the worker
         # Ctrl-C and a scheduler's SIGTERM reach the whole process group, but the trainer alone
         # decides when to stop. If it never does, its workers end after the grace period.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -281,7 +278,7 @@ def _make_worker(
     isolation = Isolation()
     try:
         env = flatten_goals(_construct(resolved, isolation), achieved=True)
-    except ConfigError as error:  # the config was tried before: it is the environment that fails
+    except ConfigError as error:  # the config was valid before, so the environment is to blame
         raise EnvError(str(error)) from error
     if not rewards.is_identity:
         env = apply_reward_wrappers(OwnReturnWrapper(env), rewards)
@@ -289,10 +286,10 @@ def _make_worker(
 
 
 def make_training_envs(env_id: str, config: EnvConfig, num_envs: int) -> TrainingEnvs:
-    """A vector environment with SAME_STEP resets, in this process or in one process each."""
+    """Create a vector environment with SAME_STEP resets, in this process or in worker processes."""
     names = [f"{env_id} (environment {index})" for index in range(num_envs)]
     names = names if num_envs > 1 else [env_id]
-    # Resolved here: in a worker it is neither registered nor named.
+    # Resolved here, since a worker process does not know what is registered and trusted.
     resolved = resolve_env(env_id, config.make_kwargs)
     makers: list[Callable[[], AnyEnv]] = [
         partial(_make_worker, resolved, config.wrappers.reward, index, name)

@@ -1,7 +1,7 @@
-"""Goal environments: Gymnasium's Dict of `observation`, `achieved_goal`, `desired_goal` as rows.
+"""Flatten Gymnasium's goal layout: a Dict of `observation`, `achieved_goal`, `desired_goal`.
 
-A learner sees ``[observation, desired_goal]``; training appends ``achieved_goal``, which only
-relabeling reads.
+A learner gets ``[observation, desired_goal]``; training environments append ``achieved_goal``,
+which only relabeling uses.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rl_training.rewards import RewardTransformConfig
 from rl_training.types import BoolArray, FloatArray
 
 GOAL_KEYS = ("observation", "desired_goal", "achieved_goal")
-"""The order of a row's parts."""
+"""Order of the parts of a flat observation."""
 
 
 class FlatGoals(gym.ObservationWrapper[Any, Any, Any]):
@@ -35,14 +35,14 @@ class FlatGoals(gym.ObservationWrapper[Any, Any, Any]):
         self.observation_space = gym.spaces.Box(low, high, dtype=low.dtype.type)
 
     def observation(self, observation: Any) -> FloatArray:
-        """One row."""
+        """Return the parts as one flat array."""
         return np.concatenate([observation[key] for key in self._keys])
 
 
 def flatten_goals(env: AnyEnv, *, achieved: bool = False) -> AnyEnv:
-    """A goal environment with flat observations; any other as it is.
+    """Return a goal environment with flat observations; return any other unchanged.
 
-    In the goal layout each part is a flat Box, and both goals are of one size.
+    In the goal layout, each part is a flat Box and both goals have the same size.
     """
     space = env.observation_space
     if not isinstance(space, gym.spaces.Dict) or set(space.spaces) != set(GOAL_KEYS):
@@ -55,34 +55,34 @@ def flatten_goals(env: AnyEnv, *, achieved: bool = False) -> AnyEnv:
 
 
 class GoalTask:
-    """Rewards and terminations of an environment for other goals, which relabeling needs.
+    """Computes rewards and terminations for other goals, for relabeling.
 
-    They come from the environment's own `compute_reward` and `compute_terminated`, then through the
-    transform that its wrappers apply to rewards. Both are called with an empty info.
+    They come from the environment's `compute_reward` and `compute_terminated`, which are called
+    with an empty info. The reward transform of the training environments is applied to rewards.
     """
 
     def __init__(self, env: GuardedEnv, env_id: str, rewards: RewardTransformConfig) -> None:
         core: Any = env.unwrapped
         if not callable(getattr(core, "compute_reward", None)):
             raise ConfigError(
-                f"{env_id} has no compute_reward(achieved_goal, desired_goal, info), which HER "
-                "needs to relabel: give the environment one."
+                f"{env_id} has no method compute_reward(achieved_goal, desired_goal, info), which "
+                "HER needs to relabel goals: add it to the environment."
             )
         self._transform = rewards
         has_ends = callable(getattr(core, "compute_terminated", None))
         try:
-            env.reset(seed=0)  # some set there what the functions read
+            env.reset(seed=0)  # some environments set attributes there that the functions read
             self._reward = _for_rows(env, "compute_reward")
             self._terminated = _for_rows(env, "compute_terminated") if has_ends else None
         except EnvError as error:
             raise ConfigError(f"{error}.") from error
 
     def rewards(self, achieved: FloatArray, desired: FloatArray) -> FloatArray:
-        """Rewards as a learner sees them, for goals ``[B, goal_dim]``."""
+        """Return rewards as the learner receives them, for goals ``[B, goal_dim]``."""
         return self._transform(self._reward(achieved, desired)).astype(np.float32)
 
     def terminations(self, achieved: FloatArray, desired: FloatArray) -> BoolArray | None:
-        """Whether the task would have ended; None where the environment does not say."""
+        """Return whether the task would have ended; None if the environment cannot compute it."""
         if self._terminated is None:
             return None
         return self._terminated(achieved, desired).astype(bool)
@@ -91,22 +91,22 @@ class GoalTask:
 def _for_rows(
     env: GuardedEnv, name: str
 ) -> Callable[[FloatArray, FloatArray], np.ndarray[Any, Any]]:
-    """A goal function over rows: in one call if it is vectorized, otherwise row by row.
+    """Return a goal function over rows: one call if it is vectorized, otherwise row by row.
 
-    Some take a batch without complaint and reduce it to one number, so both ways are compared, on
-    goals that are reached and one that is far away.
+    Some functions accept a batch but reduce it to one number, so both ways are compared on goals
+    that are reached and one that is far away.
     """
     core: Any = env.unwrapped
     space, function = core.observation_space, getattr(core, name)
     kinds = space["achieved_goal"].dtype, space["desired_goal"].dtype
 
     def compute(achieved: FloatArray, desired: FloatArray) -> np.ndarray[Any, Any]:
-        # Both ways copies: the function may write into the goals, or return one array every time.
+        # Copy both ways: the function may modify the goals or return the same array every time.
         result = np.array(function(achieved.astype(kinds[0]), desired.astype(kinds[1]), {}))
         if result.dtype.kind not in "biuf" or result.size != achieved[..., 0].size:
             raise ContractError(
-                f"its {name} gives {in_words(result)} for goals of shape {achieved.shape}, but one "
-                "number for each is needed"
+                f"its {name} returns {in_words(result)} for goals of shape {achieved.shape}, but "
+                "should return one number for each goal"
             )
         return result
 
@@ -122,6 +122,6 @@ def _for_rows(
     expected = one_by_one(near, far)
     try:
         found = at_once(near, far)
-    except EnvError:  # whatever code for a single goal does with a batch
+    except EnvError:  # code for a single goal may fail in any way on a batch
         return one_by_one
     return at_once if np.array_equal(found, expected, equal_nan=True) else one_by_one

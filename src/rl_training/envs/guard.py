@@ -1,10 +1,10 @@
 """The boundary between a run and the code of an environment.
 
-Every environment that the package uses is called through `GuardedEnv`:
+Every environment is called through `GuardedEnv`:
 
-- What it returns is checked and copied once. (The action that it gets must be its own already.)
-- Whatever it raises, `sys.exit` included, becomes one sentence.
-- Settings of the process that it changes are its own; the run's are put back after each call.
+- Results are checked and copied once. (The caller passes a copy of the action.)
+- Every exception, including `SystemExit`, becomes an `EnvError` with a one-sentence message.
+- Process-wide settings that an environment changes apply only to its own calls.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from rl_training.types import FloatArray
 Result = TypeVar("Result")
 StepResult = tuple[FloatArray, float, bool, bool, dict[str, Any]]
 FAILURES = (Exception, SystemExit)
-"""What an environment may raise: it does not end the program. An interrupt is not its own."""
+"""Exceptions of an environment that are reported; KeyboardInterrupt is not among them."""
 
 Settings = tuple[torch.dtype, bool, int, Any]
-"""What all code of a process shares, an environment may change, and training depends on."""
+"""Process-wide settings that an environment may change and that training depends on."""
 
 _dtype, _gradients = torch.get_default_dtype, torch.is_grad_enabled
 _threads, _device = torch.get_num_threads, torch.get_default_device
 _num_modes = torch._C._len_torch_function_stack
-"""A default device is one of these modes; asking for the device itself takes microseconds."""
+"""A default device is one of these modes; counting them is faster than getting the device."""
 
 
 def _apply(settings: Settings) -> None:
@@ -56,11 +56,11 @@ def _apply(settings: Settings) -> None:
 
 
 class Isolation:
-    """Runs an environment's code with settings of its own.
+    """Runs an environment's code with separate process-wide settings.
 
-    They begin as the run's, and what the environment changes holds for its own later calls alone.
-    NumPy's error state and the like are in a context. The generators that all code of a process
-    shares need no care: training uses none of them.
+    They start as the settings of the run; changes apply only to later calls of the environment.
+    Context variables such as NumPy's error state are kept in a separate context. The global random
+    generators are not isolated, since training does not use them.
     """
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Isolation:
         self._own: Settings | None = None
 
     def run(self, function: Callable[..., Result], *args: Any) -> Result:
-        """Call a function of the environment."""
+        """Call a function of the environment with its settings."""
         before = _dtype(), _gradients(), _threads(), _num_modes() and _device()
         if self._own is not None:
             _apply(self._own)
@@ -84,14 +84,14 @@ class Isolation:
 
 
 class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
-    """The outermost wrapper of every environment. It has no state, and none of it is saved.
+    """The outermost wrapper of every environment. It has no state to save.
 
     Args:
         env: The environment.
-        name: What error messages call it.
+        name: Name of the environment in error messages.
         isolation: The settings that its constructor ran with.
-        kept: The keys of infos that are returned, by default all. A vector environment joins infos
-            by keys, some of which are its own.
+        kept: Keys of the infos to return, all by default. A vector environment merges infos by
+            key and adds keys itself.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
         self._kept = kept
 
     def ask(self, method: str, function: Callable[..., Result], *args: Any) -> Result:
-        """Call a function of the environment's code; whatever it raises becomes an EnvError."""
+        """Call a function of the environment; any exception becomes an EnvError."""
         try:
             return self.isolation.run(function, *args)
         except FAILURES as error:
@@ -125,7 +125,7 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
         )
 
     def step(self, action: Any) -> StepResult:
-        """Step with an action of the environment's own; the result is checked and copied."""
+        """Step with a copy of an action; the result is checked and copied."""
         try:
             return self._checked_step(self.isolation.run(self.env.step, action))
         except FAILURES as error:
@@ -144,13 +144,13 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
         is_array = type(obs) is np.ndarray and obs.shape == self._shape
         if not is_array or obs.dtype.kind not in self._kinds:
             check_obs(obs, self._space, "step")
-        # The one copy that is needed: many simulators return one array, and write into it.
+        # Many simulators return the same array at every step and overwrite it.
         return np.array(obs), reward, terminated, truncated, self._reduced(info)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[FloatArray, dict[str, Any]]:
-        """Reset; the result is checked and the observation copied."""
+        """Reset the environment; the result is checked and the observation copied."""
         return self.ask("reset", self._checked_reset, seed, options)
 
     def _checked_reset(self, seed: int | None, options: Any) -> tuple[FloatArray, dict[str, Any]]:
@@ -162,18 +162,18 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
         return np.array(obs), self._reduced(info)
 
     def _reduced(self, info: Any) -> dict[str, Any]:
-        if self._kept == () or not isinstance(info, Mapping):  # no dict: nothing to report
+        if self._kept == () or not isinstance(info, Mapping):
             return {}
         if self._kept is None:
             return dict(info)
         return {key: info[key] for key in self._kept if key in info}
 
     def render(self) -> Any:
-        """Draw."""
+        """Render the environment."""
         return self.ask("render", self.env.render)
 
     def close(self) -> None:
-        """Close; a failure is a warning, as it must not hide how the training ended."""
+        """Close the environment; a failure only prints a warning."""
         try:
             self.ask("close", self.env.close)
         except EnvError as error:

@@ -12,16 +12,16 @@ from rl_training.types import BoolArray, FloatArray
 POINT_GOAL = "rl_training/PointGoal-v0"
 TIME_LIMIT = 50
 RADIUS = 0.03
-"""How near is near enough."""
+"""Distance within which the goal counts as reached."""
 _PIXELS = 160
 
 
 class PointGoalEnv(gym.Env[Any, FloatArray]):
     """A point in [-1, 1]² that starts at rest; the action is its acceleration.
 
-    The goal is uniform among the places at least ``min_distance`` from the start. The reward is 0
-    within `RADIUS` of the goal and -1 elsewhere. An episode ends by the time limit alone, unless
-    ``terminates``: then success ends it. ``info["is_success"]`` is True while the point is there.
+    The goal is uniform among the positions at least ``min_distance`` from the start. The reward is
+    0 within `RADIUS` of the goal and -1 elsewhere. An episode ends only at the time limit; with
+    ``terminates`` it also ends on success. ``info["is_success"]`` is True at the goal.
     """
 
     metadata = {  # noqa: RUF012 - as Gymnasium declares it
@@ -33,7 +33,7 @@ class PointGoalEnv(gym.Env[Any, FloatArray]):
         self, terminates: bool = False, min_distance: float = 0.5, render_mode: str | None = None
     ) -> None:
         if not 0 <= min_distance <= 1:
-            raise ValueError(f"min_distance = {min_distance}: it must be from 0 to 1")
+            raise ValueError(f"min_distance = {min_distance}: should be between 0 and 1")
         self.terminates = terminates
         self.min_distance = min_distance
         self.render_mode = render_mode
@@ -51,7 +51,7 @@ class PointGoalEnv(gym.Env[Any, FloatArray]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, FloatArray], dict[str, Any]]:
-        """Draw a start and a goal."""
+        """Sample a start and a goal."""
         super().reset(seed=seed)
         self.position = self.np_random.uniform(-1.0, 1.0, 2)
         self.velocity = np.zeros(2)
@@ -63,7 +63,7 @@ class PointGoalEnv(gym.Env[Any, FloatArray]):
     def step(
         self, action: FloatArray
     ) -> tuple[dict[str, FloatArray], float, bool, bool, dict[str, Any]]:
-        """Accelerate, move, stop at the walls."""
+        """Accelerate and move the point; it stops at the walls."""
         push = np.clip(np.asarray(action, dtype=np.float64), -1.0, 1.0)
         self.velocity = 0.8 * self.velocity + 0.04 * push
         moved = self.position + self.velocity
@@ -78,17 +78,17 @@ class PointGoalEnv(gym.Env[Any, FloatArray]):
     def compute_reward(
         self, achieved_goal: FloatArray, desired_goal: FloatArray, info: Any
     ) -> FloatArray:
-        """0 at the goal and -1 elsewhere, for one pair of goals or rows of them."""
+        """Return 0 at the goal and -1 elsewhere, for one pair of goals or for rows of them."""
         return np.asarray(is_near(achieved_goal, desired_goal), dtype=np.float64) - 1.0
 
     def compute_terminated(
         self, achieved_goal: FloatArray, desired_goal: FloatArray, info: Any
     ) -> BoolArray:
-        """Success where the environment terminates, never where it does not."""
+        """Return success if ``terminates`` is set, else False."""
         return np.asarray(is_near(achieved_goal, desired_goal) & self.terminates)
 
     def render(self) -> Any:
-        """The square from above: the goal in green, the point in black."""
+        """Draw the square from above, with the goal in green and the point in black."""
         axis = np.linspace(-1.0, 1.0, _PIXELS)
         places = np.stack(np.meshgrid(axis, -axis), axis=-1)  # [rows, columns, xy]
         image = np.full((_PIXELS, _PIXELS, 3), 255, dtype=np.uint8)
@@ -109,13 +109,13 @@ class PointGoalEnv(gym.Env[Any, FloatArray]):
 
 
 def is_near(achieved_goal: FloatArray, desired_goal: FloatArray) -> BoolArray:
-    """Whether the places are within `RADIUS` of each other."""
+    """Return whether the positions are within `RADIUS` of each other."""
     distance = np.linalg.norm(achieved_goal - desired_goal, axis=-1)
     return np.asarray(distance <= RADIUS)
 
 
 def register() -> None:
-    """Make the environment known to Gymnasium."""
+    """Register the environment with Gymnasium."""
     if POINT_GOAL not in gym.registry:
         gym.register(
             POINT_GOAL,

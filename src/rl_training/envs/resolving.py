@@ -1,14 +1,14 @@
-"""Which environment an `env_id` means, and whether it may be made.
+"""Find the environment of an `env_id`, and decide whether it may be created.
 
-An id and its keyword arguments have one of two origins. A person named them: on the command line,
-in a config file given with `--config`, or as arguments in Python. `name_env` records these for as
-long as the process lives. Or they were read from a checkpoint, a run folder or a dataset, which
-anybody may have written. Those are not trusted: the id is only looked up among environments that
-are already registered, nothing is imported for it, and its arguments are numbers and plain words,
-never paths.
+An id and its keyword arguments come from one of two sources. The user specified them: on the
+command line, in a config file given with `--config`, or as arguments in Python. `name_env` records
+these for the lifetime of the process. Or they were read from a checkpoint, a run folder or a
+dataset, which is not trusted: the id is only looked up among environments that are already
+registered, nothing is imported for it, and its arguments must be numbers and plain words, never
+paths.
 
 No other module calls `gymnasium.make`, `gymnasium.spec` or `importlib` for an environment
-(tests/boundary/test_contract.py checks it).
+(enforced by tests/boundary/test_contract.py).
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ RESERVED_KWARGS = frozenset(
     | {"order_enforce", "nondeterministic", "reward_threshold", "namespace", "kwargs"}
     | {"vectorization_mode", "vector_kwargs", "apply_api_compatibility", "autoreset"}
 )
-"""Keywords of Gymnasium's registration and of `gymnasium.make`: never an environment's own."""
+"""Keywords of Gymnasium's registration and of `gymnasium.make`, not of an environment."""
 
 ROBOTICS = "gymnasium_robotics"
 _ROBOTICS_IDS = re.compile(
     r"(PointMaze|AntMaze|Fetch|Hand(Reach|Manipulate)|AdroitHand|FrankaKitchen)"
 )
-"""How the names of gymnasium-robotics' environments begin."""
+"""Prefixes of the environments of gymnasium-robotics."""
 
 _ATARI_IDS = re.compile(r"ALE/|\w+(NoFrameskip|Deterministic)-v\d+$")
 """Ids of Atari environments, which ale-py registers when it is imported."""
 
 _COMPATIBILITY_IDS = re.compile(r"(.*/)?GymV\d+Environment(-v\d+)?", re.IGNORECASE)
-"""Environments that make an environment of another library by the name in their arguments."""
+"""Environments that create an environment of another library, selected by their arguments."""
 
 _WORD = re.compile(r"[A-Za-z0-9_+-]{1,64}")
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
@@ -57,39 +57,39 @@ _SUSPECT_KEY = re.compile(
     r"|dir(s|ectory|ectories)?(_|$)",  # not direction, not importance
     re.IGNORECASE,
 )
-"""What the names of arguments that lead to a file or to code contain."""
+"""Parts of argument names that suggest a file or code."""
 
 _MAX_DEPTH = 8
 _MAX_VALUES = 10_000
 _MAX_INTEGER = 2**64
 
 
-# --- What a person named -----------------------------------------------------------
+# --- What the user specified --------------------------------------------------------
 
 
 @dataclass
 class _Named:
-    """The environments that a person named in this process, and the arguments they gave."""
+    """Environments and arguments that the user specified in this process."""
 
     ids: set[str] = field(default_factory=set)
     kwargs: dict[tuple[str, ...], set[str]] = field(default_factory=dict)
-    """Values as JSON, by environment and argument, such as ``("Ant-v5", "xml_file")``."""
+    """JSON values by environment and argument, such as ``("Ant-v5", "xml_file")``."""
 
 
 _named = _Named()
 
 
 def name_env(env_id: str | None, kwargs: Mapping[str, Any] | None = None) -> None:
-    """Record that a person named an environment, and gave these arguments with it."""
+    """Record that the user specified an environment with these arguments."""
     if isinstance(env_id, str):
         _named.ids.add(env_id)
         name_kwargs(env_id, kwargs or {})
 
 
 def name_kwargs(env_id: str | None, kwargs: Mapping[str, Any], *place: str) -> None:
-    """Record arguments that a person gave for an environment, which may itself come from a file.
+    """Record arguments that the user specified for an environment, whose id may be from a file.
 
-    ``place`` leads to them where they are part of another argument.
+    ``place`` is the path to them if they are nested inside another argument.
     """
     if isinstance(env_id, str):
         for key, value in kwargs.items():
@@ -110,27 +110,27 @@ def _as_json(value: Any) -> str:
 
 @dataclass(frozen=True)
 class ResolvedEnv:
-    """An environment that may be made; `resolve_env` returns these."""
+    """An environment that may be created, as returned by `resolve_env`."""
 
     spec: RegisteredSpec
     kwargs: dict[str, Any]
 
     def make(self) -> gym.Env[Any, Any]:
-        """Make the environment, also in a process in which it is not registered."""
-        with warnings.catch_warnings():  # an unknown render mode is refused in our own words
+        """Create the environment, even in a process in which it is not registered."""
+        with warnings.catch_warnings():  # our own error covers an unknown render mode
             warnings.filterwarnings("ignore", message=".*render_mode")
             return gym.make(self.spec, disable_env_checker=True, **self.kwargs)
 
 
 def resolve_env(env_id: str, kwargs: Mapping[str, Any] | None = None) -> ResolvedEnv:
-    """The environment to make; a ConfigError if it is unknown, or its arguments are refused."""
+    """Return the environment to create; reject unknown environments and untrusted arguments."""
     options = dict(kwargs or {})
     spec = find_spec(env_id)
     for key in options:
         if key in RESERVED_KWARGS:
             raise ConfigError(
-                f"env_kwargs.{key} is a keyword of Gymnasium's registration, not an argument of "
-                f"{spec.id}: leave it out."
+                f"env_kwargs.{key} is an argument of Gymnasium's registration, not of {spec.id}: "
+                "remove it."
             )
     _check_limit(options.get("max_episode_steps"))
     _check_kwargs(env_id, options)
@@ -138,22 +138,22 @@ def resolve_env(env_id: str, kwargs: Mapping[str, Any] | None = None) -> Resolve
 
 
 def find_spec(env_id: str) -> RegisteredSpec:
-    """The registered environment, or an error with the nearest names.
+    """Return the registered environment, or raise an error that suggests a similar id.
 
-    Gymnasium would import the module of ``module:Name-v0``: this is refused, whoever named it.
+    Gymnasium would import the module in ``module:Name-v0``. This is always rejected.
     """
     if not isinstance(env_id, str):
         raise ConfigError(f"env_id = {shown(env_id)}: should be the id of an environment.")
     module, colon, name = env_id.rpartition(":")
     if colon:
         raise ConfigError(
-            f"env_id {shown(env_id)} names a module: import it yourself (rl-training --import "
-            f"{_line(module)} …) and write env_id={_line(name)}."
+            f"env_id = {shown(env_id)} contains a module: import it explicitly (rl-training "
+            f"--import {_line(module)} …) and use env_id={_line(name)}."
         )
     if _COMPATIBILITY_IDS.fullmatch(env_id) and env_id not in _named.ids:
         raise ConfigError(
-            f"env_id {shown(env_id)} makes an environment of another library, which must not be "
-            "chosen by a file: name it yourself, with --env-id (evaluate, finetune) or "
+            f"env_id = {shown(env_id)} creates an environment of another library, which a file is "
+            "not allowed to select: specify it with --env-id (evaluate, finetune) or "
             f"env_id={_line(env_id)} (resume)."
         )
     if _ROBOTICS_IDS.match(env_id) and env_id not in gym.registry:
@@ -195,12 +195,12 @@ def _unknown_env(env_id: str, error: gym.error.Error) -> str:
 
 
 def _line(text: object) -> str:
-    """A text in a message: one line that no terminal takes for a command, and not a long one."""
+    """Return a text as one short, printable line for a message."""
     return shorten(printable(str(text), keep=""), 200)
 
 
 def time_limit(env_id: str, kwargs: Mapping[str, Any]) -> int | None:
-    """Steps after which an episode is cut: the registered ones, or `max_episode_steps`."""
+    """Return the steps after which an episode is cut: `max_episode_steps`, or as registered."""
     asked = kwargs.get("max_episode_steps")
     _check_limit(asked)
     limit = find_spec(env_id).max_episode_steps if asked is None else asked
@@ -210,18 +210,18 @@ def time_limit(env_id: str, kwargs: Mapping[str, Any]) -> int | None:
 def _check_limit(asked: Any) -> None:
     if asked is not None and (type(asked) is not int or (asked < 1 and asked != -1)):
         raise ConfigError(
-            f"env_kwargs.max_episode_steps = {shown(asked)}: should be a whole number above 0, or "
-            "-1 for no limit."
+            f"env_kwargs.max_episode_steps = {shown(asked)}: should be a positive integer, or -1 "
+            "for no limit."
         )
 
 
 def _register_robotics(env_id: str) -> None:
-    """Import gymnasium-robotics for an environment that a person named."""
+    """Import gymnasium-robotics for an environment that the user specified."""
     if env_id not in _named.ids:
         raise ConfigError(
-            f"{shown(env_id)} is an environment of gymnasium-robotics, and no package is imported "
-            f"because a file names it: import it yourself, rl-training --import {ROBOTICS} "
-            f"evaluate RUN (or another command), or import {ROBOTICS} in Python."
+            f"{shown(env_id)} is an environment of gymnasium-robotics, which is not imported just "
+            f"because a file contains its name: use rl-training --import {ROBOTICS} evaluate RUN "
+            f"(or another command), or import {ROBOTICS} in Python."
         )
     if ROBOTICS not in sys.modules:
         _check_installed(env_id)
@@ -235,7 +235,7 @@ def _register_robotics(env_id: str) -> None:
 
 
 def _check_installed(env_id: str) -> None:
-    """Refuse a module of this name that is not the installed package's, such as a local file."""
+    """Reject a module of this name that is not the installed package, such as a local file."""
     module = find_module(ROBOTICS)
     try:
         package = metadata.distribution(ROBOTICS)
@@ -248,11 +248,11 @@ def _check_installed(env_id: str) -> None:
     if os.path.realpath(str(module.origin)) != own or own.startswith(os.path.join(here, ROBOTICS)):
         raise ConfigError(
             f"{env_id} needs gymnasium-robotics, but {shown(module.origin)} is not the installed "
-            f"package: rename it, or import it yourself with --import {ROBOTICS}."
+            f"package: rename it, or import it explicitly with --import {ROBOTICS}."
         )
 
 
-# --- Arguments that a file holds ------------------------------------------------------
+# --- Arguments from files --------------------------------------------------------------
 
 
 def _check_kwargs(env_id: str, kwargs: Mapping[str, Any]) -> None:
@@ -261,32 +261,32 @@ def _check_kwargs(env_id: str, kwargs: Mapping[str, Any]) -> None:
         if problem is not None:
             place, reason = problem
             raise ConfigError(
-                f"env_kwargs.{_line('.'.join(place))} {reason}, so {env_id} does not get it from a "
-                f"file. If you trust it, name it: --env-kwarg {_line(key)}=VALUE (evaluate, data), "
-                f"env_kwargs.{_line(key)}=VALUE (resume, finetune), or env_kwargs={{{shown(key)}: "
-                "…} in Python."
+                f"env_kwargs.{_line('.'.join(place))} {reason}, so {env_id} does not accept it "
+                f"from a file. If you trust it, specify it: --env-kwarg {_line(key)}=VALUE "
+                f"(evaluate, data), env_kwargs.{_line(key)}=VALUE (resume, finetune), or "
+                f"env_kwargs={{{shown(key)}: …}} in Python."
             )
 
 
 def kwargs_to_name(kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments that another process does not take from a file: they must be named again."""
+    """Return the arguments that are rejected from a file, so they must be specified again."""
     return {key: value for key, value in kwargs.items() if _problem(value, key) is not None}
 
 
 def import_to_name(env_id: str) -> str | None:
-    """The package that another process does not import unless it is told to."""
+    """Return the package that another process imports only with ``--import``."""
     return ROBOTICS if _ROBOTICS_IDS.match(env_id) else None
 
 
 def is_compatibility_env(env_id: str) -> bool:
-    """Whether another process makes this environment only where a person names it again."""
+    """Return whether another process creates this environment only if it is specified again."""
     return _COMPATIBILITY_IDS.fullmatch(env_id) is not None
 
 
 def _problem(value: Any, key: str, env_id: str | None = None) -> tuple[tuple[str, ...], str] | None:
-    """The place of a part of an argument that is not plain, and what is wrong; None for none.
+    """Return the path to a part of an argument that is not plain, and the reason; None if none.
 
-    What a person named for ``env_id`` is taken as it is.
+    What the user specified for ``env_id`` is accepted without checks.
     """
     todo: list[tuple[tuple[str, ...], int, Any]] = [((key,), 1, value)]
     count = 0
@@ -300,7 +300,7 @@ def _problem(value: Any, key: str, env_id: str | None = None) -> tuple[tuple[str
         if not _KEY.fullmatch(place[-1]):
             return place, "has a name that is not an identifier"
         if _SUSPECT_KEY.search(place[-1]):
-            return place, "may lead to a file or to code"
+            return place, "may refer to a file or to code"
         if isinstance(part, Mapping):
             todo += [((*place, str(name)), depth + 1, item) for name, item in part.items()]
         elif isinstance(part, list | tuple):
@@ -311,7 +311,7 @@ def _problem(value: Any, key: str, env_id: str | None = None) -> tuple[tuple[str
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value is a number or a word that can be neither a path nor a module's name."""
+    """Return whether a value is a number, or a word that cannot be a path or a module."""
     if isinstance(value, str):
         return _WORD.fullmatch(value) is not None
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""The reward arithmetic as environment wrappers."""
+"""Environment wrappers that scale, shift and clip rewards."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from rl_training.rewards import RewardTransformConfig as RewardTransformConfig
 
 
 class RewardTransformWrapper(gym.RewardWrapper[Any, Any]):
-    """Applies a transform to every reward; the three wrappers below are its single steps."""
+    """Applies a transform to every reward; the wrappers below are its individual steps."""
 
     def __init__(self, env: AnyEnv, transform: RewardTransformConfig) -> None:
         super().__init__(env)
         self._transform = transform
 
     def reward(self, reward: SupportsFloat) -> float:
-        """The reward that the learner sees."""
+        """Return the reward that the learner receives."""
         return float(self._transform(float(reward)))
 
 
 class RewardScaleWrapper(RewardTransformWrapper):
-    """Multiplies rewards."""
+    """Multiplies rewards by ``scale``."""
 
     def __init__(self, env: AnyEnv, scale: float) -> None:
         super().__init__(env, RewardTransformConfig(scale=scale))
 
 
 class RewardShiftWrapper(RewardTransformWrapper):
-    """Adds to rewards."""
+    """Adds ``shift`` to rewards."""
 
     def __init__(self, env: AnyEnv, shift: float) -> None:
         super().__init__(env, RewardTransformConfig(shift=shift))
 
 
 class RewardClipWrapper(RewardTransformWrapper):
-    """Limits rewards."""
+    """Clips rewards to ``clip_min`` and ``clip_max``."""
 
     def __init__(
         self, env: AnyEnv, clip_min: float | None = None, clip_max: float | None = None
@@ -46,23 +46,23 @@ class RewardClipWrapper(RewardTransformWrapper):
 
 
 OWN_RETURN = "own_return"
-"""Info key of an ended episode's return in the environment's own rewards."""
+"""Info key of a finished episode's return without reward transforms."""
 
 
 class OwnReturnWrapper(gym.Wrapper[Any, Any, Any, Any]):
-    """Below the transforms: keeps an episode's return as it would be without them."""
+    """Adds up rewards below the transforms, to report the untransformed return."""
 
     def __init__(self, env: AnyEnv) -> None:
         super().__init__(env)
         self.total = 0.0
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode at 0."""
+        """Start an episode with a return of 0."""
         self.total = 0.0
         return self.env.reset(**kwargs)
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Add up; the last step's info is the sum."""
+        """Add up the rewards; the info of the last step contains the sum."""
         obs, reward, terminated, truncated, info = self.env.step(action)
         self.total += as_reward(reward)
         if terminated or truncated:
@@ -71,7 +71,7 @@ class OwnReturnWrapper(gym.Wrapper[Any, Any, Any, Any]):
 
 
 def apply_reward_wrappers(env: AnyEnv, config: RewardTransformConfig) -> AnyEnv:
-    """Scale, then shift, then clip, each only where it changes something."""
+    """Scale, then shift, then clip rewards; a step without effect adds no wrapper."""
     if config.scale != 1.0:
         env = RewardScaleWrapper(env, config.scale)
     if config.shift != 0.0:

@@ -1,6 +1,7 @@
-"""Capture and restore of a running environment, wrappers, generators and simulator included.
+"""Capture and restore a running environment, with its wrappers, generators and simulator.
 
-The state is plain data (numbers, strings, lists, arrays): restoring sets values, runs nothing.
+The state is plain data (numbers, strings, lists, arrays). Restoring it sets values and runs no
+code from the state.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ _CONSTANT = frozenset(
     | {"_cached_spec", "_saved_kwargs", "_transform", "_metadata"}
     | {"fullpath", "tmp_xml_file_path", "_model_names"}
 )
-"""Attributes that the constructor sets and stepping leaves alone."""
+"""Attributes that the constructor sets and stepping does not change."""
 
 _DRAWN = frozenset({"screen", "clock", "surf", "maze"})
-"""Attributes that hold what only drawing uses; a number or an array of that name is state."""
+"""Attributes that are only used for rendering, unless they are numbers or arrays."""
 
 _CONSTANT_TYPES = (gym.Space, gym.Env, type, FunctionType, MethodType, ModuleType)
 
 _SHARED, _ITEMS, _GENERATOR = "@shared", "@items", "@generator"
-"""Tags of a place in the table of shared values, a dict in its own order, and a generator."""
+"""Tags of a reference to a shared value, a dict with its order, and a generator."""
 
 
 MAX_DEPTH = 100
-"""Levels of lists, dicts and environments inside one another that are saved."""
+"""Maximum nesting of lists, dicts and environments."""
 
 
 class CaptureError(Exception):
@@ -46,7 +47,7 @@ class CaptureError(Exception):
 
 
 class _KindError(CaptureError):
-    """An array that holds floats was saved as one of whole numbers."""
+    """An array of floats was saved as an array of integers."""
 
 
 def _inexact(problem: str) -> CaptureError:
@@ -54,7 +55,7 @@ def _inexact(problem: str) -> CaptureError:
 
 
 def wrappers_and_core(env: AnyEnv) -> list[AnyEnv]:
-    """The environment from the outermost wrapper to the core."""
+    """Return the layers of an environment, from the outermost wrapper to the core."""
     layers = [env]
     while isinstance(layers[-1], gym.Wrapper):
         layers.append(layers[-1].env)
@@ -62,23 +63,23 @@ def wrappers_and_core(env: AnyEnv) -> list[AnyEnv]:
 
 
 def _layers(env: AnyEnv, around: tuple[AnyEnv, ...] = ()) -> list[AnyEnv]:
-    """The same without the boundary, which has no state, and those inside the core."""
+    """Return the layers without `GuardedEnv`, and those of environments inside the core."""
     layers = [layer for layer in wrappers_and_core(env) if not isinstance(layer, GuardedEnv)]
     if len(around) > MAX_DEPTH or any(layer is outer for layer in layers for outer in around):
-        raise _inexact(f"{type(env.unwrapped).__name__} is an environment inside itself")
+        raise _inexact(f"{type(env.unwrapped).__name__} contains itself")
     inner = [value for value in vars(layers[-1]).values() if isinstance(value, gym.Env)]
     return layers + [layer for core in inner for layer in _layers(core, (*around, *layers))]
 
 
 def _is_number(value: Any) -> bool:
-    """Whether a value is a number or text of exactly a plain type: a subclass would be lost."""
+    """Return whether a value has exactly a plain scalar type; a subclass would be lost."""
     if isinstance(value, np.generic):
         return type(value) is value.dtype.type and value.dtype.kind in "biuf"
     return value is None or type(value) in (bool, int, float, str)
 
 
 def _copied(value: Any, copy_item: Callable[[Any], Any]) -> Any:
-    """A copy of an array, a list or a tuple; anything else is plain, and returned as it is."""
+    """Copy an array, a list or a tuple; return any other value unchanged."""
     if isinstance(value, np.ndarray):
         return value.copy()
     if isinstance(value, list | tuple):
@@ -87,21 +88,21 @@ def _copied(value: Any, copy_item: Callable[[Any], Any]) -> Any:
 
 
 class _Capture:
-    """Plain copies of everything that an environment holds, whole: what is one object stays one."""
+    """Copies the values of an environment as plain data; shared objects stay shared."""
 
     def __init__(self) -> None:
         self.shared: list[Any] = []
-        """The values that are in several places."""
+        """Values that are referenced more than once."""
         self._visits: dict[int, int] = {}
         self._numbers: dict[int, int] = {}
         self._views: dict[int, list[np.ndarray[Any, Any]]] = {}
 
     def examine(self, value: Any, name: str, depth: int = 0) -> None:
-        """Refuse what cannot be saved exactly; count how often the rest is met."""
+        """Reject values that cannot be saved exactly; count references to the others."""
         if _is_number(value):
             return
         if depth > MAX_DEPTH:
-            raise _inexact(f"{name} holds more than {MAX_DEPTH} levels of lists or dicts")
+            raise _inexact(f"{name} has more than {MAX_DEPTH} levels of lists or dicts")
         is_generator = isinstance(value, np.random.Generator) and depth == 0
         if type(value) in (np.ndarray, list, dict) or is_generator:
             self._visits[id(value)] = self._visits.get(id(value), 0) + 1
@@ -113,10 +114,10 @@ class _Capture:
             for part in value.values() if type(value) is dict else value:
                 self.examine(part, name, depth + 1)
         elif not is_generator or type(value.bit_generator) is not np.random.PCG64:
-            raise _inexact(f"{name} {'holds' if depth else 'is'} a {_kind_in_words(value)}")
+            raise _inexact(f"{name} {'contains' if depth else 'is'} a {_kind_in_words(value)}")
 
     def _examine_memory(self, array: np.ndarray[Any, Any], name: str) -> None:
-        """Refuse an array that sees another's memory: a copy would no longer follow it."""
+        """Reject an array that shares memory, since a copy would not."""
         owner: Any = array
         while isinstance(owner, np.ndarray) and owner.base is not None:
             owner = owner.base
@@ -129,7 +130,7 @@ class _Capture:
         views.append(array)
 
     def copy(self, value: Any) -> Any:
-        """A copy that later steps cannot write into, or a reference to a shared one."""
+        """Return a copy that later steps cannot modify, or a reference to a shared value."""
         if self._visits.get(id(value), 0) < 2:
             return self._copy_alone(value)
         if id(value) not in self._numbers:
@@ -138,7 +139,7 @@ class _Capture:
             self.shared[number] = self._copy_alone(value)
         number = self._numbers[id(value)]
         if self.shared[number] is None:
-            raise _inexact(f"a {type(value).__name__} holds itself")
+            raise _inexact(f"a {type(value).__name__} contains itself")
         return {_SHARED: number}
 
     def _copy_alone(self, value: Any) -> Any:
@@ -147,7 +148,7 @@ class _Capture:
         if not isinstance(value, dict):
             return _copied(value, self.copy)
         items = [(key, self.copy(item)) for key, item in value.items()]
-        # A checkpoint's file sorts keys, and an environment may go through its dict in order.
+        # A checkpoint file sorts keys, but an environment may depend on the order of its dict.
         return dict(items) if list(value) == sorted(value) else {_ITEMS: items}
 
 
@@ -164,7 +165,7 @@ def _kind_in_words(value: Any) -> str:
 
 
 class _Restore:
-    """Undoes `_Capture`: copies again, with each shared value made once."""
+    """Reverses `_Capture`; each shared value is created once."""
 
     def __init__(self, shared: list[Any]) -> None:
         self._shared = shared
@@ -172,7 +173,7 @@ class _Restore:
         self._making: set[int] = set()
 
     def copy(self, value: Any) -> Any:
-        """The value of a saved one."""
+        """Return the value that a saved value represents."""
         if not isinstance(value, dict):
             return _copied(value, self.copy)
         if set(value) == {_SHARED}:
@@ -184,27 +185,29 @@ class _Restore:
 
     def _one(self, number: Any) -> Any:
         if type(number) is not int or not 0 <= number < len(self._shared):
-            raise CaptureError(f"there is no shared value {shown(number)} in the saved environment")
+            raise CaptureError(f"the saved environment has no shared value {shown(number)}")
         if number not in self._made:
             if number in self._making:
-                raise CaptureError(f"the shared value {number} of the saved environment is endless")
+                raise CaptureError(
+                    f"shared value {number} of the saved environment contains itself"
+                )
             self._making.add(number)
             self._made[number] = self.copy(self._shared[number])
         return self._made[number]
 
 
 def _generator(state: Any) -> np.random.Generator:
-    """A generator in a saved state; one that PCG64 cannot have would give other numbers."""
+    """Return a generator in a saved state; reject a state that PCG64 cannot have."""
     generator = np.random.Generator(np.random.PCG64())
     try:
         generator.bit_generator.state = state
-        # Compared as text: True equals 1. NumPy keeps these two numbers, whatever they are.
+        # Compared as text, because True equals 1. NumPy accepts any value of the last two numbers.
         is_whole = (
             json_codec.dumps(generator.bit_generator.state) == json_codec.dumps(state)
             and state["state"]["inc"] % 2 == 1
             and state["has_uint32"] in (0, 1)
         )
-    except Exception:  # NumPy has no common class for what does not fit
+    except Exception:  # NumPy has no common exception class for invalid states
         is_whole = False
     if not is_whole:
         raise CaptureError("a random generator of the saved environment is damaged")
@@ -212,10 +215,10 @@ def _generator(state: Any) -> np.random.Generator:
 
 
 def _running(layer: AnyEnv) -> Iterator[tuple[str, Any]]:
-    """The attributes that stepping may change."""
+    """Yield the attributes that stepping may change."""
     for name, value in vars(layer).items():
         if name in _CONSTANT or isinstance(value, _CONSTANT_TYPES):
-            continue  # an environment inside this one is a layer of its own
+            continue  # an environment inside this one is a separate layer
         plain = _is_number(value) or type(value) in (np.ndarray, list, tuple, dict)
         if name not in _DRAWN or plain:
             yield name, value
@@ -234,7 +237,7 @@ def _capture_layer(layer: AnyEnv, capture: _Capture) -> dict[str, Any]:
 
 
 def _can_replace(present: Any, saved: Any) -> bool:
-    """Whether a saved value can be what the attribute holds at another instant."""
+    """Return whether a saved value is a possible value of the attribute."""
     if present is None or saved is None:
         return True
     if callable(present) or isinstance(present, _CONSTANT_TYPES):
@@ -257,18 +260,18 @@ def _restore_layer(layer: AnyEnv, state: dict[str, Any], restore: _Restore) -> N
         shared = isinstance(saved, dict) and set(saved) == {_SHARED}
         values[name] = restore.copy(saved) if shared else _generator(saved)
     for name, value in values.items():
-        # One that this environment does not have yet may be one that a later step creates.
+        # An attribute that does not exist yet may be one that a later step creates.
         fixed = name in _CONSTANT or name.startswith("__")
         if fixed or not _can_replace(getattr(layer, name, None), value):
-            raise CaptureError(f"{state['class']}.{one_line(name)} is not part of a running state")
+            raise CaptureError(f"{state['class']}.{one_line(name)} is not part of the state")
         arrays = isinstance(own.get(name), np.ndarray) and isinstance(value, np.ndarray)
         if arrays and own[name].dtype.kind == "f" != value.dtype.kind:
-            raise _KindError(f"{state['class']}.{one_line(name)} holds {value.dtype}, not floats")
+            raise _KindError(f"{state['class']}.{one_line(name)} is {value.dtype}, not float")
         own[name] = value
 
 
 def _simulator(env: AnyEnv) -> tuple[Any, Any] | None:
-    """MuJoCo's model and data, where the core environment has them."""
+    """Return MuJoCo's model and data; None if the core environment has none."""
     core = env.unwrapped
     model, data = getattr(core, "model", None), getattr(core, "data", None)
     if type(model).__name__ == "MjModel" and type(data).__name__ == "MjData":
@@ -284,7 +287,7 @@ def _capture_simulator(model: Any, data: Any) -> dict[str, Any]:
     kind = mujoco.mjtState.mjSTATE_INTEGRATION
     integration = np.empty(mujoco.mj_stateSize(model, kind))
     mujoco.mj_getState(model, data, integration, kind)
-    # Ant and Humanoid read body positions before they step: those must not be recomputed.
+    # Ant and Humanoid read body positions before they step, so these must not be recomputed.
     return {"integration": integration, "xpos": np.array(data.xpos), "xipos": np.array(data.xipos)}
 
 
@@ -295,8 +298,8 @@ def _restore_simulator(model: Any, data: Any, state: dict[str, Any]) -> None:
         saved, wanted = describe_array(state[name]), describe_array(present)
         if saved != wanted:
             raise CaptureError(
-                f"the simulator's {name} is {saved} in the saved environment, but {wanted} in this "
-                "one"
+                f"{name} of the simulator is {saved} in the saved environment, but {wanted} in "
+                "this one"
             )
     mujoco.mj_setState(model, data, state["integration"], mujoco.mjtState.mjSTATE_INTEGRATION)
     data.xpos[:] = state["xpos"]
@@ -304,7 +307,11 @@ def _restore_simulator(model: Any, data: Any, state: dict[str, Any]) -> None:
 
 
 def capture_env(env: AnyEnv) -> dict[str, Any]:
-    """The whole running state as plain data; a CaptureError where that is not possible exactly."""
+    """Return the complete state as plain data.
+
+    Raises:
+        CaptureError: The state cannot be saved exactly.
+    """
     simulator = _simulator(env)
     layers, capture = _layers(env), _Capture()
     for layer in layers:
@@ -318,53 +325,54 @@ def capture_env(env: AnyEnv) -> dict[str, Any]:
 
 
 def restore_env(env: AnyEnv, state: dict[str, Any]) -> None:
-    """Put an environment of the same make-up into a captured state."""
+    """Restore a captured state into an environment with the same layers."""
     layers = _layers(env)
     if len(layers) != len(state["layers"]):
         raise CaptureError(
-            f"the saved environment has {len(state['layers'])} layers, this one {len(layers)}"
+            f"the saved environment has {len(state['layers'])} layers, but this one has "
+            f"{len(layers)}"
         )
     restore = _Restore(state.get("shared", []))
     for layer, layer_state in zip(layers, state["layers"], strict=True):
         _restore_layer(layer, layer_state, restore)
     simulator = _simulator(env)
     if (simulator is None) != (state["simulator"] is None):
-        raise CaptureError("the saved environment and this one differ in their simulator")
+        raise CaptureError("the saved environment and this one use different simulators")
     if simulator:
         _restore_simulator(*simulator, state["simulator"])
 
 
 class CapturableEnv(GuardedEnv):
-    """The outermost wrapper: its methods are called across a vector environment's processes."""
+    """The outermost wrapper, whose methods a vector environment calls across processes."""
 
     def __init__(
         self, env: AnyEnv, index: int = 0, name: str = "", isolation: Isolation | None = None
     ) -> None:
-        # An environment may use the key too: it means ours only where our wrapper is there.
+        # An environment may use the same key; it is ours only if our wrapper is present.
         transformed = any(isinstance(x, OwnReturnWrapper) for x in wrappers_and_core(env))
         super().__init__(env, name, isolation, kept=(OWN_RETURN,) if transformed else ())
         self.index = index
 
     def capture(self) -> dict[str, Any]:
-        """The state, or ``{"error": reason}`` where it cannot be captured."""
+        """Return the state, or ``{"error": reason}`` if it cannot be captured."""
         try:
             return capture_env(self.env)
         except CaptureError as error:
             return {"error": str(error)}
-        except Exception as error:  # whatever an attribute of the environment does when it is read
+        except Exception as error:  # reading an attribute of the environment may raise anything
             return {"error": f"its attributes cannot be read ({error_text(error)})"}
 
     def restore(self, states: list[dict[str, Any]]) -> None:
-        """Take this environment's state out of the list of all."""
+        """Restore this environment from the list of all states."""
         try:
             try:
                 restore_env(self.env, states[self.index])
             except _KindError:
-                # An array may change its kind in a step, as contacts that begin as zeros.
+                # An array may change from integers to floats in its first step.
                 self.reset()
                 self.step(deepcopy(self.action_space).sample())
                 restore_env(self.env, states[self.index])
         except (CaptureError, EnvError):
             raise
-        except Exception as error:  # whatever a forged state can cause
+        except Exception as error:  # a forged state may cause anything
             raise CaptureError(f"the saved environment is damaged ({error_text(error)})") from error

@@ -1,4 +1,4 @@
-"""Vector environments: in this process, or in worker processes, which may die."""
+"""Vector environments in this process or in worker processes, which may die."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ CLOSE_SECONDS = 10.0
 """How long workers may take to close their environments before they are killed."""
 
 REPORT_SECONDS = 5.0
-"""How long a worker that failed may take to say why."""
+"""How long a failed worker may take to report its error."""
 
 
 class LocalEnvs(SyncVectorEnv[Any, Any]):
-    """Environments in this process, one after the other.
+    """Environments in this process, stepped one after the other.
 
-    Arrays that a step returns are filled by the next one.
+    The next step overwrites the arrays that a step returned.
     """
 
     def __init__(self, makers: Sequence[Callable[[], AnyEnv]]) -> None:
         super().__init__(makers, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        """Begin new episodes; environment ``i`` from ``seed + i``."""
+        """Start new episodes; environment ``i`` is seeded with ``seed + i``."""
         for index, env in enumerate(self.envs):
             own = None if seed is None else seed + index
             self._observations[index], _ = env.reset(seed=own, options=options)
         return self._observations, {}
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Gymnasium's step without what serves other spaces, reset modes and infos."""
+        """Step all environments: Gymnasium's step for flat spaces, SAME_STEP and few infos."""
         infos: dict[str, Any] = {}
         for index, env in enumerate(self.envs):
             obs, reward, terminated, truncated, info = env.step(actions[index])
@@ -60,14 +60,14 @@ class LocalEnvs(SyncVectorEnv[Any, Any]):
 
 
 class WorkerTraceback(Exception):  # noqa: N818 - the text of an error in another process
-    """The traceback of an error in a worker, as the cause of the error here."""
+    """The traceback of an error in a worker, used as the cause of the error here."""
 
     def __str__(self) -> str:
         return f"\n{self.args[0]}"
 
 
 def _work(index: int, make: Callable[[], AnyEnv], pipe: Any, parent_pipe: Any, *rest: Any) -> None:
-    """Gymnasium's worker, with a constructor that fails reported like any other error."""
+    """Run Gymnasium's worker; a constructor that fails is reported like any other error."""
     try:
         env = make()
     except Exception as error:
@@ -79,9 +79,9 @@ def _work(index: int, make: Callable[[], AnyEnv], pipe: Any, parent_pipe: Any, *
 
 
 class _Pipe:
-    """A connection to a worker, which raises one sentence when the worker is gone.
+    """A connection to a worker that raises a clear error if the worker has died.
 
-    The worker alone holds the other end, so the connection breaks at the instant the worker ends.
+    Only the worker has the other end, so the connection breaks as soon as the worker ends.
     """
 
     def __init__(self, pipe: Any, died: Callable[[], EnvError]) -> None:
@@ -104,14 +104,14 @@ class _Pipe:
             raise self._died() from error
 
     def ask_to_close(self) -> None:
-        with suppress(OSError):  # it is gone
+        with suppress(OSError):  # the worker has already ended
             self._pipe.send(("close", None))
 
     def has_ended(self, deadline: float) -> bool:
-        """Wait for the worker's end, which breaks the connection; False if that takes too long."""
+        """Wait until the worker ends, which breaks the connection; return False on a timeout."""
         try:
             while self._pipe.poll(max(0.0, deadline - time.monotonic())):
-                self._pipe.recv_bytes()  # answers that are no longer needed
+                self._pipe.recv_bytes()  # discard answers
         except (EOFError, OSError):
             return True
         return False
@@ -120,14 +120,15 @@ class _Pipe:
 class WorkerEnvs(AsyncVectorEnv[Any, Any]):
     """An asynchronous vector environment that notices when one of its processes dies.
 
-    Gymnasium's would wait for the answers of the others a second time when it is closed.
+    After that, Gymnasium's own class would wait a second time for the others when it is closed.
     """
 
     def __init__(self, makers: Sequence[Callable[[], AnyEnv]], names: Sequence[str]) -> None:
         self._names = names
         self._pipes: list[_Pipe] = []
         self._has_started = False
-        # Not fork: the parent runs threads, and forked siblings would keep a killed parent's pipes.
+        # No fork: the parent has threads, and forked siblings would keep the pipes of a killed
+        # parent open.
         methods = multiprocessing.get_all_start_methods()
         context = "forkserver" if "forkserver" in methods else "spawn"
         super().__init__(
@@ -135,7 +136,7 @@ class WorkerEnvs(AsyncVectorEnv[Any, Any]):
         )
 
     def _check_spaces(self) -> None:
-        """The last act of the constructor, and the first question to the workers."""
+        """Wrap the pipes; the constructor calls this last, before any message to the workers."""
         self._pipes = [
             _Pipe(pipe, partial(self._died, index)) for index, pipe in enumerate(self.parent_pipes)
         ]
@@ -150,17 +151,17 @@ class WorkerEnvs(AsyncVectorEnv[Any, Any]):
     def _died(self, index: int) -> EnvError:
         process = self.processes[index]
         process.join(1.0)
-        code, reason = process.exitcode, "does not answer any more"
+        code, reason = process.exitcode, "stopped responding"
         if code is not None and code < 0:
             known = -code in set(signal.Signals)
             reason = f"was killed by {signal.Signals(-code).name if known else f'signal {-code}'}"
             if -code == getattr(signal, "SIGKILL", None):
-                reason += ", as the system does when memory runs out"
+                reason += ", which may mean that the system ran out of memory"
         elif code is not None:
             reason = f"ended with exit code {code}"
         advice = "resume the run to continue from its last checkpoint"
         if not self._has_started:
-            advice = "a script that starts processes needs if __name__ == '__main__' around it"
+            advice = "a script that starts processes needs an if __name__ == '__main__' guard"
         return EnvError(f"{self._names[index]}: its process {reason}; {advice}")
 
     def _raise_if_errors(self, successes: Iterable[bool]) -> None:
@@ -176,10 +177,10 @@ class WorkerEnvs(AsyncVectorEnv[Any, Any]):
         raise error from WorkerTraceback(trace)
 
     def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
-        """Have the workers close their environments; kill those that take too long.
+        """Ask the workers to close their environments; kill those that take too long.
 
-        A worker in the middle of a call reads the message after it. Processes are not asked for
-        their state: the server that forked them may have died of the same signal as this run.
+        A busy worker reads the message after its current call. The state of the processes is not
+        queried, since the server that forked them may have died from the same signal as this run.
         """
         seconds = 0.0 if terminate else CLOSE_SECONDS if timeout is None else timeout
         deadline = time.monotonic() + seconds

@@ -68,27 +68,29 @@ class DDPG(ManagedAlgorithm):
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Where recorded data comes from; None for none.
+        dataset_kind (default None): Format of the recorded data; None for none.
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
-        dataset_download (default False): Let Minari download a missing dataset.
+        dataset_download (default False): Download a Minari dataset if it is missing.
         dataset_size (default 10000): Transitions of a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
         reward_scale (default 1.0): Factor on every reward.
         reward_shift (default 0.0): Added to every reward after scaling.
-        reward_clip_min (default None): Least reward, after scale and shift.
-        reward_clip_max (default None): Greatest reward, after scale and shift.
-        return_scaling (default False): Scale a dataset's rewards by 1000 over its range of
-            returns.
-        normalize_states (default False): Standardize observations by the dataset's mean and
-            deviation.
-        sampling (default 'replacement'): Draw dataset rows independently, or every row once an
+        reward_clip_min (default None): Smallest reward after scaling and shifting.
+        reward_clip_max (default None): Largest reward after scaling and shifting.
+        return_scaling (default False): Multiply the dataset's rewards by 1000 / (largest return
+            - smallest return).
+        normalize_states (default False): Normalize observations with the dataset's mean and
+            standard deviation.
+        sampling (default 'replacement'): Draw dataset rows independently, or every row once per
             epoch.
-        num_epochs (default None): The budget as passes over the training rows.
+        num_epochs (default None): Training budget in passes over the training rows.
         validation_fraction (default None): Share of the rows held out, in whole episodes; None:
             0.05 if env_id is None.
-        action_low (default None): Least actions of the data, where no environment tells.
-        action_high (default None): Greatest actions of the data, where no environment tells.
+        action_low (default None): Lower action bounds of the data; only needed if env_id is
+            None.
+        action_high (default None): Upper action bounds of the data; only needed if env_id is
+            None.
 
     Control options:
         eval_interval (default 5000): Steps between evaluations; 0 to evaluate only at the end.
@@ -246,27 +248,29 @@ class DQN(ManagedAlgorithm):
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Where recorded data comes from; None for none.
+        dataset_kind (default None): Format of the recorded data; None for none.
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
-        dataset_download (default False): Let Minari download a missing dataset.
+        dataset_download (default False): Download a Minari dataset if it is missing.
         dataset_size (default 10000): Transitions of a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
         reward_scale (default 1.0): Factor on every reward.
         reward_shift (default 0.0): Added to every reward after scaling.
-        reward_clip_min (default None): Least reward, after scale and shift.
-        reward_clip_max (default None): Greatest reward, after scale and shift.
-        return_scaling (default False): Scale a dataset's rewards by 1000 over its range of
-            returns.
-        normalize_states (default False): Standardize observations by the dataset's mean and
-            deviation.
-        sampling (default 'replacement'): Draw dataset rows independently, or every row once an
+        reward_clip_min (default None): Smallest reward after scaling and shifting.
+        reward_clip_max (default None): Largest reward after scaling and shifting.
+        return_scaling (default False): Multiply the dataset's rewards by 1000 / (largest return
+            - smallest return).
+        normalize_states (default False): Normalize observations with the dataset's mean and
+            standard deviation.
+        sampling (default 'replacement'): Draw dataset rows independently, or every row once per
             epoch.
-        num_epochs (default None): The budget as passes over the training rows.
+        num_epochs (default None): Training budget in passes over the training rows.
         validation_fraction (default None): Share of the rows held out, in whole episodes; None:
             0.05 if env_id is None.
-        action_low (default None): Least actions of the data, where no environment tells.
-        action_high (default None): Greatest actions of the data, where no environment tells.
+        action_low (default None): Lower action bounds of the data; only needed if env_id is
+            None.
+        action_high (default None): Upper action bounds of the data; only needed if env_id is
+            None.
 
     Control options:
         eval_interval (default 5000): Steps between evaluations; 0 to evaluate only at the end.
@@ -459,27 +463,29 @@ class HER(ManagedAlgorithm):
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Where recorded data comes from; None for none.
+        dataset_kind (default None): Format of the recorded data; None for none.
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
-        dataset_download (default False): Let Minari download a missing dataset.
+        dataset_download (default False): Download a Minari dataset if it is missing.
         dataset_size (default 10000): Transitions of a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
         reward_scale (default 1.0): Factor on every reward.
         reward_shift (default 0.0): Added to every reward after scaling.
-        reward_clip_min (default None): Least reward, after scale and shift.
-        reward_clip_max (default None): Greatest reward, after scale and shift.
-        return_scaling (default False): Scale a dataset's rewards by 1000 over its range of
-            returns.
-        normalize_states (default False): Standardize observations by the dataset's mean and
-            deviation.
-        sampling (default 'replacement'): Draw dataset rows independently, or every row once an
+        reward_clip_min (default None): Smallest reward after scaling and shifting.
+        reward_clip_max (default None): Largest reward after scaling and shifting.
+        return_scaling (default False): Multiply the dataset's rewards by 1000 / (largest return
+            - smallest return).
+        normalize_states (default False): Normalize observations with the dataset's mean and
+            standard deviation.
+        sampling (default 'replacement'): Draw dataset rows independently, or every row once per
             epoch.
-        num_epochs (default None): The budget as passes over the training rows.
+        num_epochs (default None): Training budget in passes over the training rows.
         validation_fraction (default None): Share of the rows held out, in whole episodes; None:
             0.05 if env_id is None.
-        action_low (default None): Least actions of the data, where no environment tells.
-        action_high (default None): Greatest actions of the data, where no environment tells.
+        action_low (default None): Lower action bounds of the data; only needed if env_id is
+            None.
+        action_high (default None): Upper action bounds of the data; only needed if env_id is
+            None.
 
     Control options:
         eval_interval (default 5000): Steps between evaluations; 0 to evaluate only at the end.
@@ -649,27 +655,29 @@ class REDQ(ManagedAlgorithm):
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Where recorded data comes from; None for none.
+        dataset_kind (default None): Format of the recorded data; None for none.
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
-        dataset_download (default False): Let Minari download a missing dataset.
+        dataset_download (default False): Download a Minari dataset if it is missing.
         dataset_size (default 10000): Transitions of a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
         reward_scale (default 1.0): Factor on every reward.
         reward_shift (default 0.0): Added to every reward after scaling.
-        reward_clip_min (default None): Least reward, after scale and shift.
-        reward_clip_max (default None): Greatest reward, after scale and shift.
-        return_scaling (default False): Scale a dataset's rewards by 1000 over its range of
-            returns.
-        normalize_states (default False): Standardize observations by the dataset's mean and
-            deviation.
-        sampling (default 'replacement'): Draw dataset rows independently, or every row once an
+        reward_clip_min (default None): Smallest reward after scaling and shifting.
+        reward_clip_max (default None): Largest reward after scaling and shifting.
+        return_scaling (default False): Multiply the dataset's rewards by 1000 / (largest return
+            - smallest return).
+        normalize_states (default False): Normalize observations with the dataset's mean and
+            standard deviation.
+        sampling (default 'replacement'): Draw dataset rows independently, or every row once per
             epoch.
-        num_epochs (default None): The budget as passes over the training rows.
+        num_epochs (default None): Training budget in passes over the training rows.
         validation_fraction (default None): Share of the rows held out, in whole episodes; None:
             0.05 if env_id is None.
-        action_low (default None): Least actions of the data, where no environment tells.
-        action_high (default None): Greatest actions of the data, where no environment tells.
+        action_low (default None): Lower action bounds of the data; only needed if env_id is
+            None.
+        action_high (default None): Upper action bounds of the data; only needed if env_id is
+            None.
 
     Control options:
         eval_interval (default 5000): Steps between evaluations; 0 to evaluate only at the end.
@@ -826,27 +834,29 @@ class SAC(ManagedAlgorithm):
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Where recorded data comes from; None for none.
+        dataset_kind (default None): Format of the recorded data; None for none.
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
-        dataset_download (default False): Let Minari download a missing dataset.
+        dataset_download (default False): Download a Minari dataset if it is missing.
         dataset_size (default 10000): Transitions of a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
         reward_scale (default 1.0): Factor on every reward.
         reward_shift (default 0.0): Added to every reward after scaling.
-        reward_clip_min (default None): Least reward, after scale and shift.
-        reward_clip_max (default None): Greatest reward, after scale and shift.
-        return_scaling (default False): Scale a dataset's rewards by 1000 over its range of
-            returns.
-        normalize_states (default False): Standardize observations by the dataset's mean and
-            deviation.
-        sampling (default 'replacement'): Draw dataset rows independently, or every row once an
+        reward_clip_min (default None): Smallest reward after scaling and shifting.
+        reward_clip_max (default None): Largest reward after scaling and shifting.
+        return_scaling (default False): Multiply the dataset's rewards by 1000 / (largest return
+            - smallest return).
+        normalize_states (default False): Normalize observations with the dataset's mean and
+            standard deviation.
+        sampling (default 'replacement'): Draw dataset rows independently, or every row once per
             epoch.
-        num_epochs (default None): The budget as passes over the training rows.
+        num_epochs (default None): Training budget in passes over the training rows.
         validation_fraction (default None): Share of the rows held out, in whole episodes; None:
             0.05 if env_id is None.
-        action_low (default None): Least actions of the data, where no environment tells.
-        action_high (default None): Greatest actions of the data, where no environment tells.
+        action_low (default None): Lower action bounds of the data; only needed if env_id is
+            None.
+        action_high (default None): Upper action bounds of the data; only needed if env_id is
+            None.
 
     Control options:
         eval_interval (default 5000): Steps between evaluations; 0 to evaluate only at the end.
@@ -1004,27 +1014,29 @@ class TD3(ManagedAlgorithm):
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Where recorded data comes from; None for none.
+        dataset_kind (default None): Format of the recorded data; None for none.
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
-        dataset_download (default False): Let Minari download a missing dataset.
+        dataset_download (default False): Download a Minari dataset if it is missing.
         dataset_size (default 10000): Transitions of a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
         reward_scale (default 1.0): Factor on every reward.
         reward_shift (default 0.0): Added to every reward after scaling.
-        reward_clip_min (default None): Least reward, after scale and shift.
-        reward_clip_max (default None): Greatest reward, after scale and shift.
-        return_scaling (default False): Scale a dataset's rewards by 1000 over its range of
-            returns.
-        normalize_states (default False): Standardize observations by the dataset's mean and
-            deviation.
-        sampling (default 'replacement'): Draw dataset rows independently, or every row once an
+        reward_clip_min (default None): Smallest reward after scaling and shifting.
+        reward_clip_max (default None): Largest reward after scaling and shifting.
+        return_scaling (default False): Multiply the dataset's rewards by 1000 / (largest return
+            - smallest return).
+        normalize_states (default False): Normalize observations with the dataset's mean and
+            standard deviation.
+        sampling (default 'replacement'): Draw dataset rows independently, or every row once per
             epoch.
-        num_epochs (default None): The budget as passes over the training rows.
+        num_epochs (default None): Training budget in passes over the training rows.
         validation_fraction (default None): Share of the rows held out, in whole episodes; None:
             0.05 if env_id is None.
-        action_low (default None): Least actions of the data, where no environment tells.
-        action_high (default None): Greatest actions of the data, where no environment tells.
+        action_low (default None): Lower action bounds of the data; only needed if env_id is
+            None.
+        action_high (default None): Upper action bounds of the data; only needed if env_id is
+            None.
 
     Control options:
         eval_interval (default 5000): Steps between evaluations; 0 to evaluate only at the end.
@@ -1185,27 +1197,29 @@ class TQC(ManagedAlgorithm):
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Where recorded data comes from; None for none.
+        dataset_kind (default None): Format of the recorded data; None for none.
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
-        dataset_download (default False): Let Minari download a missing dataset.
+        dataset_download (default False): Download a Minari dataset if it is missing.
         dataset_size (default 10000): Transitions of a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
         reward_scale (default 1.0): Factor on every reward.
         reward_shift (default 0.0): Added to every reward after scaling.
-        reward_clip_min (default None): Least reward, after scale and shift.
-        reward_clip_max (default None): Greatest reward, after scale and shift.
-        return_scaling (default False): Scale a dataset's rewards by 1000 over its range of
-            returns.
-        normalize_states (default False): Standardize observations by the dataset's mean and
-            deviation.
-        sampling (default 'replacement'): Draw dataset rows independently, or every row once an
+        reward_clip_min (default None): Smallest reward after scaling and shifting.
+        reward_clip_max (default None): Largest reward after scaling and shifting.
+        return_scaling (default False): Multiply the dataset's rewards by 1000 / (largest return
+            - smallest return).
+        normalize_states (default False): Normalize observations with the dataset's mean and
+            standard deviation.
+        sampling (default 'replacement'): Draw dataset rows independently, or every row once per
             epoch.
-        num_epochs (default None): The budget as passes over the training rows.
+        num_epochs (default None): Training budget in passes over the training rows.
         validation_fraction (default None): Share of the rows held out, in whole episodes; None:
             0.05 if env_id is None.
-        action_low (default None): Least actions of the data, where no environment tells.
-        action_high (default None): Greatest actions of the data, where no environment tells.
+        action_low (default None): Lower action bounds of the data; only needed if env_id is
+            None.
+        action_high (default None): Upper action bounds of the data; only needed if env_id is
+            None.
 
     Control options:
         eval_interval (default 5000): Steps between evaluations; 0 to evaluate only at the end.
@@ -1355,27 +1369,29 @@ class AWAC(ManagedAlgorithm):
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Where recorded data comes from; None for none.
+        dataset_kind (default None): Format of the recorded data; None for none.
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
-        dataset_download (default False): Let Minari download a missing dataset.
+        dataset_download (default False): Download a Minari dataset if it is missing.
         dataset_size (default 10000): Transitions of a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
         reward_scale (default 1.0): Factor on every reward.
         reward_shift (default 0.0): Added to every reward after scaling.
-        reward_clip_min (default None): Least reward, after scale and shift.
-        reward_clip_max (default None): Greatest reward, after scale and shift.
-        return_scaling (default False): Scale a dataset's rewards by 1000 over its range of
-            returns.
-        normalize_states (default False): Standardize observations by the dataset's mean and
-            deviation.
-        sampling (default 'replacement'): Draw dataset rows independently, or every row once an
+        reward_clip_min (default None): Smallest reward after scaling and shifting.
+        reward_clip_max (default None): Largest reward after scaling and shifting.
+        return_scaling (default False): Multiply the dataset's rewards by 1000 / (largest return
+            - smallest return).
+        normalize_states (default False): Normalize observations with the dataset's mean and
+            standard deviation.
+        sampling (default 'replacement'): Draw dataset rows independently, or every row once per
             epoch.
-        num_epochs (default None): The budget as passes over the training rows.
+        num_epochs (default None): Training budget in passes over the training rows.
         validation_fraction (default None): Share of the rows held out, in whole episodes; None:
             0.05 if env_id is None.
-        action_low (default None): Least actions of the data, where no environment tells.
-        action_high (default None): Greatest actions of the data, where no environment tells.
+        action_low (default None): Lower action bounds of the data; only needed if env_id is
+            None.
+        action_high (default None): Upper action bounds of the data; only needed if env_id is
+            None.
 
     Control options:
         eval_interval (default 5000): Steps between evaluations; 0 to evaluate only at the end.
@@ -1500,27 +1516,29 @@ class BC(ManagedAlgorithm):
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Where recorded data comes from; None for none.
+        dataset_kind (default None): Format of the recorded data; None for none.
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
-        dataset_download (default False): Let Minari download a missing dataset.
+        dataset_download (default False): Download a Minari dataset if it is missing.
         dataset_size (default 10000): Transitions of a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
         reward_scale (default 1.0): Factor on every reward.
         reward_shift (default 0.0): Added to every reward after scaling.
-        reward_clip_min (default None): Least reward, after scale and shift.
-        reward_clip_max (default None): Greatest reward, after scale and shift.
-        return_scaling (default False): Scale a dataset's rewards by 1000 over its range of
-            returns.
-        normalize_states (default False): Standardize observations by the dataset's mean and
-            deviation.
-        sampling (default 'replacement'): Draw dataset rows independently, or every row once an
+        reward_clip_min (default None): Smallest reward after scaling and shifting.
+        reward_clip_max (default None): Largest reward after scaling and shifting.
+        return_scaling (default False): Multiply the dataset's rewards by 1000 / (largest return
+            - smallest return).
+        normalize_states (default False): Normalize observations with the dataset's mean and
+            standard deviation.
+        sampling (default 'replacement'): Draw dataset rows independently, or every row once per
             epoch.
-        num_epochs (default None): The budget as passes over the training rows.
+        num_epochs (default None): Training budget in passes over the training rows.
         validation_fraction (default None): Share of the rows held out, in whole episodes; None:
             0.05 if env_id is None.
-        action_low (default None): Least actions of the data, where no environment tells.
-        action_high (default None): Greatest actions of the data, where no environment tells.
+        action_low (default None): Lower action bounds of the data; only needed if env_id is
+            None.
+        action_high (default None): Upper action bounds of the data; only needed if env_id is
+            None.
 
     Control options:
         eval_interval (default 5000): Steps between evaluations; 0 to evaluate only at the end.
@@ -1654,27 +1672,29 @@ class CQL(ManagedAlgorithm):
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Where recorded data comes from; None for none.
+        dataset_kind (default None): Format of the recorded data; None for none.
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
-        dataset_download (default False): Let Minari download a missing dataset.
+        dataset_download (default False): Download a Minari dataset if it is missing.
         dataset_size (default 10000): Transitions of a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
         reward_scale (default 1.0): Factor on every reward.
         reward_shift (default 0.0): Added to every reward after scaling.
-        reward_clip_min (default None): Least reward, after scale and shift.
-        reward_clip_max (default None): Greatest reward, after scale and shift.
-        return_scaling (default False): Scale a dataset's rewards by 1000 over its range of
-            returns.
-        normalize_states (default False): Standardize observations by the dataset's mean and
-            deviation.
-        sampling (default 'replacement'): Draw dataset rows independently, or every row once an
+        reward_clip_min (default None): Smallest reward after scaling and shifting.
+        reward_clip_max (default None): Largest reward after scaling and shifting.
+        return_scaling (default False): Multiply the dataset's rewards by 1000 / (largest return
+            - smallest return).
+        normalize_states (default False): Normalize observations with the dataset's mean and
+            standard deviation.
+        sampling (default 'replacement'): Draw dataset rows independently, or every row once per
             epoch.
-        num_epochs (default None): The budget as passes over the training rows.
+        num_epochs (default None): Training budget in passes over the training rows.
         validation_fraction (default None): Share of the rows held out, in whole episodes; None:
             0.05 if env_id is None.
-        action_low (default None): Least actions of the data, where no environment tells.
-        action_high (default None): Greatest actions of the data, where no environment tells.
+        action_low (default None): Lower action bounds of the data; only needed if env_id is
+            None.
+        action_high (default None): Upper action bounds of the data; only needed if env_id is
+            None.
 
     Control options:
         eval_interval (default 5000): Steps between evaluations; 0 to evaluate only at the end.
@@ -1810,27 +1830,29 @@ class EDAC(ManagedAlgorithm):
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Where recorded data comes from; None for none.
+        dataset_kind (default None): Format of the recorded data; None for none.
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
-        dataset_download (default False): Let Minari download a missing dataset.
+        dataset_download (default False): Download a Minari dataset if it is missing.
         dataset_size (default 10000): Transitions of a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
         reward_scale (default 1.0): Factor on every reward.
         reward_shift (default 0.0): Added to every reward after scaling.
-        reward_clip_min (default None): Least reward, after scale and shift.
-        reward_clip_max (default None): Greatest reward, after scale and shift.
-        return_scaling (default False): Scale a dataset's rewards by 1000 over its range of
-            returns.
-        normalize_states (default False): Standardize observations by the dataset's mean and
-            deviation.
-        sampling (default 'replacement'): Draw dataset rows independently, or every row once an
+        reward_clip_min (default None): Smallest reward after scaling and shifting.
+        reward_clip_max (default None): Largest reward after scaling and shifting.
+        return_scaling (default False): Multiply the dataset's rewards by 1000 / (largest return
+            - smallest return).
+        normalize_states (default False): Normalize observations with the dataset's mean and
+            standard deviation.
+        sampling (default 'replacement'): Draw dataset rows independently, or every row once per
             epoch.
-        num_epochs (default None): The budget as passes over the training rows.
+        num_epochs (default None): Training budget in passes over the training rows.
         validation_fraction (default None): Share of the rows held out, in whole episodes; None:
             0.05 if env_id is None.
-        action_low (default None): Least actions of the data, where no environment tells.
-        action_high (default None): Greatest actions of the data, where no environment tells.
+        action_low (default None): Lower action bounds of the data; only needed if env_id is
+            None.
+        action_high (default None): Upper action bounds of the data; only needed if env_id is
+            None.
 
     Control options:
         eval_interval (default 5000): Steps between evaluations; 0 to evaluate only at the end.
@@ -1964,27 +1986,29 @@ class IQL(ManagedAlgorithm):
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Where recorded data comes from; None for none.
+        dataset_kind (default None): Format of the recorded data; None for none.
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
-        dataset_download (default False): Let Minari download a missing dataset.
+        dataset_download (default False): Download a Minari dataset if it is missing.
         dataset_size (default 10000): Transitions of a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
         reward_scale (default 1.0): Factor on every reward.
         reward_shift (default 0.0): Added to every reward after scaling.
-        reward_clip_min (default None): Least reward, after scale and shift.
-        reward_clip_max (default None): Greatest reward, after scale and shift.
-        return_scaling (default False): Scale a dataset's rewards by 1000 over its range of
-            returns.
-        normalize_states (default False): Standardize observations by the dataset's mean and
-            deviation.
-        sampling (default 'replacement'): Draw dataset rows independently, or every row once an
+        reward_clip_min (default None): Smallest reward after scaling and shifting.
+        reward_clip_max (default None): Largest reward after scaling and shifting.
+        return_scaling (default False): Multiply the dataset's rewards by 1000 / (largest return
+            - smallest return).
+        normalize_states (default False): Normalize observations with the dataset's mean and
+            standard deviation.
+        sampling (default 'replacement'): Draw dataset rows independently, or every row once per
             epoch.
-        num_epochs (default None): The budget as passes over the training rows.
+        num_epochs (default None): Training budget in passes over the training rows.
         validation_fraction (default None): Share of the rows held out, in whole episodes; None:
             0.05 if env_id is None.
-        action_low (default None): Least actions of the data, where no environment tells.
-        action_high (default None): Greatest actions of the data, where no environment tells.
+        action_low (default None): Lower action bounds of the data; only needed if env_id is
+            None.
+        action_high (default None): Upper action bounds of the data; only needed if env_id is
+            None.
 
     Control options:
         eval_interval (default 5000): Steps between evaluations; 0 to evaluate only at the end.
@@ -2120,27 +2144,29 @@ class ReBRAC(ManagedAlgorithm):
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Where recorded data comes from; None for none.
+        dataset_kind (default None): Format of the recorded data; None for none.
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
-        dataset_download (default False): Let Minari download a missing dataset.
+        dataset_download (default False): Download a Minari dataset if it is missing.
         dataset_size (default 10000): Transitions of a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
         reward_scale (default 1.0): Factor on every reward.
         reward_shift (default 0.0): Added to every reward after scaling.
-        reward_clip_min (default None): Least reward, after scale and shift.
-        reward_clip_max (default None): Greatest reward, after scale and shift.
-        return_scaling (default False): Scale a dataset's rewards by 1000 over its range of
-            returns.
-        normalize_states (default False): Standardize observations by the dataset's mean and
-            deviation.
-        sampling (default 'replacement'): Draw dataset rows independently, or every row once an
+        reward_clip_min (default None): Smallest reward after scaling and shifting.
+        reward_clip_max (default None): Largest reward after scaling and shifting.
+        return_scaling (default False): Multiply the dataset's rewards by 1000 / (largest return
+            - smallest return).
+        normalize_states (default False): Normalize observations with the dataset's mean and
+            standard deviation.
+        sampling (default 'replacement'): Draw dataset rows independently, or every row once per
             epoch.
-        num_epochs (default None): The budget as passes over the training rows.
+        num_epochs (default None): Training budget in passes over the training rows.
         validation_fraction (default None): Share of the rows held out, in whole episodes; None:
             0.05 if env_id is None.
-        action_low (default None): Least actions of the data, where no environment tells.
-        action_high (default None): Greatest actions of the data, where no environment tells.
+        action_low (default None): Lower action bounds of the data; only needed if env_id is
+            None.
+        action_high (default None): Upper action bounds of the data; only needed if env_id is
+            None.
 
     Control options:
         eval_interval (default 5000): Steps between evaluations; 0 to evaluate only at the end.
@@ -2276,27 +2302,29 @@ class TD3BC(ManagedAlgorithm):
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Where recorded data comes from; None for none.
+        dataset_kind (default None): Format of the recorded data; None for none.
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
-        dataset_download (default False): Let Minari download a missing dataset.
+        dataset_download (default False): Download a Minari dataset if it is missing.
         dataset_size (default 10000): Transitions of a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
         reward_scale (default 1.0): Factor on every reward.
         reward_shift (default 0.0): Added to every reward after scaling.
-        reward_clip_min (default None): Least reward, after scale and shift.
-        reward_clip_max (default None): Greatest reward, after scale and shift.
-        return_scaling (default False): Scale a dataset's rewards by 1000 over its range of
-            returns.
-        normalize_states (default False): Standardize observations by the dataset's mean and
-            deviation.
-        sampling (default 'replacement'): Draw dataset rows independently, or every row once an
+        reward_clip_min (default None): Smallest reward after scaling and shifting.
+        reward_clip_max (default None): Largest reward after scaling and shifting.
+        return_scaling (default False): Multiply the dataset's rewards by 1000 / (largest return
+            - smallest return).
+        normalize_states (default False): Normalize observations with the dataset's mean and
+            standard deviation.
+        sampling (default 'replacement'): Draw dataset rows independently, or every row once per
             epoch.
-        num_epochs (default None): The budget as passes over the training rows.
+        num_epochs (default None): Training budget in passes over the training rows.
         validation_fraction (default None): Share of the rows held out, in whole episodes; None:
             0.05 if env_id is None.
-        action_low (default None): Least actions of the data, where no environment tells.
-        action_high (default None): Greatest actions of the data, where no environment tells.
+        action_low (default None): Lower action bounds of the data; only needed if env_id is
+            None.
+        action_high (default None): Upper action bounds of the data; only needed if env_id is
+            None.
 
     Control options:
         eval_interval (default 5000): Steps between evaluations; 0 to evaluate only at the end.
@@ -2456,27 +2484,29 @@ class RLPD(ManagedAlgorithm):
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Where recorded data comes from; None for none.
+        dataset_kind (default None): Format of the recorded data; None for none.
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
-        dataset_download (default False): Let Minari download a missing dataset.
+        dataset_download (default False): Download a Minari dataset if it is missing.
         dataset_size (default 10000): Transitions of a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
         reward_scale (default 1.0): Factor on every reward.
         reward_shift (default 0.0): Added to every reward after scaling.
-        reward_clip_min (default None): Least reward, after scale and shift.
-        reward_clip_max (default None): Greatest reward, after scale and shift.
-        return_scaling (default False): Scale a dataset's rewards by 1000 over its range of
-            returns.
-        normalize_states (default False): Standardize observations by the dataset's mean and
-            deviation.
-        sampling (default 'replacement'): Draw dataset rows independently, or every row once an
+        reward_clip_min (default None): Smallest reward after scaling and shifting.
+        reward_clip_max (default None): Largest reward after scaling and shifting.
+        return_scaling (default False): Multiply the dataset's rewards by 1000 / (largest return
+            - smallest return).
+        normalize_states (default False): Normalize observations with the dataset's mean and
+            standard deviation.
+        sampling (default 'replacement'): Draw dataset rows independently, or every row once per
             epoch.
-        num_epochs (default None): The budget as passes over the training rows.
+        num_epochs (default None): Training budget in passes over the training rows.
         validation_fraction (default None): Share of the rows held out, in whole episodes; None:
             0.05 if env_id is None.
-        action_low (default None): Least actions of the data, where no environment tells.
-        action_high (default None): Greatest actions of the data, where no environment tells.
+        action_low (default None): Lower action bounds of the data; only needed if env_id is
+            None.
+        action_high (default None): Upper action bounds of the data; only needed if env_id is
+            None.
 
     Control options:
         eval_interval (default 5000): Steps between evaluations; 0 to evaluate only at the end.
