@@ -180,7 +180,7 @@ def grow(file: Path) -> None:
 def test_a_huge_config_is_not_read(run: Path) -> None:
     grow(run / "config.yaml")
     assert list_runs(run.parent) == []
-    with pytest.raises(ConfigError, match="at most 4,194,304 are read"):
+    with pytest.raises(ConfigError, match="at most 4,194,304 are allowed"):
         resume(run)
 
 

@@ -244,7 +244,7 @@ def test_a_minari_id_is_accepted(dataset_id: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"data_format": "arrow"}, "the format 'arrow', but only hdf5 is read"),
+        ({"data_format": "arrow"}, "the format 'arrow', but only hdf5 is supported"),
         ({"total_episodes": 10**9}, "total_episodes"),
         ({"total_episodes": "2"}, "total_episodes"),
         ({"total_episodes": 3}, "it has no episode 2"),

@@ -333,7 +333,7 @@ WRONG = {
     "no_flag": "its step returns None for terminated, but should return True or False",
     "text_flag": "its step returns 'False' for truncated, but should return True or False",
     "other_shape": r"its step returns an array of float64 of shape \(4,\) for the observation, but",
-    "scalar": r"its step returns 1.0 for the .*, but its space declares numbers of \(3,\)",
+    "scalar": r"its step returns 1.0 for the .*, but its space declares numbers of shape \(3,\)",
     "objects": "its step returns an array of object of shape",
     "text": "its step returns an array of <U1 of shape",
 }

@@ -142,7 +142,7 @@ def register(make: Callable[[], gym.Env[Any, Any]], limit: int | None = 50) -> N
             r"its step returns an array of .*shape \(4,\).* declares numbers of shape \(3,\)",
         ),
         (WrongFirstShape, r"its reset returns an array of float64 of shape \(3, 1\)"),
-        (NoFlag, "None for terminated, but True or False is needed"),
+        (NoFlag, "None for terminated, but should return True or False"),
         (NoInfo, "its step returns None for info, but should return a dict"),
         (Broken, "its first step failed with KeyError: 'power'"),
         (NoSpace, "has no observation_space: set self.observation_space"),
@@ -232,8 +232,7 @@ def test_an_observation_outside_its_bounds_is_a_note() -> None:
     register(Far)
     _, notes = examine_env(ENV, EnvConfig())
     assert notes == (
-        f"{ENV}: entry 1 of an observation is 300, outside the bounds [-10, 10] of its space"
-        "declares.",
+        f"{ENV}: entry 1 of an observation is 300, outside the bounds [-10, 10] of its space.",
     )
 
 

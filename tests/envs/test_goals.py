@@ -322,7 +322,7 @@ NEEDS_ROBOTICS = pytest.mark.skipif(ROBOTICS, reason="gymnasium-robotics is inst
     [
         ({"algo": "sac"}, r"PointGoal-v0 has the observation space Dict\(.*use algo: her with"),
         ({"env_id": "Pendulum-v1"}, r"observation space Box\(3\), but her needs a Dict.*algo: sac"),
-        ({"env_id": "tests/NoReward-v0"}, "NoReward-v0 has no compute_reward"),
+        ({"env_id": "tests/NoReward-v0"}, "NoReward-v0 has no method compute_reward"),
         pytest.param(
             {"env_id": "PointMaze_UMaze-v3"},
             r"gymnasium-robotics.*pip install 'rl-training\[robotics\]'",

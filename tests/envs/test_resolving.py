@@ -208,7 +208,7 @@ def test_an_id_never_imports_a_module(env_id: str) -> None:
 
 @pytest.mark.parametrize("env_id", ["GymV21Environment-v0", "GymV26Environment-v0"])
 def test_a_compatibility_environment_is_for_a_person_alone(env_id: str) -> None:
-    with pytest.raises(ConfigError, match=rf"name it yourself.*env_id={env_id}"):
+    with pytest.raises(ConfigError, match=rf"specify it with --env-id.*env_id={env_id}"):
         resolve_env(env_id)
     name_env(env_id)
     assert resolve_env(env_id).spec.id == env_id
@@ -438,8 +438,8 @@ def commands(run_dir: Path, folder: Path) -> dict[str, list[str | Path]]:
 
 
 ATTACKS: dict[str, tuple[Change, str]] = {
-    "os:system": ({"env_id": "os:system"}, "names a module"),
-    "evil:Env-v0": ({"env_id": "evil:Env-v0"}, "names a module"),
+    "os:system": ({"env_id": "os:system"}, "contains a module"),
+    "evil:Env-v0": ({"env_id": "evil:Env-v0"}, "contains a module"),
     "GymV21Environment-v0": (
         {"env_id": "GymV21Environment-v0", "env_kwargs": {"env_id": "evil"}},
         "another library",
@@ -447,7 +447,7 @@ ATTACKS: dict[str, tuple[Change, str]] = {
     MAZE: ({"env_id": MAZE}, "--import gymnasium_robotics"),
     "entry_point": ({"env_kwargs": {"entry_point": "os:system"}}, "env_kwargs.entry_point is"),
     "wrappers": ({"env_kwargs": {"additional_wrappers": ["os:system"]}}, "additional_wrappers is"),
-    "xml_file": ({"env_kwargs": {"xml_file": "/etc/passwd"}}, "env_kwargs.xml_file may lead"),
+    "xml_file": ({"env_kwargs": {"xml_file": "/etc/passwd"}}, "env_kwargs.xml_file may refer"),
     "nested": ({"env_kwargs": {"options": {"file": "/etc/passwd"}}}, "env_kwargs.options.file may"),
     "a value": (
         {"env_kwargs": {"options": ["/etc/passwd"]}},
@@ -537,7 +537,7 @@ def test_arguments_are_named_in_python(
     ]
     for use in uses:
         new_process()
-        with pytest.raises(ConfigError, match="xml_file may lead to a file"):
+        with pytest.raises(ConfigError, match="xml_file may refer to a file"):
             use(None)
         assert use(kwargs)
         if use is uses[0]:
@@ -557,7 +557,7 @@ def test_given_arguments_replace_the_runs_own(trained: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
-    [("g", "write key=value"), ("entry_point=x", "leave it out"), ("gravity=1", "gravity")],
+    [("g", "write key=value"), ("entry_point=x", "remove it"), ("gravity=1", "gravity")],
 )
 def test_a_wrong_argument_is_one_sentence(trained: Path, text: str, sentence: str) -> None:
     code, _, told = invoke("evaluate", trained, "--env-kwarg", text)
@@ -725,5 +725,5 @@ def test_a_dataset_id_is_a_minari_id(dataset_id: str) -> None:
 
 
 def test_make_env_resolves_first() -> None:
-    with pytest.raises(ConfigError, match="xml_file may lead to a file"):
+    with pytest.raises(ConfigError, match="xml_file may refer to a file"):
         make_env(ENV, {"xml_file": "/etc/passwd"})
