@@ -1728,7 +1728,7 @@ MUTANTS = [
         "envs/checking.py",
         "np.random.set_state(shared)",
         "pass",
-        "tests/envs/test_checking.py -k takes_no_number",
+        "tests/envs/test_checking.py -k global_generators",
     ),
     Mutant(
         "a missing time limit is not told",
@@ -1924,14 +1924,14 @@ MUTANTS = [
         "envs/resolving.py",
         "if env_id not in _named.ids:\n        raise",
         "if False:\n        raise",
-        f"{RESOLVING} -k person_alone",
+        f"{RESOLVING} -k users_only",
     ),
     Mutant(
         "a module in the present folder is taken for gymnasium-robotics",
         "envs/resolving.py",
         "        _check_installed(env_id)",
         "        pass",
-        f"{RESOLVING} -k present_folder",
+        f"{RESOLVING} -k current_folder",
     ),
     Mutant(
         "a checkpoint starts a download",

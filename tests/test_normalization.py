@@ -45,7 +45,7 @@ SPEC = EnvSpec(3, 1, (-1.0,), (1.0,))
 
 @settings(max_examples=50, deadline=None)
 @given(data=st.data())
-def test_moments_are_those_of_the_whole_history(data: st.DataObject) -> None:
+def test_moments_cover_the_whole_history(data: st.DataObject) -> None:
     """However it is divided; some entries are constant."""
     sizes = data.draw(st.lists(st.integers(1, 7), min_size=1, max_size=6))
     numbers = st.floats(-1e6, 1e6, width=32)
@@ -166,7 +166,7 @@ def test_resumes_exactly_in_the_middle_of_an_episode(
     assert_same_run(train(config), crash_and_resume(config, 57, 99))
 
 
-def test_off_nothing_is_saved(small_config: Config) -> None:
+def test_without_normalization_nothing_is_saved(small_config: Config) -> None:
     assert not BUFFERS & set(load_file(train(small_config()).checkpoint_path / MODEL))
     result = train(small_config(algo_kwargs=BOTH))
     assert set(load_file(result.checkpoint_path / MODEL)) >= BUFFERS
@@ -191,7 +191,7 @@ def test_acting_evaluating_and_predicting_use_the_statistics(small_config: Confi
     assert before == evaluate_checkpoint(result.run_dir, episodes=1)["eval_return_mean"]
 
 
-def test_statistics_begin_with_a_dataset(small_config: Config, recorded: Path) -> None:
+def test_statistics_start_with_the_dataset(small_config: Config, recorded: Path) -> None:
     look = Look()
     train(small_config(algo="rlpd", algo_kwargs=BOTH), callbacks=[look])
     data = np.load(recorded)
@@ -236,7 +236,7 @@ def test_held_out_rows_are_normalized() -> None:
 
 
 @pytest.mark.usefixtures("without_compiler")
-def test_compiled_updates_take_the_same_batches(small_config: Config) -> None:
+def test_compiled_updates_use_the_same_batches(small_config: Config) -> None:
     states = []
     for engine in ("eager", "compiled"):
         result = train(small_config(algo_kwargs=BOTH | {"engine": engine}))
@@ -302,7 +302,7 @@ def test_finetuning_neither_adds_nor_drops_statistics(small_config: Config) -> N
         ("sac", {"normalize_rewards": 1}, "normalize_rewards = 1: should be true or false"),
     ],
 )
-def test_what_cannot_be_is_refused(
+def test_invalid_combinations_are_rejected(
     small_config: Config, algo: str, kwargs: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:

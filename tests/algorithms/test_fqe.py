@@ -231,7 +231,7 @@ def test_another_dataset_for_an_online_run(
     found = evaluate_checkpoint(result.run_dir, fqe=True, fqe_updates=20, dataset=str(file))
     assert 5 < found["fqe_return_mean_data"] < 60
     assert np.isfinite(found["fqe_value"])
-    with pytest.raises(ConfigError, match="of another environment"):
+    with pytest.raises(ConfigError, match="use data from the same environment"):
         evaluate_checkpoint(result.run_dir, fqe=True, fqe_updates=20, dataset=str(recorded))
 
 

@@ -72,7 +72,7 @@ def last(run: Path) -> Path:
     return list_steps(run)[-1]
 
 
-def test_a_checkpoint_of_another_step_than_its_folder_is_refused(run: Path) -> None:
+def test_a_checkpoint_in_a_folder_of_another_step_is_rejected(run: Path) -> None:
     edit_manifest(last(run), step=39)
     with pytest.raises(
         CheckpointError, match="is from step 39, which does not match its folder name"
@@ -106,7 +106,7 @@ SPEC = {
         ({"discrete": True}, "impossible environment"),
     ],
 )
-def test_an_environment_that_contradicts_itself_is_refused(
+def test_an_inconsistent_environment_is_rejected(
     run: Path, changes: dict[str, Any], sentence: str
 ) -> None:
     spec = {k: v for k, v in (SPEC | changes).items() if v is not ...}
@@ -115,7 +115,7 @@ def test_an_environment_that_contradicts_itself_is_refused(
         predict_checkpoint(run, np.zeros(3))
 
 
-def test_weights_that_are_not_finite_are_refused(run: Path) -> None:
+def test_weights_that_are_not_finite_are_rejected(run: Path) -> None:
     file = last(run) / "model.safetensors"
     tensors = safetensors.torch.load(file.read_bytes())
     name = next(name for name, tensor in tensors.items() if tensor.is_floating_point())
@@ -202,7 +202,7 @@ def test_a_huge_line_of_metrics_is_skipped(run: Path) -> None:
     assert list(read_metrics(run)) == [*rows, {"step": 99}]
 
 
-def test_a_checkpoint_that_is_a_pipe_or_link_is_refused(run: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_that_is_a_pipe_or_link_is_rejected(run: Path, tmp_path: Path) -> None:
     file = last(run) / "state.json"
     os.rename(file, tmp_path / "state.json")
     file.symlink_to(tmp_path / "state.json")

@@ -109,7 +109,7 @@ def names_used(tree: ast.AST) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("file", modules(), ids=lambda file: file.relative_to(SOURCE).as_posix())
-def test_only_one_module_makes_and_imports_environments(file: Path) -> None:
+def test_only_one_module_creates_and_imports_environments(file: Path) -> None:
     place = file.relative_to(SOURCE).as_posix()
     found = set(names_used(ast.parse(file.read_text())))
     makes = {c for c in found if c.startswith("gymnasium.") and c.rpartition(".")[2] in MAKING}

@@ -58,7 +58,7 @@ def element_count(count: int, wanted: int) -> Callable[[bytes], bytes]:
 
 
 @pytest.mark.parametrize("wanted", [2**30, 23, 25, 0, -1])
-def test_a_storage_must_declare_the_bytes_that_are_there(tmp_path: Path, wanted: int) -> None:
+def test_a_storage_must_declare_the_bytes_present(tmp_path: Path, wanted: int) -> None:
     path = edit_pt(tmp_path / "d.pt", element_count(16, wanted))
     refused(path, r"declares -?[0-9,]+ elements")
 
@@ -76,7 +76,7 @@ def test_a_name_in_a_pt_file_is_never_looked_up(tmp_path: Path, old: bytes, new:
     refused(path, "cannot be read as a dict of tensors")
 
 
-def test_a_tensor_cannot_reach_beyond_its_storage(tmp_path: Path) -> None:
+def test_a_tensor_cannot_extend_beyond_its_storage(tmp_path: Path) -> None:
     def change(program: bytes) -> bytes:
         # The first tensor's shape is (8, 2): make it (200, 2).
         return program.replace(b"K\x08K\x02\x86", b"K\xc8K\x02\x86", 1)
@@ -84,7 +84,7 @@ def test_a_tensor_cannot_reach_beyond_its_storage(tmp_path: Path) -> None:
     refused(edit_pt(tmp_path / "d.pt", change), "extends beyond its storage")
 
 
-def test_a_small_pt_file_cannot_stand_for_a_large_one(tmp_path: Path) -> None:
+def test_a_small_pt_file_cannot_expand_to_a_large_one(tmp_path: Path) -> None:
     data = {k: torch.from_numpy(v) for k, v in make_data([4, 4]).items()}
     torch.save({k: v[:1].expand(10**8, *v.shape[1:]) for k, v in data.items()}, tmp_path / "d.pt")
     refused(tmp_path / "d.pt", "more than 200 times its size")
@@ -93,7 +93,7 @@ def test_a_small_pt_file_cannot_stand_for_a_large_one(tmp_path: Path) -> None:
 # --- npz --------------------------------------------------------------------------------
 
 
-def test_a_directory_that_lies_about_sizes_is_refused(tmp_path: Path) -> None:
+def test_a_directory_with_false_sizes_is_rejected(tmp_path: Path) -> None:
     np.savez(tmp_path / "d.npz", **make_data([4, 4]))
     raw = bytearray((tmp_path / "d.npz").read_bytes())
     entry = raw.index(b"PK\x01\x02")
@@ -102,7 +102,7 @@ def test_a_directory_that_lies_about_sizes_is_refused(tmp_path: Path) -> None:
     refused(tmp_path / "d.npz", "claims 2,147,483,648 bytes")
 
 
-def test_members_that_overlap_are_refused(tmp_path: Path) -> None:
+def test_overlapping_members_are_rejected(tmp_path: Path) -> None:
     np.savez(tmp_path / "d.npz", **make_data([400, 400]))
     raw = bytearray((tmp_path / "d.npz").read_bytes())
     start, entries = 0, []
@@ -123,7 +123,7 @@ def test_a_header_of_gigabytes_is_not_read(tmp_path: Path) -> None:
     refused(tmp_path / "d.npz", "its header claims 2,147,483,648 bytes")
 
 
-def test_a_deflated_bomb_is_refused(tmp_path: Path) -> None:
+def test_a_deflated_bomb_is_rejected(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "d.npz", observations=np.zeros((10**8, 2), np.int8))
     refused(tmp_path / "d.npz", "more than 200 times its size")
 
@@ -260,14 +260,14 @@ def test_minari_metadata_has_a_schema(
     refused("tests/odd-v0", sentence)
 
 
-def test_string_actions_in_minari_are_refused(dataset: Path) -> None:
+def test_string_actions_in_minari_are_rejected(dataset: Path) -> None:
     with h5py.File(dataset / "main_data.hdf5", "a") as file:
         del file["episode_0/actions"]
         file["episode_0"].create_dataset("actions", data=["a", "b", "c", "d"])
     refused("tests/odd-v0", "actions are not a single numeric array")
 
 
-def test_linked_minari_files_are_refused(dataset: Path, tmp_path: Path) -> None:
+def test_linked_minari_files_are_rejected(dataset: Path, tmp_path: Path) -> None:
     for name in ("metadata.json", "main_data.hdf5"):
         os.rename(dataset / name, tmp_path / name)
         (dataset / name).symlink_to(tmp_path / name)
@@ -277,7 +277,7 @@ def test_linked_minari_files_are_refused(dataset: Path, tmp_path: Path) -> None:
     assert open_minari("tests/odd-v0").episodes == 2
 
 
-def test_a_download_fetches_the_named_dataset_alone(
+def test_a_download_fetches_only_the_requested_dataset(
     dataset: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fetched = []

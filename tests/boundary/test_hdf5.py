@@ -48,7 +48,7 @@ def test_columns_of_the_top_level_and_of_groups(file: Path) -> None:
     np.testing.assert_array_equal(rows, np.arange(6, dtype=np.int16).reshape(3, 2))
 
 
-def test_a_file_that_crashes_the_library_is_refused(file: Path) -> None:
+def test_a_file_that_crashes_the_library_is_rejected(file: Path) -> None:
     """A node of the group's B-tree that is its own child: the library recurses without end."""
     data = bytearray(file.read_bytes())
     node = data.index(b"TREE")
@@ -63,7 +63,7 @@ def test_a_file_that_crashes_the_library_is_refused(file: Path) -> None:
     np.testing.assert_array_equal(read(file), np.arange(8))  # by a new process
 
 
-def test_a_file_that_the_library_never_finishes_is_refused(
+def test_a_file_that_the_library_never_finishes_is_rejected(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endless = (
@@ -76,7 +76,7 @@ def test_a_file_that_the_library_never_finishes_is_refused(
         read(file)
 
 
-def test_a_file_that_needs_far_more_memory_than_it_has_bytes_is_refused(
+def test_a_file_that_needs_far_more_memory_than_its_size_is_rejected(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     greedy = "import h5py; h5py.File = lambda *_: bytearray(1 << 30); "
@@ -85,7 +85,7 @@ def test_a_file_that_needs_far_more_memory_than_it_has_bytes_is_refused(
         read(file)
 
 
-def test_a_process_that_dies_between_two_reads_is_one_sentence(file: Path) -> None:
+def test_a_process_that_dies_between_two_reads_gets_a_clear_error(file: Path) -> None:
     with open_hdf5_columns(file) as columns:
         process = columns["rewards"].read.args[0]._process  # type: ignore[attr-defined]
         process.kill()
@@ -94,7 +94,7 @@ def test_a_process_that_dies_between_two_reads_is_one_sentence(file: Path) -> No
             list(columns["rewards"].chunks())
 
 
-def test_files_one_after_the_other_share_a_process(file: Path) -> None:
+def test_consecutive_files_share_a_process(file: Path) -> None:
     read(file)
     (reader,) = hdf5._idle
     read(file)
@@ -107,7 +107,7 @@ def test_files_may_be_open_at_the_same_time(file: Path) -> None:
             np.testing.assert_array_equal(one, other)
 
 
-def test_a_forked_process_starts_a_reader_of_its_own(file: Path) -> None:
+def test_a_forked_process_starts_its_own_reader(file: Path) -> None:
     read(file)
     child = os.fork()
     if child == 0:

@@ -33,13 +33,13 @@ def test_arrays_survive(dtype: str) -> None:
         ["<f4", [True], ""],
     ],
 )
-def test_forged_arrays_are_refused_in_printable_words(content: list[Any]) -> None:
+def test_forged_arrays_are_rejected_with_printable_errors(content: list[Any]) -> None:
     with pytest.raises(ValueError, match=r"an array (of|has the shape)") as caught:
         json_codec.decode({"@array": content})
     assert str(caught.value).isprintable()
 
 
-def test_a_misfit_repeats_no_more_of_a_file_than_fits_a_line() -> None:
+def test_an_error_quotes_at_most_a_line_of_a_file() -> None:
     with pytest.raises(CheckpointError) as caught, explaining_misfits(Path("state.json")):
         raise StateError("class is " + "x\x07" * 5_000)
     assert len(str(caught.value)) < 600

@@ -37,7 +37,7 @@ def test_a_message_is_one_plain_line(text: str, printed: str) -> None:
     assert one_line(text) == printed
 
 
-def test_a_message_is_not_endless() -> None:
+def test_a_message_has_a_bounded_length() -> None:
     line = one_line(f"first {'x' * 1_000_000} last")
     assert len(line) <= MAX_MESSAGE
     assert (line[:6], line[-5:]) == ("first ", " last")
@@ -53,7 +53,7 @@ def broken_stream(encoding: str = "utf-8") -> io.TextIOWrapper:
     return io.TextIOWrapper(os.fdopen(writer, "wb"), encoding=encoding)
 
 
-def test_a_broken_stream_drops_what_is_written() -> None:
+def test_a_broken_stream_drops_output() -> None:
     broken = broken_stream()
     broken.write("lost")
     stream = guarded(broken)
@@ -64,7 +64,7 @@ def test_a_broken_stream_drops_what_is_written() -> None:
         broken.close()
 
 
-def test_a_closed_stream_leads_nowhere() -> None:
+def test_a_closed_stream_becomes_a_null_device() -> None:
     closed = broken_stream()
     closed.close()
     for stream in (None, closed, io.StringIO()):
@@ -72,7 +72,7 @@ def test_a_closed_stream_leads_nowhere() -> None:
             print("lost", file=open_stream, flush=True)
 
 
-def test_what_cannot_be_encoded_is_replaced(tmp_path: Path) -> None:
+def test_unencodable_characters_are_replaced(tmp_path: Path) -> None:
     with (tmp_path / "a").open("w", encoding="ascii") as file:
         print("± é", file=guarded(file), flush=True)
     assert (tmp_path / "a").read_text() == "? ?\n"
@@ -117,7 +117,7 @@ print(model.learn(20, progress=True).result.stop_reason)
     assert (done.status, done.out) == (0, "completed\n"), done.err
 
 
-def test_an_error_is_one_printable_line_whatever_is_put_into_it() -> None:
+def test_an_error_is_one_printable_line_for_any_input() -> None:
     error = ConfigError("a\tb\n\x1b[2J" + "x" * 100_000)
     assert str(error).isprintable()
     assert str(error).startswith("a b \\x1b[2J")

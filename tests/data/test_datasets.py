@@ -133,7 +133,7 @@ def test_discrete_actions_stay_indices() -> None:
     assert actions[:, 0].tolist() == [0, 2, 1]
 
 
-def test_one_done_flag_is_read_and_said(tmp_path: Path) -> None:
+def test_one_done_flag_is_read_and_reported(tmp_path: Path) -> None:
     data = without(make_data([4, 2, 4], ends="terminals"), "timeouts")
     dataset = TransitionDataset.from_dict(data)
     assert dataset.column("terminations").sum() == 3
@@ -166,7 +166,7 @@ def test_names_are_understood_in_the_singular_and_with_next() -> None:
     assert set(ALIASES["next_observations"]) == following
 
 
-def test_columns_that_are_not_used_are_named() -> None:
+def test_unused_columns_are_reported() -> None:
     data = make_data([3, 2], ends="terminals")
     assert TransitionDataset.from_dict(data).notes == ()
     odd = without(data, "terminals") | {"terminal_flags": data["terminals"], "when": np.arange(5)}
@@ -188,7 +188,7 @@ def test_done_with_truncated_is_a_time_limit() -> None:
 
 
 @pytest.mark.parametrize("name", ["data.npz", "data.pt", "data.hdf5"])
-def test_formats_hold_the_same(tmp_path: Path, name: str) -> None:
+def test_all_formats_store_the_same_data(tmp_path: Path, name: str) -> None:
     data = make_data([5, 3, 4])
     write_arrays(data, tmp_path / name)
     loaded = load_transition_dataset(
@@ -250,7 +250,7 @@ def test_return_scaling_and_normalization() -> None:
         ([2], "timeouts", 4, True),
     ],
 )
-def test_a_last_episode_that_the_recording_cut_does_not_scale_returns(
+def test_an_incomplete_last_episode_does_not_scale_returns(
     lengths: list[int], ends: str, limit: int | None, whole: bool
 ) -> None:
     """Its return is far from the others, so that it would decide the range."""
@@ -292,7 +292,7 @@ def test_pieces_of_a_replay_do_not_scale_returns(lengths: list[int], whole: list
     assert statistics.whole.tolist() == [bool(each) for each in whole]
 
 
-def test_what_collect_records_last_is_known_as_a_stump() -> None:
+def test_the_last_collected_episode_counts_as_incomplete() -> None:
     """It marks the last row of an episode that goes on as cut."""
     dataset = TransitionDataset.from_dict(record_random("Pendulum-v1", {}, 450, 0))
     assert dataset.column("truncations")[-1] == 1
@@ -330,7 +330,7 @@ def test_blocks_of_batches_equal_single_ones() -> None:
     assert found == expected
 
 
-def test_a_batch_larger_than_the_dataset_is_refused() -> None:
+def test_a_batch_larger_than_the_dataset_is_rejected() -> None:
     sampler = EpochSampler(TransitionDataset.from_dict(make_data([5])))
     with pytest.raises(ConfigError, match="batch_size = 8: drawing 8 rows"):
         sampler.sample(8, torch.Generator())
@@ -413,7 +413,7 @@ def bad_data() -> dict[str, tuple[Arrays, str]]:
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize(("data", "sentence"), bad_data().values(), ids=list(bad_data()))
-def test_bad_data_is_one_sentence(data: Arrays, sentence: str) -> None:
+def test_bad_data_gets_a_clear_error(data: Arrays, sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence) as caught:
         TransitionDataset.from_dict(data, spec=SPEC)
     assert "\n" not in str(caught.value)
@@ -451,7 +451,7 @@ def test_files_never_run_code(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["d.npz", "d.pt", "d.hdf5"])
 @pytest.mark.parametrize("damage", ["empty", "cut", "garbage", "missing"])
-def test_damaged_files_are_one_sentence(tmp_path: Path, name: str, damage: str) -> None:
+def test_damaged_files_get_a_clear_error(tmp_path: Path, name: str, damage: str) -> None:
     path = tmp_path / name
     write_arrays(make_data([300, 300]), path)
     whole = path.read_bytes()
@@ -467,7 +467,7 @@ def test_damaged_files_are_one_sentence(tmp_path: Path, name: str, damage: str) 
     assert "\n" not in str(caught.value)
 
 
-def test_a_pt_file_must_hold_tensors(tmp_path: Path) -> None:
+def test_a_pt_file_must_contain_tensors(tmp_path: Path) -> None:
     torch.save([torch.zeros(3)], tmp_path / "list.pt")
     with pytest.raises(ConfigError, match="dict of tensors"):
         load(tmp_path / "list.pt")
@@ -478,7 +478,7 @@ def test_a_pt_file_must_hold_tensors(tmp_path: Path) -> None:
     [
         ({"dataset_kind": "npz"}, "needs dataset_path"),
         ({"dataset_kind": "minari"}, "needs dataset_id"),
-        ({"dataset_path": "x.npz"}, "needs dataset_kind"),
+        ({"dataset_path": "x.npz"}, "need dataset_kind"),
         ({"dataset_kind": "csv"}, "dataset_kind"),
         ({"dataset_size": 0}, "dataset_size"),
         (
@@ -492,7 +492,7 @@ def test_incomplete_settings(settings: dict[str, Any], sentence: str) -> None:
         DataConfig(**settings)
 
 
-def test_missing_minari_names_the_install_line(
+def test_missing_minari_shows_the_install_command(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
@@ -564,7 +564,7 @@ def test_a_replay_becomes_a_dataset(
     assert (report.rows, report.discontinuities, problems) == (rows, 0, [])
 
 
-def test_a_replay_of_indices_begins_where_the_space_does(
+def test_a_replay_of_discrete_actions_starts_at_the_space_start(
     small_config: Callable[..., Any], tmp_path: Path
 ) -> None:
     run = str(train(small_config(algo="dqn")).run_dir)
@@ -590,7 +590,7 @@ def test_integers_stay_integers_from_file_to_file(tmp_path: Path) -> None:
         ({}, {"reward_scale": 0.1}, "a replay with transformed rewards"),
     ],
 )
-def test_a_replay_that_is_no_dataset_is_refused(
+def test_a_replay_that_is_not_a_dataset_is_rejected(
     small_config: Callable[..., Any],
     tmp_path: Path,
     changes: dict[str, Any],
@@ -608,7 +608,7 @@ def test_a_replay_that_is_no_dataset_is_refused(
 # --- Checking ---------------------------------------------------------------------
 
 
-def test_inspection_counts_what_is_odd(tmp_path: Path) -> None:
+def test_inspection_counts_problems(tmp_path: Path) -> None:
     data = make_data([5, 5])
     data["rewards"][2] = np.nan
     for key in data:
@@ -638,7 +638,7 @@ def test_inspection_counts_what_is_odd(tmp_path: Path) -> None:
         ({"rewards": np.nan}, "not finite: "),
     ],
 )
-def test_validation_names_each_problem(tmp_path: Path, change: Any, problem: str | None) -> None:
+def test_validation_reports_each_problem(tmp_path: Path, change: Any, problem: str | None) -> None:
     data = record_random("Pendulum-v1", {}, 400, 0)
     for key, value in change.items():
         data[key][10] = value
@@ -666,7 +666,7 @@ def test_flags_other_than_0_and_1_are_read_and_reported(tmp_path: Path, column: 
     assert not (tmp_path / "other.npz").exists()
 
 
-def test_time_limits_stored_as_terminals_are_noticed(tmp_path: Path) -> None:
+def test_time_limits_stored_as_terminations_are_reported(tmp_path: Path) -> None:
     data = record_random("Pendulum-v1", {}, 400, 0)
     data["terminals"], data["timeouts"] = data["timeouts"], data["terminals"]
     write_arrays(data, tmp_path / "d.npz")
@@ -722,7 +722,7 @@ def test_normalization_is_saved_and_applied_at_prediction(tmp_path: Path) -> Non
     np.testing.assert_allclose(policy(raw), 2.0 * inside.detach().numpy(), atol=1e-4)
 
 
-def test_an_online_algorithm_refuses_a_dataset() -> None:
+def test_an_online_algorithm_rejects_a_dataset() -> None:
     config = make_config(
         {
             "algo": "sac",
@@ -739,7 +739,7 @@ def test_an_online_algorithm_refuses_a_dataset() -> None:
     ("key", "value"),
     [("normalize_states", True), ("return_scaling", True), ("sampling", "epochs")],
 )
-def test_what_only_recorded_data_can_give_is_refused_online(
+def test_options_for_recorded_data_are_rejected_online(
     small_config: Callable[..., Any], key: str, value: Any
 ) -> None:
     config = small_config()
@@ -748,12 +748,12 @@ def test_what_only_recorded_data_can_give_is_refused_online(
         check_config(make_config(config))
 
 
-def test_a_file_is_named_by_a_path_too(recorded: Path) -> None:
+def test_a_dataset_path_may_be_a_path_object(recorded: Path) -> None:
     loaded = load_transition_dataset({"dataset_kind": "npz", "dataset_path": recorded})
     assert len(loaded) == 450
 
 
-def test_the_size_of_a_random_dataset_is_refused_for_a_file(
+def test_dataset_size_is_rejected_for_a_file(
     small_config: Callable[..., Any],
 ) -> None:
     config = small_config(algo="iql")
@@ -762,7 +762,7 @@ def test_the_size_of_a_random_dataset_is_refused_for_a_file(
         check_config(make_config(config))
 
 
-def test_an_environment_with_its_own_limit(
+def test_an_environment_with_a_custom_time_limit(
     small_config: Callable[..., Any], tmp_path: Path
 ) -> None:
     """Ends of one flag at the limit that was asked for are cuts, not terminations."""
@@ -777,7 +777,9 @@ def test_an_environment_with_its_own_limit(
     assert task.data.train.column("truncations").sum() == 4
 
 
-def test_a_replay_is_held_against_the_limit_of_its_run(small_config: Callable[..., Any]) -> None:
+def test_a_replay_is_validated_with_the_time_limit_of_its_run(
+    small_config: Callable[..., Any],
+) -> None:
     config = small_config(total_timesteps=320, env_kwargs={"max_episode_steps": 300})
     config["algo_kwargs"]["learning_starts"] = 10_000
     report, problems = validate_data(str(train(config).run_dir))
@@ -793,6 +795,6 @@ def test_a_dataset_is_written_into_a_new_folder(tmp_path: Path) -> None:
         write_arrays(arrays, tmp_path / "file" / "mine.npz")
 
 
-def test_a_misspelt_key_of_a_dataset_gets_one_sentence() -> None:
+def test_a_misspelled_dataset_key_gets_a_suggestion() -> None:
     with pytest.raises(ConfigError, match=r"^Unknown key 'dataset_pth'; did you mean"):
         load_transition_dataset({"dataset_kind": "npz", "dataset_pth": "a.npz"})

@@ -208,7 +208,7 @@ def test_a_datasets_fields_follow_its_episodes(
         assert_dataset(part, [rows[index] for index in kept], n_step)
 
 
-def test_gathers_have_static_shapes_and_never_ask_the_host() -> None:
+def test_gathers_have_static_shapes_and_never_wait_for_the_host() -> None:
     """So that a graph can be captured: on tensors without data, a question would raise."""
     buffer = ReplayBuffer(30, 3, 2, num_envs=2)
     buffer.supply(FIELDS, gamma=GAMMA, n_step=3)
@@ -219,7 +219,7 @@ def test_gathers_have_static_shapes_and_never_ask_the_host() -> None:
     assert all(len(tensor) == 8 for tensor in batch.tensors())
 
 
-def test_every_sampler_passes_its_sources_fields_on() -> None:
+def test_every_sampler_supplies_the_fields_of_its_sources() -> None:
     rows = random_rows(40, 0, 0.2)
     buffer = ReplayBuffer(30, 1, 1, num_envs=2)
     fill(buffer, rows)
@@ -271,13 +271,13 @@ def test_columns_of_a_dataset_are_read_by_name() -> None:
         (np.zeros(3), "rewards", "declares the column 'rewards', but it is already part"),
     ],
 )
-def test_a_column_that_cannot_be_used_is_named(column: Any, name: str, message: str) -> None:
+def test_an_unusable_column_gets_a_clear_error(column: Any, name: str, message: str) -> None:
     arrays = {"observations": np.zeros((3, 1)), "actions": np.zeros((3, 1)), "level": column}
     with pytest.raises(ConfigError, match=message):
         TransitionDataset.from_dict(arrays | {"rewards": np.zeros(3)}, columns=(name,))
 
 
-def test_a_replay_refuses_what_it_cannot_know() -> None:
+def test_a_replay_rejects_fields_it_cannot_supply() -> None:
     buffer = ReplayBuffer(10, 1, 1)
     with pytest.raises(ConfigError, match="'returns_to_go', which experience from an environment"):
         buffer.supply(("returns_to_go",))
@@ -292,7 +292,7 @@ def fill_three(buffer: ReplayBuffer) -> None:
     buffer.add(one, one, one[:, 0], one, flag, flag)
 
 
-def test_a_sampler_of_ones_own_has_no_fields() -> None:
+def test_a_custom_sampler_has_no_fields() -> None:
     class Mine(Sampler):
         def __len__(self) -> int:
             return 1
@@ -310,7 +310,7 @@ def test_a_sampler_of_ones_own_has_no_fields() -> None:
         Mine().supply((), n_step=2)
 
 
-def test_a_batch_without_a_field_says_how_to_declare_it() -> None:
+def test_a_missing_field_error_explains_how_to_declare_it() -> None:
     zeros = torch.zeros(2)
     batch = Batch(zeros[:, None], zeros[:, None], zeros, zeros[:, None], zeros)
     for name in FIELD_NAMES:

@@ -128,7 +128,7 @@ def assert_equal(batch: Batch, expected: list[reference.Transition]) -> None:
     ratio=st.sampled_from([0.0, 0.5, 0.8, 1.0]),
     terminates=st.booleans(),
 )
-def test_batches_are_the_references(
+def test_batches_match_the_reference(
     steps: int, num_envs: int, capacity: int, seed: int, end: float, **options: Any
 ) -> None:
     """Whatever the episodes, the environments and the wrap-around."""
@@ -200,7 +200,7 @@ def collect(steps: int, num_envs: int, env_id: str = COUNTING, **options: Any) -
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("capacity", [1000, 37])
-def test_goals_are_of_the_same_episode_and_in_the_strategys_range(
+def test_goals_come_from_the_same_episode_and_the_strategys_range(
     strategy: str, capacity: int
 ) -> None:
     replay = collect(50, 3, strategy=strategy, ratio=1.0, capacity=capacity)
@@ -261,7 +261,7 @@ def test_an_episode_that_was_cut_off_is_not_continued() -> None:
     assert set(replay.rows[:12, -1].tolist()) == {0.0, 1.0}
 
 
-def test_a_block_is_its_updates_batches_one_after_another() -> None:
+def test_a_block_contains_the_batches_of_its_updates_in_order() -> None:
     """And rows of a size always stand in one place: a graph reads where it read before."""
     story = Story(30, 2, 0, 0.3)
     one, two = torch.Generator().manual_seed(5), torch.Generator().manual_seed(5)
@@ -281,7 +281,7 @@ def test_a_block_is_its_updates_batches_one_after_another() -> None:
     assert not torch.equal(block.obs[:16], singles[0].obs)
 
 
-def test_rows_of_another_number_of_environments_are_refused() -> None:
+def test_rows_of_another_number_of_environments_are_rejected() -> None:
     story = Story(1, 2, 0, 0.0)
     row = np.zeros((3, D + 2 * G), np.float32)
     flags = np.zeros(3, bool)
@@ -295,7 +295,7 @@ def test_rows_of_another_number_of_environments_are_refused() -> None:
 
 
 @pytest.mark.parametrize("terminates", [False, True])
-def test_relabeled_rows_are_what_the_environment_would_have_said(terminates: bool) -> None:
+def test_relabeled_rows_match_the_environment(terminates: bool) -> None:
     kwargs = {"terminates": terminates}
     replay = collect(400, 2, POINT_GOAL, ratio=1.0, env_kwargs=kwargs)
     batch = replay.sample(2000, torch.Generator().manual_seed(0))
@@ -319,7 +319,7 @@ def test_reward_wrappers_reach_relabeled_rewards() -> None:
 
 
 @pytest.mark.parametrize("kind", ["SingleGoals", "JointGoals"])
-def test_functions_for_one_goal_are_called_for_each(kind: str) -> None:
+def test_functions_for_a_single_goal_are_called_for_each_goal(kind: str) -> None:
     goal_envs.register()
     task = read_goal_task(f"tests/{kind}-v0", EnvConfig())
     goals = np.array([[0, 0], [1, 0], [2, 2]], np.float32)
@@ -332,7 +332,7 @@ def test_functions_for_one_goal_are_called_for_each(kind: str) -> None:
     assert counting.terminations(goals, wanted) is None
 
 
-def test_actions_are_chosen_where_the_learner_is(
+def test_actions_are_computed_on_the_learners_device(
     small_config: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The replay stays in the host's memory, whatever device the learner is on."""
@@ -354,7 +354,7 @@ def test_actions_are_chosen_where_the_learner_is(
 
 @pytest.mark.parametrize(("num_envs", "capacity"), [(1, 1000), (3, 40), (2, 31)])
 @pytest.mark.parametrize("terminates", [False, True])
-def test_declared_fields_are_of_the_same_episode(
+def test_declared_fields_come_from_the_same_episode(
     num_envs: int, capacity: int, terminates: bool
 ) -> None:
     """The next action is the one that was played, unless the new goal ends the episode before."""
@@ -381,7 +381,7 @@ def test_declared_fields_are_of_the_same_episode(
     assert (again.indices.data_ptr(), again.next_actions.data_ptr()) == places
 
 
-def test_what_another_goal_would_change_is_refused() -> None:
+def test_settings_that_relabeling_would_break_are_rejected() -> None:
     replay = Story(3, 1, 0, 0.0).replay
     with pytest.raises(ConfigError, match="'returns_to_go', which experience"):
         replay.supply(("returns_to_go",))

@@ -53,7 +53,7 @@ def odd_tensors() -> dict[str, dict[str, torch.Tensor]]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="pages are given back on Linux alone")
 @pytest.mark.parametrize("odd", odd_tensors().values(), ids=list(odd_tensors()))
-def test_no_memory_is_given_back_but_the_files(
+def test_no_memory_is_released_except_the_files(
     odd: dict[str, torch.Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tensor's bytes may be fewer than its values take: what lies behind is somebody else's."""
@@ -83,7 +83,7 @@ def test_tensors_of_any_strides_are_read(odd: dict[str, torch.Tensor], tmp_path:
         np.testing.assert_array_equal(loaded.column(name), data[name].numpy())
 
 
-def test_a_file_of_the_other_byte_order_is_read(tmp_path: Path) -> None:
+def test_a_file_with_the_other_byte_order_is_read(tmp_path: Path) -> None:
     """Its pages are swapped in memory alone: given back, they would be the file's again."""
     shared = torch.rand(ROWS + 1, 3)
     data = pt_data() | {"observations": shared[:-1], "next_observations": shared[1:]}
@@ -123,7 +123,7 @@ for name in ("d.npz", "d.pt", "d.hdf5"):
 """
 
 
-def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_full_disk_gets_a_clear_error_and_leaves_no_file(tmp_path: Path) -> None:
     """In a process of its own, since a library may crash when it ends."""
     command = [sys.executable, "-c", FILL_DISK, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -179,7 +179,7 @@ def write_npz(path: Path, *members: tuple[str, bytes]) -> None:
         (npy(np.zeros((8, 2)))[:-1], "'observations' is .* the shape .* but 127 bytes"),
     ],
 )
-def test_made_up_headers_are_one_sentence(tmp_path: Path, content: bytes, sentence: str) -> None:
+def test_made_up_headers_get_a_clear_error(tmp_path: Path, content: bytes, sentence: str) -> None:
     """Before a row is read or memory is taken for one."""
     rest = without(make_data([4, 4]), "observations")
     others = [(f"{name}.npy", npy(values)) for name, values in rest.items()]
@@ -193,7 +193,7 @@ def test_made_up_headers_are_one_sentence(tmp_path: Path, content: bytes, senten
     ("local", "central", "byte", "sentence"),
     [(6, 8, 1, "is encrypted"), (8, 10, 99, "compression method is not supported")],
 )
-def test_archives_that_cannot_be_opened_are_one_sentence(
+def test_archives_that_cannot_be_opened_get_a_clear_error(
     tmp_path: Path, local: int, central: int, byte: int, sentence: str
 ) -> None:
     np.savez(tmp_path / "d.npz", **make_data([4, 4]))
@@ -209,14 +209,14 @@ def test_archives_that_cannot_be_opened_are_one_sentence(
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_an_array_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+def test_an_array_that_occurs_twice_is_rejected(tmp_path: Path) -> None:
     members = [(f"{name}.npy", npy(values)) for name, values in make_data([4, 4]).items()]
     write_npz(tmp_path / "d.npz", *members, ("rewards.npy", npy(np.zeros(8))))
     with pytest.raises(ConfigError, match="contains 'rewards' twice: remove one"):
         read_raw(str(tmp_path / "d.npz"))
 
 
-def test_an_empty_hdf5_dataset_is_passed_over(tmp_path: Path) -> None:
+def test_an_empty_hdf5_dataset_is_ignored(tmp_path: Path) -> None:
     h5py = pytest.importorskip("h5py")
     with h5py.File(tmp_path / "d.hdf5", "w") as file:
         for name, values in make_data([4, 4]).items():
@@ -241,7 +241,7 @@ def test_an_hdf5_file_cannot_claim_rows_that_it_does_not_have(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", ["observations", "actions"])
-def test_rows_without_a_value_are_refused(name: str) -> None:
+def test_rows_without_a_value_are_rejected(name: str) -> None:
     data = without(make_data([4, 4]), "next_observations") | {name: np.zeros((8, 0))}
     with pytest.raises(ConfigError, match=rf"'{name}' has shape \(8, 0\)"):
         TransitionDataset.from_dict(data)
@@ -268,7 +268,9 @@ def minari_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("no steps", "episode 1 has no steps"),
     ],
 )
-def test_damaged_minari_data_is_one_sentence(minari_root: Path, damage: str, sentence: str) -> None:
+def test_damaged_minari_data_gets_a_clear_error(
+    minari_root: Path, damage: str, sentence: str
+) -> None:
     h5py = pytest.importorskip("h5py")
     write_minari(make_data([40, 40, 40]), "tests/odd-v0", None)
     (file,) = minari_root.rglob("*.hdf5")
@@ -289,7 +291,7 @@ def test_damaged_minari_data_is_one_sentence(minari_root: Path, damage: str, sen
 
 
 @pytest.mark.parametrize("name", ["bad id!", "a/b-v0"])
-def test_a_refused_minari_id_leaves_no_folder(minari_root: Path, name: str) -> None:
+def test_a_rejected_minari_id_leaves_no_folder(minari_root: Path, name: str) -> None:
     """Else the same command says next that the dataset is there."""
     for _ in range(2):
         with pytest.raises(ConfigError, match=r"should be a Minari id|Malformed dataset ID"):
@@ -301,17 +303,17 @@ def test_a_refused_minari_id_leaves_no_folder(minari_root: Path, name: str) -> N
 
 
 @pytest.mark.parametrize("noise", [float("nan"), float("inf"), -0.1])
-def test_noise_that_is_no_deviation_is_refused(tmp_path: Path, noise: float) -> None:
+def test_noise_that_is_not_a_deviation_is_rejected(tmp_path: Path, noise: float) -> None:
     with pytest.raises(ConfigError, match=rf"noise = {noise} finite and at least 0"):
         collect_data(tmp_path, steps=5, out=tmp_path / "d.npz", noise=noise)
 
 
-def test_random_data_without_an_environment_says_how_to_collect() -> None:
+def test_random_data_without_an_environment_explains_how_to_collect() -> None:
     with pytest.raises(ConfigError, match="set env_id, or pass collect_random="):
         load_transition_dataset({"dataset_kind": "random"})
 
 
-def test_a_missing_file_says_where_it_was_looked_for(
+def test_a_missing_file_error_shows_the_searched_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A path that is not absolute means another file in another folder, as after a resume."""

@@ -95,7 +95,7 @@ def test_draws_are_in_proportion_to_priorities() -> None:
     assert chi_square_p(*cells) > 1e-3
 
 
-def test_tiny_priorities_are_drawn_beside_large_ones() -> None:
+def test_tiny_priorities_are_drawn_next_to_large_ones() -> None:
     table = PriorityTable(1_000_000)
     table.values.fill_(1e-7)
     table.values[123_456] = 0.1  # as much as all others together
@@ -170,7 +170,7 @@ def test_replay_equals_a_slow_reference(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("added", [10, 40, 100])
-def test_weights_are_the_formula_of_the_paper(added: int) -> None:
+def test_weights_follow_the_formula_of_the_paper(added: int) -> None:
     """w_i = (N P(i))^−β / max_j w_j, with β on its way from 0.4 to 1 in 80 transitions."""
     replay = PrioritizedReplay(30, 1, 1, horizon=80)
     add(replay, added)
@@ -185,7 +185,7 @@ def test_weights_are_the_formula_of_the_paper(added: int) -> None:
     assert len(set(batch.weights.tolist())) > 3
 
 
-def test_each_batch_of_a_block_has_weights_of_its_own() -> None:
+def test_each_batch_of_a_block_is_weighted_separately() -> None:
     replay = PrioritizedReplay(30, 1, 1)
     add(replay, 30)
     replay.feedback(sample(replay), {TD_ERROR: torch.linspace(0.01, 5, 16)})
@@ -196,7 +196,7 @@ def test_each_batch_of_a_block_has_weights_of_its_own() -> None:
     assert replay.most_updates(8) == 1
 
 
-def test_errors_decide_what_is_drawn() -> None:
+def test_draws_follow_td_errors() -> None:
     replay = PrioritizedReplay(100, 1, 1, priority_exponent=1.0)
     add(replay, 100)
     everything = replay.batch(torch.arange(100))
@@ -206,7 +206,7 @@ def test_errors_decide_what_is_drawn() -> None:
     assert chi_square_p(counts, expected) > 1e-3
 
 
-def test_a_learner_without_td_errors_is_told() -> None:
+def test_a_learner_without_td_errors_gets_a_clear_error() -> None:
     replay = PrioritizedReplay(10, 1, 1)
     add(replay, 3)
     with pytest.raises(ConfigError, match="does not return 'sample/td_error'"):
@@ -274,7 +274,7 @@ def filled(capacity: int = 30, count: int = 47) -> PrioritizedReplay:
 
 
 @pytest.mark.parametrize("count", [0, 12, 47])
-def test_restored_replay_continues_alike(count: int) -> None:
+def test_a_restored_replay_continues_identically(count: int) -> None:
     whole = filled(count=count) if count else PrioritizedReplay(30, 1, 1, horizon=100)
     other = PrioritizedReplay(30, 1, 1, horizon=100)
     other.priorities.values.fill_(3.0)  # nothing of what was there before stays
@@ -317,7 +317,7 @@ def with_value(value: float) -> Any:
         (lambda state: state.update(largest_priority=0.5), "largest_priority is 0.5"),
     ],
 )
-def test_priorities_that_no_run_saves_are_refused(change: Any, message: str) -> None:
+def test_invalid_saved_priorities_are_rejected(change: Any, message: str) -> None:
     state = filled().state_dict()
     change(state)
     with pytest.raises(StateError, match=message):

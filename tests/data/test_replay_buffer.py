@@ -76,12 +76,12 @@ def test_sampling_is_uniform() -> None:
     assert (counts - 2000).abs().max() < 5 * (2000 * 0.9) ** 0.5
 
 
-def test_an_empty_buffer_says_so() -> None:
+def test_sampling_from_an_empty_buffer_is_an_error() -> None:
     with pytest.raises(ValueError, match="empty"):
         ReplayBuffer(10, 2, 1).sample(1, torch.Generator())
 
 
-def test_memory_is_the_contents() -> None:
+def test_memory_matches_the_contents() -> None:
     """A million HalfCheetah transitions: at most 1.1 times the bytes of their float32 values."""
     buffer = ReplayBuffer(1_000_000, 17, 6)
     contents = 1_000_000 * 4 * (17 + 6 + 1 + 17 + 1)
@@ -116,7 +116,7 @@ def test_segments_rebuild_the_buffer(counts: list[int], capacity: int) -> None:
 @pytest.mark.parametrize(
     "rows", [np.zeros((3, 9), np.float32), np.zeros((5, 8), np.float32), np.zeros((5, 9))]
 )
-def test_a_segment_of_another_shape_is_refused(rows: Any) -> None:
+def test_a_segment_of_another_shape_is_rejected(rows: Any) -> None:
     buffer = ReplayBuffer(10, 2, 3)
     buffer.load_state_dict({"total": 5, "capacity": 10})
     with pytest.raises(CheckpointError, match="segment 0"):

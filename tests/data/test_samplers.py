@@ -75,7 +75,7 @@ def test_every_batch_has_exactly_its_share(size: int, updates: int, ratio: float
 
 
 @given(size=st.integers(1, 4096), steps=st.integers(0, 64))
-def test_the_share_is_rounded_to_the_nearest_and_a_half_up(size: int, steps: int) -> None:
+def test_the_share_is_rounded_half_up(size: int, steps: int) -> None:
     exact = Fraction(steps, 64) * size  # 64ths are exact in floating point
     share = offline_share(size, steps / 64)
     assert -Fraction(1, 2) < share - exact <= Fraction(1, 2)
@@ -104,7 +104,7 @@ def test_rows_are_whole_transitions_of_their_source() -> None:
         assert (source[:, : len(whole)] == whole).all(1).any()
 
 
-def test_pretraining_uses_the_dataset_alone() -> None:
+def test_pretraining_uses_only_the_dataset() -> None:
     mixed = MixedSampler(dataset(), replay(0), 0.5, pretraining=True)
     assert (rewards(mixed, 9, 2) == OFFLINE).all()
     assert (mixed.offline_rows, mixed.online_rows) == (18, 0)
@@ -150,7 +150,7 @@ def test_a_source_without_a_share_may_be_empty() -> None:
 
 
 @pytest.mark.parametrize("ratio", [-0.1, 1.01, math.nan])
-def test_a_ratio_outside_its_range_is_refused(ratio: float) -> None:
+def test_a_ratio_outside_its_range_is_rejected(ratio: float) -> None:
     with pytest.raises(ConfigError, match=r"offline_batch_ratio = .* between 0 and 1"):
         MixedSampler(dataset(), replay(), ratio)
 

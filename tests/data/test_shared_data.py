@@ -25,7 +25,7 @@ FILES = [
 
 
 @pytest.mark.parametrize(("name", "env_id", "rows", "episodes", "returns"), FILES)
-def test_files_have_their_stated_figures(
+def test_files_have_the_documented_statistics(
     name: str, env_id: str, rows: int, episodes: int, returns: tuple[float, float, float]
 ) -> None:
     report, problems = validate_data(str(DATA / name), env_id)

@@ -77,7 +77,7 @@ def registered(kind: Callable[..., Walk]) -> Iterator[str]:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("reuse", ["own", "everyones"])
-def test_an_environment_may_return_one_array_forever(mode: tuple[str, int], reuse: str) -> None:
+def test_an_environment_may_always_return_one_array(mode: tuple[str, int], reuse: str) -> None:
     rows, collector = collect(mode=mode, reuse=reuse)
     assert torch.equal(rows, collect(mode=mode)[0])
     clock, next_clock = rows[:, CLOCK], rows[:, 5 + CLOCK]
@@ -112,7 +112,7 @@ class Watching:
 
 
 @pytest.mark.parametrize(("env_id", "reuse"), [(WALK, "own"), (GOALS, True)])
-def test_an_evaluation_sees_each_observation_as_it_was(env_id: str, reuse: Any) -> None:
+def test_an_evaluation_uses_copies_of_observations(env_id: str, reuse: Any) -> None:
     results = []
     for kwargs in ({}, {"reuse": reuse}):
         policy: Any = Watching()
@@ -123,7 +123,7 @@ def test_an_evaluation_sees_each_observation_as_it_was(env_id: str, reuse: Any) 
 
 
 @pytest.mark.parametrize("kwargs", [{"reuse": "own"}, {"meddles": True}])
-def test_recorded_data_is_what_was_seen_and_done(kwargs: dict[str, Any]) -> None:
+def test_recorded_data_matches_the_observations_and_actions(kwargs: dict[str, Any]) -> None:
     expected = record_random(WALK, {}, 23, 0)
     found = record_random(WALK, kwargs, 23, 0)
     for name, values in expected.items():
@@ -136,7 +136,7 @@ def test_an_environment_that_writes_into_actions_does_not_change_the_stored_ones
         assert torch.equal(collect(mode=mode, meddles=True)[0], collect(mode=mode)[0])
 
 
-def test_actions_that_an_environment_keeps_do_not_change() -> None:
+def test_actions_kept_by_an_environment_do_not_change() -> None:
     kept: list[tuple[Any, Any]] = []
 
     class Keeping(Walk):
@@ -208,7 +208,7 @@ def test_an_upper_bound_that_float32_rounds_up_is_kept() -> None:
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.1, 0.1 + 1e-12), (-1e300, 1e300)])
-def test_bounds_that_float32_cannot_resolve_are_refused(low: float, high: float) -> None:
+def test_bounds_that_float32_cannot_represent_are_rejected(low: float, high: float) -> None:
     env = Walk()
     env.action_space = gym.spaces.Box(low, high, (1,), np.float64)
     with pytest.raises(ConfigError, match="float32 cannot represent this range"):
@@ -275,7 +275,7 @@ def test_an_environment_keeps_its_own_settings() -> None:
     assert seen == [(torch.float64, "raise")] * 3
 
 
-def test_settings_of_the_caller_stay_as_they_are() -> None:
+def test_settings_of_the_caller_are_unchanged() -> None:
     env = make_env(WALK)
     env.reset(seed=0)
     with torch.no_grad(), torch.device("meta"), np.errstate(all="print"):
@@ -340,14 +340,14 @@ WRONG = {
 
 
 @pytest.mark.parametrize("trouble", WRONG)
-def test_a_step_that_goes_wrong_later_is_one_sentence(trouble: str) -> None:
+def test_a_step_that_fails_later_gets_a_clear_error(trouble: str) -> None:
     with pytest.raises(EnvError, match=f"^at step 14, {WALK}: {WRONG[trouble]}") as caught:
         collect(trouble=trouble, at=14)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("trouble", ["odd_error", "exit", "no_reward", "objects"])
-def test_the_same_in_a_process_of_its_own(trouble: str) -> None:
+def test_a_failing_step_in_a_worker_process_gets_a_clear_error(trouble: str) -> None:
     name = rf"{WALK} \(environment [01]\)"
     with pytest.raises(EnvError, match=f"^at step 27, {name}: {WRONG[trouble]}") as caught:
         collect(mode=("async", 2), trouble=trouble, at=14)
@@ -356,23 +356,23 @@ def test_the_same_in_a_process_of_its_own(trouble: str) -> None:
     assert "_misbehave" in str(failure.__cause__) or trouble == "no_reward" or trouble == "objects"
 
 
-def test_a_transformed_reward_that_goes_wrong_is_the_same_sentence() -> None:
+def test_an_invalid_transformed_reward_gets_the_same_error() -> None:
     with pytest.raises(EnvError, match="the reward None, but should return a single number"):
         collect(trouble="no_reward", at=14, wrappers={"reward": {"scale": 0.5}})
 
 
-def test_a_reward_that_is_not_finite_names_the_step() -> None:
+def test_a_reward_that_is_not_finite_is_reported_with_its_step() -> None:
     with pytest.raises(TrainingError, match="the reward of environment 0 is nan at step 14"):
         collect(trouble="nan_reward", at=14)
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_reset_that_fails_later_is_one_sentence(mode: tuple[str, int]) -> None:
+def test_a_reset_that_fails_later_gets_a_clear_error(mode: tuple[str, int]) -> None:
     with pytest.raises(EnvError, match=r"^at step \d+, .* its reset failed with ZeroDivisionErr"):
         collect(mode=mode, trouble="error", method="reset", at=3)
 
 
-def test_an_evaluation_that_fails_is_one_sentence() -> None:
+def test_a_failing_evaluation_gets_a_clear_error() -> None:
     policy: Any = Watching()
     for kwargs, sentence in (
         ({"at": 7}, f"^after 1 steps of an evaluation episode, {WALK}: its step failed with Zer"),
@@ -382,19 +382,19 @@ def test_an_evaluation_that_fails_is_one_sentence() -> None:
             Evaluator(WALK, {"trouble": "error", **kwargs}, seed=0).evaluate(policy, 3)
 
 
-def test_a_recording_that_fails_is_one_sentence() -> None:
+def test_a_failing_recording_gets_a_clear_error() -> None:
     with pytest.raises(EnvError, match=r"^at step 7, .* its step failed with ZeroDivisionError"):
         record_random(WALK, {"trouble": "error", "at": 7}, 20, 0)
 
 
-def test_drawing_that_fails_is_one_sentence() -> None:
+def test_failing_rendering_gets_a_clear_error() -> None:
     evaluator = Evaluator(WALK, {"trouble": "error", "method": "render"}, seed=0, render=True)
     policy: Any = Watching()
     with pytest.raises(EnvError, match="its render failed with ZeroDivisionError: division"):
         evaluator.evaluate(policy, 1, on_frame=lambda _frame: None)
 
 
-def test_relabeling_that_fails_is_one_sentence() -> None:
+def test_failing_relabeling_gets_a_clear_error() -> None:
     task = read_goal_task(GOALS, EnvConfig(fails=True))
     goals = np.zeros((4, 1), np.float32)
     for _ in range(3):
@@ -405,7 +405,7 @@ def test_relabeling_that_fails_is_one_sentence() -> None:
 
 @pytest.mark.parametrize("trouble", ["error", "odd_error", "exit"])
 @pytest.mark.parametrize("method", ["__init__", "reset", "step"])
-def test_what_fails_at_once_is_refused_before_anything_is_written(
+def test_an_immediate_failure_leaves_no_files(
     trouble: str, method: str, small_config: Config, tmp_path: Path
 ) -> None:
     name = "constructor" if method == "__init__" else f"first {method}"
@@ -437,7 +437,7 @@ def test_a_close_that_fails_does_not_hide_the_error_before_it(small_config: Conf
 
 
 @pytest.mark.parametrize("trouble", ["error", "exit"])
-def test_a_run_whose_environment_fails_is_failed(
+def test_a_run_whose_environment_fails_is_marked_failed(
     trouble: str, small_config: Config, tmp_path: Path
 ) -> None:
     kwargs = {"trouble": trouble, "at": 50}
@@ -454,7 +454,7 @@ def test_a_run_whose_environment_fails_is_failed(
 
 
 @pytest.mark.parametrize("env_id", [WALK, "Pendulum-v1"])
-def test_a_render_mode_that_is_not_offered_is_refused(env_id: str) -> None:
+def test_an_unknown_render_mode_is_rejected(env_id: str) -> None:
     with pytest.raises(
         ConfigError, match=f"^env_kwargs.render_mode = 'nope': {env_id} has the render modes human"
     ):
@@ -462,5 +462,5 @@ def test_a_render_mode_that_is_not_offered_is_refused(env_id: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["rgb_array", "rgb_array_list", None])
-def test_render_modes_that_gymnasium_offers_are_taken(mode: str | None) -> None:
+def test_render_modes_that_gymnasium_adds_are_accepted(mode: str | None) -> None:
     assert examine_env(WALK, EnvConfig(render_mode=mode))[0].obs_dim == 3

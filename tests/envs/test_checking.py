@@ -148,7 +148,7 @@ def register(make: Callable[[], gym.Env[Any, Any]], limit: int | None = 50) -> N
         (NoSpace, "has no observation_space: set self.observation_space"),
     ],
 )
-def test_an_unfit_environment_is_one_sentence_before_anything_is_written(
+def test_an_invalid_environment_gets_a_clear_error_before_any_write(
     kind: type[Sound], sentence: str, small_config: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
     register(kind)
@@ -164,7 +164,7 @@ def test_a_mistake_inside_a_wrapper_is_found() -> None:
         examine_env(ENV, EnvConfig())
 
 
-def test_a_wrapper_may_mend_an_old_environment() -> None:
+def test_a_wrapper_may_fix_an_old_environment() -> None:
     class Mended(gym.Wrapper[Any, Any, Any, Any]):
         def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
             return self.env.reset()
@@ -173,7 +173,7 @@ def test_a_wrapper_may_mend_an_old_environment() -> None:
     assert examine_env(ENV, EnvConfig())[0].obs_dim == 3
 
 
-def test_each_part_of_a_goal_is_looked_at() -> None:
+def test_each_part_of_a_goal_observation_is_checked() -> None:
     register(HalfGoal)
     with pytest.raises(ConfigError, match="a dict of observation, desired_goal for the observ"):
         examine_env(ENV, EnvConfig())
@@ -181,7 +181,7 @@ def test_each_part_of_a_goal_is_looked_at() -> None:
     assert examine_env("rl_training/PointGoal-v0", EnvConfig())[0].goal_dim == 2
 
 
-def test_one_reset_and_one_step_are_made() -> None:
+def test_the_check_does_one_reset_and_one_step() -> None:
     calls = []
 
     class Counted(Sound):
@@ -202,7 +202,7 @@ def test_one_reset_and_one_step_are_made() -> None:
     assert calls == ["reset", "step", "close"]
 
 
-def test_the_check_takes_no_number_from_what_all_share() -> None:
+def test_the_check_leaves_global_generators_unchanged() -> None:
     class Gambling(Sound):
         def step(self, action: Any) -> Any:
             reward = np.random.random() + random.random() + float(torch.rand(()))
@@ -236,7 +236,7 @@ def test_an_observation_outside_its_bounds_is_a_note() -> None:
     )
 
 
-def test_an_environment_without_a_time_limit_is_told_when_it_is_evaluated(
+def test_evaluating_without_a_time_limit_gives_a_note(
     small_config: Callable[..., dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Ends(Sound):
@@ -256,7 +256,7 @@ def test_an_environment_without_a_time_limit_is_told_when_it_is_evaluated(
 
 
 @pytest.mark.parametrize("limit", [30, None])
-def test_a_time_limit_is_found_wherever_it_stands(limit: int | None) -> None:
+def test_a_time_limit_is_found_in_any_layer(limit: int | None) -> None:
     register(lambda: Sound() if limit else gym.wrappers.TimeLimit(Sound(), 30), limit)
     assert examine_env(ENV, EnvConfig(), plays=True)[1] == ()
 
@@ -264,7 +264,7 @@ def test_a_time_limit_is_found_wherever_it_stands(limit: int | None) -> None:
 @pytest.mark.parametrize(
     "wrapper", [gym.wrappers.NormalizeObservation, gym.wrappers.NormalizeReward]
 )
-def test_running_statistics_are_told(
+def test_running_statistics_give_a_note(
     wrapper: Any, small_config: Callable[..., dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     register(lambda: wrapper(Sound()))

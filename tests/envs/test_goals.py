@@ -58,7 +58,7 @@ def _registered() -> None:
 # --- The environment of our own -----------------------------------------------
 
 
-def test_point_goal_is_a_sound_environment() -> None:
+def test_point_goal_is_a_valid_environment() -> None:
     env = gym.make(POINT_GOAL, render_mode="rgb_array")
     check_env(env.unwrapped)
     obs, info = env.reset(seed=0)
@@ -74,7 +74,7 @@ def test_point_goal_is_a_sound_environment() -> None:
         make_env(POINT_GOAL, {"min_distance": 3})
 
 
-def test_point_goal_can_be_reached_and_ends_there_if_told() -> None:
+def test_point_goal_can_be_reached_and_terminates_if_enabled() -> None:
     env = PointGoalEnv(terminates=True)
     obs, _ = env.reset(seed=1)
     for _ in range(50):
@@ -151,7 +151,7 @@ def test_resume_of_vector_environments(small_config: Config, vectorization: str)
     assert_same_run(train(config), crash_and_resume(config, 100))
 
 
-def test_episodes_are_not_joined_where_an_environment_cannot_be_restored(
+def test_episodes_are_not_joined_if_an_environment_cannot_be_restored(
     small_config: Config,
 ) -> None:
     """At step 40 the third turn of episodes runs; after the resume, another episode follows it."""
@@ -213,7 +213,7 @@ def test_every_base_algorithm_trains_with_hindsight(small_config: Config) -> Non
 # --- Success ------------------------------------------------------------------
 
 
-def test_success_is_that_of_the_last_step() -> None:
+def test_success_is_read_from_the_last_step() -> None:
     """CountingGoals succeeds in its last step only, and says so under either name."""
     for name in ("is_success", "success"):
         evaluator = Evaluator("tests/CountingGoals-v0", {"success": name}, seed=0)
@@ -285,7 +285,7 @@ def test_managed_class(tmp_path: Path) -> None:
             agent.predict(wrong)  # type: ignore[arg-type]
 
 
-def test_a_flat_policy_takes_no_dict(small_config: Config) -> None:
+def test_a_flat_policy_rejects_a_dict(small_config: Config) -> None:
     result = train(small_config(total_timesteps=40))
     with pytest.raises(ConfigError, match=r"Dict of a, but an array of shape \[3\]"):
         predict_checkpoint(result.run_dir, {"a": np.zeros(3)})
@@ -330,7 +330,7 @@ NEEDS_ROBOTICS = pytest.mark.skipif(ROBOTICS, reason="gymnasium-robotics is inst
         ),
     ],
 )
-def test_unfit_environments_get_one_sentence(
+def test_unsupported_environments_get_a_clear_error(
     tmp_path: Path, changes: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(ConfigError, match=sentence) as caught:
@@ -352,12 +352,12 @@ def test_unfit_environments_get_one_sentence(
         ({"gamma": 3}, "gamma = 3"),
     ],
 )
-def test_wrong_keys_get_one_sentence(kwargs: dict[str, Any], sentence: str) -> None:
+def test_wrong_keys_get_a_clear_error(kwargs: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         make_config(BASE | {"algo_kwargs": kwargs})
 
 
-def test_keys_are_the_bases_and_hers() -> None:
+def test_keys_of_the_base_algorithm_and_of_her_are_valid() -> None:
     config = make_config(BASE | {"algo_kwargs": {"alpha": 0.2, "her_ratio": 0.3}})
     settings = config.parts.algorithm
     assert isinstance(settings, SACConfig)
@@ -367,7 +367,7 @@ def test_keys_are_the_bases_and_hers() -> None:
         make_config(BASE | {"algo": "sac", "algo_kwargs": {"her_ratio": 0.3}})
 
 
-def test_the_environment_is_known_without_asking(tmp_path: Path) -> None:
+def test_the_environment_is_registered_on_import(tmp_path: Path) -> None:
     code = (
         "import gymnasium, json, rl_training.envs;"
         "print(json.dumps(gymnasium.make('rl_training/PointGoal-v0').spec.max_episode_steps))"

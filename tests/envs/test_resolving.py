@@ -119,12 +119,12 @@ HOSTILE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("kwargs", HARMLESS, ids=str)
-def test_numbers_and_words_of_a_file_are_passed_on(kwargs: dict[str, Any]) -> None:
+def test_numbers_and_words_from_a_file_are_accepted(kwargs: dict[str, Any]) -> None:
     assert resolve_env(ENV, kwargs).kwargs == kwargs
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_other_arguments_of_a_file_are_refused(name: str) -> None:
+def test_other_arguments_from_a_file_are_rejected(name: str) -> None:
     kwargs = HOSTILE[name]
     with pytest.raises(ConfigError) as caught:
         resolve_env(ENV, kwargs)
@@ -137,7 +137,7 @@ def test_other_arguments_of_a_file_are_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_what_a_person_names_is_passed_on(name: str, new_process: Callable[[], None]) -> None:
+def test_arguments_from_the_user_are_accepted(name: str, new_process: Callable[[], None]) -> None:
     kwargs = HOSTILE[name]
     name_env(ENV, kwargs)
     assert resolve_env(ENV, kwargs).kwargs == kwargs
@@ -149,7 +149,7 @@ def test_what_a_person_names_is_passed_on(name: str, new_process: Callable[[], N
         resolve_env(ENV, kwargs)
 
 
-def test_a_named_argument_covers_its_own_value_and_place_alone() -> None:
+def test_a_trusted_argument_covers_only_its_value_and_place() -> None:
     name_env(ENV, {"xml_file": "mine.xml", "options": {"path": "mine"}})
     resolve_env(ENV, {"xml_file": "mine.xml", "g": 1.0, "options": {"path": "mine"}})
     for kwargs in (
@@ -164,7 +164,7 @@ def test_a_named_argument_covers_its_own_value_and_place_alone() -> None:
 
 
 @pytest.mark.parametrize("key", sorted(resolving.RESERVED_KWARGS))
-def test_keywords_of_the_registration_are_refused_for_everyone(key: str) -> None:
+def test_registration_keywords_are_always_rejected(key: str) -> None:
     name_env(ENV, {key: "os:system"})
     with pytest.raises(ConfigError, match=rf"^env_kwargs.{key} .*remove it\.$"):
         resolve_env(ENV, {key: "os:system"})
@@ -178,7 +178,7 @@ def test_every_keyword_of_the_registration_is_known() -> None:
 
 
 @pytest.mark.parametrize("limit", ["20", 2.0, True, 0, -2, [1]])
-def test_a_time_limit_is_a_whole_number(limit: Any) -> None:
+def test_a_time_limit_is_an_integer(limit: Any) -> None:
     name_env(ENV, {"max_episode_steps": limit})
     for use in (resolve_env, time_limit):
         with pytest.raises(ConfigError, match=r"max_episode_steps = .*a positive integer"):
@@ -186,7 +186,7 @@ def test_a_time_limit_is_a_whole_number(limit: Any) -> None:
     assert (time_limit(ENV, {}), time_limit(ENV, {"max_episode_steps": -1})) == (50, None)
 
 
-def test_a_worker_makes_what_was_resolved_elsewhere(new_process: Callable[[], None]) -> None:
+def test_a_worker_creates_what_the_parent_resolved(new_process: Callable[[], None]) -> None:
     """A process of its own knows nothing of what was named or registered."""
     kwargs = {"xml_file": "/mine.xml"}
     name_env(ENV, kwargs)
@@ -207,7 +207,7 @@ def test_an_id_never_imports_a_module(env_id: str) -> None:
 
 
 @pytest.mark.parametrize("env_id", ["GymV21Environment-v0", "GymV26Environment-v0"])
-def test_a_compatibility_environment_is_for_a_person_alone(env_id: str) -> None:
+def test_a_compatibility_environment_is_for_users_only(env_id: str) -> None:
     with pytest.raises(ConfigError, match=rf"specify it with --env-id.*env_id={env_id}"):
         resolve_env(env_id)
     name_env(env_id)
@@ -263,7 +263,7 @@ def install(folder: Path) -> Path:
     return package / "__init__.ran"
 
 
-def test_robotics_is_imported_for_a_person_alone(folders: tuple[Path, Path]) -> None:
+def test_robotics_is_imported_for_users_only(folders: tuple[Path, Path]) -> None:
     ran = install(folders[1])
     way = r"rl-training --import gymnasium_robotics evaluate RUN.*or import gymnasium_robotics in"
     with pytest.raises(ConfigError, match=way):
@@ -274,7 +274,7 @@ def test_robotics_is_imported_for_a_person_alone(folders: tuple[Path, Path]) -> 
     assert ran.exists()
 
 
-def test_registered_robotics_need_no_name(folders: tuple[Path, Path]) -> None:
+def test_registered_robotics_may_come_from_a_file(folders: tuple[Path, Path]) -> None:
     install(folders[1])
     __import__(resolving.ROBOTICS)
     assert resolve_env(MAZE).spec.id == MAZE
@@ -282,7 +282,7 @@ def test_registered_robotics_need_no_name(folders: tuple[Path, Path]) -> None:
 
 @pytest.mark.parametrize("installed", [True, False])
 @pytest.mark.parametrize("planted", ["a module", "a package", "a package with a record"])
-def test_a_file_in_the_present_folder_is_not_robotics(
+def test_a_file_in_the_current_folder_is_not_robotics(
     folders: tuple[Path, Path], installed: bool, planted: str
 ) -> None:
     here, site = folders
@@ -457,7 +457,7 @@ ATTACKS: dict[str, tuple[Change, str]] = {
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_no_command_makes_what_a_file_asks_for(
+def test_no_command_creates_what_a_file_asks_for(
     trained: Path, tmp_path: Path, audited: Any, name: str
 ) -> None:
     changes, sentence = ATTACKS[name]
@@ -493,7 +493,7 @@ def test_predict_needs_no_environment(
     ]
 
 
-def test_harmless_arguments_need_no_name(
+def test_harmless_arguments_may_come_from_a_file(
     trained: Path, tmp_path: Path, new_process: Callable[[], None]
 ) -> None:
     for command, words in commands(edit(trained, tmp_path), tmp_path).items():
@@ -510,7 +510,7 @@ def with_file(trained: Path, tmp_path: Path) -> Path:
     return edit(trained, tmp_path, env_kwargs={"g": 9.81, "xml_file": "/my/arm.xml"})
 
 
-def test_arguments_are_named_on_the_command_line(
+def test_arguments_are_trusted_on_the_command_line(
     with_file: Path, tmp_path: Path, new_process: Callable[[], None]
 ) -> None:
     option, override = ["--env-kwarg", "xml_file=/my/arm.xml"], ["env_kwargs.xml_file=/my/arm.xml"]
@@ -523,7 +523,7 @@ def test_arguments_are_named_on_the_command_line(
         assert code == 0, f"{command}: {told}"
 
 
-def test_arguments_are_named_in_python(
+def test_arguments_are_trusted_in_python(
     with_file: Path, tmp_path: Path, new_process: Callable[[], None]
 ) -> None:
     kwargs = {"xml_file": "/my/arm.xml"}
@@ -544,7 +544,7 @@ def test_arguments_are_named_in_python(
             assert use(None)  # named in this process
 
 
-def test_given_arguments_replace_the_runs_own(trained: Path) -> None:
+def test_given_arguments_override_those_of_the_run(trained: Path) -> None:
     """`g` changes the rewards, `maze_map` of the run stays."""
     own = evaluate_checkpoint(trained, episodes=1)
     other = evaluate_checkpoint(trained, episodes=1, env_kwargs={"g": 1.0})
@@ -559,7 +559,7 @@ def test_given_arguments_replace_the_runs_own(trained: Path) -> None:
     ("text", "sentence"),
     [("g", "write key=value"), ("entry_point=x", "remove it"), ("gravity=1", "gravity")],
 )
-def test_a_wrong_argument_is_one_sentence(trained: Path, text: str, sentence: str) -> None:
+def test_a_wrong_argument_gets_a_clear_error(trained: Path, text: str, sentence: str) -> None:
     code, _, told = invoke("evaluate", trained, "--env-kwarg", text)
     assert (code, sentence in told) == (2, True), told
     with pytest.raises(ConfigError, match="env_kwargs = 'g=1': should be a mapping"):
@@ -629,7 +629,7 @@ def run_in(folder: Path, *words: str | Path) -> str:
     return done.stdout
 
 
-def test_the_present_folder_is_not_imported_from(tmp_path: Path) -> None:
+def test_the_current_folder_is_not_imported_from(tmp_path: Path) -> None:
     """`python -m` looks for every module there first, before those that are installed."""
     for name in ("typer", "mujoco"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('imported')")
@@ -638,7 +638,7 @@ def test_the_present_folder_is_not_imported_from(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="Python cannot be told so before 3.11")
-def test_workers_do_not_import_from_the_present_folder(tmp_path: Path) -> None:
+def test_workers_do_not_import_from_the_current_folder(tmp_path: Path) -> None:
     """The process that starts workers is `python -c`, which looks there first, too."""
     here, program = tmp_path / "here", tmp_path / "program.py"
     here.mkdir()
@@ -707,7 +707,7 @@ def test_a_file_starts_no_download(
         assert code == 2
         assert_harmless(events)
         assert asked == []
-        assert "is not on this machine" in told or "bc imitates" in told
+        assert "is not on this machine" in told or "bc does not learn from rewards" in told
     code, _, told = invoke("resume", offline, more, "dataset_download=true")
     assert (code, asked) == (2, ["D4RL/pen/human-v2"])
     assert "no network" in told

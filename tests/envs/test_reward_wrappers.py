@@ -93,7 +93,7 @@ def test_each_wrapper_does_its_step() -> None:
         assert wrapper.step(np.zeros(1))[1] == expected
 
 
-def test_without_a_transform_nothing_is_wrapped() -> None:
+def test_without_a_transform_no_wrapper_is_added() -> None:
     env = Echo([1.0])
     assert apply_reward_wrappers(env, RewardTransformConfig()) is env
 
@@ -120,7 +120,7 @@ def test_bad_transforms(changes: dict[str, float], sentence: str) -> None:
         RewardTransformConfig(**changes)
 
 
-def test_keys_and_wrappers_train_alike_and_evaluation_is_raw(small_config: Config) -> None:
+def test_keys_and_wrappers_train_identically_and_evaluation_is_raw(small_config: Config) -> None:
     keyed = small_config(eval_episodes=2)
     keyed["algo_kwargs"] |= {"reward_scale": 0.1, "reward_shift": 0.5, "reward_clip_min": -1.0}
     wrapped = small_config(eval_episodes=2)

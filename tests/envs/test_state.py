@@ -77,7 +77,7 @@ ENDLESS: dict[str, Callable[[Walk], Any]] = {
 
 
 @pytest.mark.parametrize("name", ENDLESS)
-def test_what_refers_to_itself_is_declared_not_capturable(name: str) -> None:
+def test_self_references_are_reported_as_not_capturable(name: str) -> None:
     walk = Walk()
     walk.extra = ENDLESS[name](walk)  # type: ignore[attr-defined]
     env = CapturableEnv(walk)
@@ -87,7 +87,7 @@ def test_what_refers_to_itself_is_declared_not_capturable(name: str) -> None:
     assert state["error"].isprintable()
 
 
-def test_environments_that_refer_to_each_other_are_declared() -> None:
+def test_environments_that_refer_to_each_other_are_reported() -> None:
     one, other = Walk(), Walk()
     one.other, other.other = other, one  # type: ignore[attr-defined]
     assert CapturableEnv(one).capture() == {
@@ -95,14 +95,14 @@ def test_environments_that_refer_to_each_other_are_declared() -> None:
     }
 
 
-def test_a_hundred_levels_come_back() -> None:
+def test_a_hundred_levels_are_restored() -> None:
     one, other = Walk(), Walk()
     one.extra, other.extra = nested(99), []  # type: ignore[attr-defined]
     restore_env(other, json_codec.loads(json_codec.dumps(capture_env(one))))
     assert other.extra == one.extra  # type: ignore[attr-defined]
 
 
-def test_the_boundary_is_no_part_of_the_state() -> None:
+def test_the_boundary_is_not_part_of_the_state() -> None:
     """Layers are those of Gymnasium's environment: old checkpoints have them so."""
     plain, guarded = gym.make("Pendulum-v1", disable_env_checker=True), make_env("Pendulum-v1")
     for env in (plain, guarded):
@@ -139,14 +139,14 @@ BAD_GENERATORS = {
 
 
 @pytest.mark.parametrize("name", BAD_GENERATORS)
-def test_a_damaged_generator_is_refused(name: str) -> None:
+def test_a_damaged_generator_is_rejected(name: str) -> None:
     """It gave a generator that was seeded anew, or other numbers."""
     generator = torch.Generator().manual_seed(1)
     with pytest.raises(CheckpointError, match="the state of a random generator is"):
         restore_generator(generator, BAD_GENERATORS[name])
 
 
-def test_a_generator_of_another_device_gives_a_new_seed() -> None:
+def test_a_generator_of_another_device_is_used_as_a_seed() -> None:
     drawn = []
     for _ in range(2):
         generator = torch.Generator()
@@ -185,7 +185,7 @@ BAD_PCG64 = {
 
 
 @pytest.mark.parametrize("name", BAD_PCG64)
-def test_a_damaged_generator_of_an_environment_is_refused(name: str) -> None:
+def test_a_damaged_generator_of_an_environment_is_rejected(name: str) -> None:
     env = make_env("Pendulum-v1")
     env.reset(seed=0)
     state = capture_env(env)
@@ -306,7 +306,7 @@ DAMAGED: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-def test_a_damaged_state_is_one_sentence(name: str, run_dir: Path, tmp_path: Path) -> None:
+def test_a_damaged_state_gets_a_clear_error(name: str, run_dir: Path, tmp_path: Path) -> None:
     """Before, some of these continued with other numbers, others ended in a traceback."""
     with pytest.raises(CheckpointError, match=r"state\.json does not fit this run: ") as caught:
         resume_changed(run_dir, tmp_path, DAMAGED[name])
@@ -314,11 +314,11 @@ def test_a_damaged_state_is_one_sentence(name: str, run_dir: Path, tmp_path: Pat
     assert len(str(caught.value)) < 500
 
 
-def test_a_state_that_was_not_changed_continues(run_dir: Path, tmp_path: Path) -> None:
+def test_an_unchanged_state_continues(run_dir: Path, tmp_path: Path) -> None:
     assert resume_changed(run_dir, tmp_path, lambda _: None).stop_reason == "completed"
 
 
-def test_an_array_of_floats_that_a_step_makes_one_of_flags_comes_back() -> None:
+def test_an_array_that_a_step_turns_from_floats_into_flags_is_restored() -> None:
     """Right after its reset the environment cannot tell that this is what it does."""
 
     class Contacts(Walk):
@@ -339,7 +339,7 @@ def test_an_array_of_floats_that_a_step_makes_one_of_flags_comes_back() -> None:
     assert json_codec.dumps(second.capture()) == json_codec.dumps(first.capture())
 
 
-def test_an_array_of_floats_as_whole_numbers_is_refused() -> None:
+def test_an_array_of_floats_saved_as_integers_is_rejected() -> None:
     env = CapturableEnv(Walk())
     env.reset(seed=0)
     state = env.capture()
@@ -356,7 +356,7 @@ WRONG_STATES: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 
 @pytest.mark.parametrize("name", WRONG_STATES)
-def test_a_state_that_only_the_next_step_shows_to_be_wrong_is_one_sentence(
+def test_a_state_that_fails_in_the_next_step_gets_a_clear_error(
     name: str, run_dir: Path, tmp_path: Path
 ) -> None:
     """The environment alone knows what its attributes may be."""
@@ -368,7 +368,7 @@ def test_a_state_that_only_the_next_step_shows_to_be_wrong_is_one_sentence(
 @pytest.mark.parametrize(
     "name", ["a layer more", "an attribute that is a method", "no environments"]
 )
-def test_a_damaged_state_in_a_worker_is_one_sentence(
+def test_a_damaged_state_in_a_worker_gets_a_clear_error(
     name: str, async_run_dir: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(CheckpointError, match=r"state\.json does not fit this run: ") as caught:
@@ -376,7 +376,7 @@ def test_a_damaged_state_in_a_worker_is_one_sentence(
     assert "\n" not in str(caught.value)
 
 
-def test_a_wrong_state_in_a_worker_is_one_sentence(async_run_dir: Path, tmp_path: Path) -> None:
+def test_a_wrong_state_in_a_worker_gets_a_clear_error(async_run_dir: Path, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="could not continue from its saved state"):
         resume_changed(async_run_dir, tmp_path, WRONG_STATES["a list"])
 
@@ -393,7 +393,7 @@ SIMULATORS: dict[str, Any] = {
 
 @pytest.mark.parametrize("part", ["integration", "xpos"])
 @pytest.mark.parametrize("name", SIMULATORS)
-def test_a_simulator_of_another_size_is_refused(part: str, name: str) -> None:
+def test_a_simulator_of_another_size_is_rejected(part: str, name: str) -> None:
     """One row of positions was taken for all bodies."""
     pytest.importorskip("mujoco")
     env = make_env("Hopper-v5")
@@ -433,7 +433,7 @@ PLACES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", PLACES)
-def test_a_place_that_no_sampler_has_is_refused(name: str) -> None:
+def test_an_invalid_sampler_position_is_rejected(name: str) -> None:
     sampler = epochs()
     assert (sampler.epoch, sampler.position) == (2, 6)
     sampler.load_state_dict(sampler.state_dict())
@@ -444,7 +444,7 @@ def test_a_place_that_no_sampler_has_is_refused(name: str) -> None:
 @pytest.mark.parametrize(
     "changes", [{"offline_rows": -1}, {"online_rows": 1.0}, {"pretraining": 1}]
 )
-def test_counts_that_no_mixture_has_are_refused(changes: dict[str, Any]) -> None:
+def test_invalid_mixture_counts_are_rejected(changes: dict[str, Any]) -> None:
     sampler = MixedSampler(epochs(), ReplayBuffer(10, 2, 1), 0.5)
     sampler.load_state_dict(sampler.state_dict())
     with pytest.raises(CheckpointError):
@@ -452,7 +452,7 @@ def test_counts_that_no_mixture_has_are_refused(changes: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize("answer", [[[2.0]], [[-1.0]], [[0.5]]])
-def test_a_pending_action_that_a_space_does_not_have_is_refused(answer: list[list[float]]) -> None:
+def test_a_pending_action_outside_the_space_is_rejected(answer: list[list[float]]) -> None:
     spec = EnvSpec(4, 2, discrete=True)
     learner = DQNAlgorithm.build(spec, DQNConfig(hidden_sizes=(8,)))
     explorer = Explorer(learner, 1, torch.Generator())

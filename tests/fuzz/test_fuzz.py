@@ -23,7 +23,7 @@ from tests.hostile.formats import npz
 REPOSITORY = Path(__file__).parents[2]
 
 
-def test_every_parser_survives_a_moment() -> None:
+def test_every_parser_survives_a_short_run() -> None:
     command = [sys.executable, "-m", "tests.fuzz", "--seconds", "3600", "--inputs", "40"]
     done = subprocess.run(
         command,
@@ -113,7 +113,7 @@ def test_memory_that_was_freed_before_does_not_hide_what_an_input_takes(
     assert finding.kind == "memory"
 
 
-def test_a_refusal_is_no_finding(tmp_path: Path) -> None:
+def test_a_rejected_input_is_not_a_finding(tmp_path: Path) -> None:
     report = _short(_refuse, tmp_path)
     assert (report.findings, report.outcomes) == ({}, {"accepted", "no"})
     assert report.executions == 8
@@ -127,7 +127,7 @@ def test_the_same_seed_gives_the_same_inputs() -> None:
     assert or_bytes(mutate_pickle)(b"not a pickle", Random(1)) != b"not a pickle"
 
 
-def test_changes_leave_the_values_alone_that_they_insert() -> None:
+def test_mutations_do_not_modify_inserted_values() -> None:
     empty: list[object] = []
     changes = [("replace", 0.0, 0.0, empty), ("add", 0.99, 0.0, empty), ("add", 0.99, 0.0, empty)]
     tree = edited({"a": 1}, changes)

@@ -22,6 +22,6 @@ def test_hostile(case: Case, sandbox: Sandbox, bases: Bases, place: Place) -> No
     run_case(case, sandbox, bases, place)
 
 
-def test_there_are_many_cases_with_names_of_their_own() -> None:
+def test_there_are_many_cases_with_unique_names() -> None:
     assert len([case for case in CASES if not case.slow]) >= 1000
     assert [name for name, times in Counter(case.name for case in CASES).items() if times > 1] == []

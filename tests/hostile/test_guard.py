@@ -50,7 +50,7 @@ def test_a_process_that_is_killed_is_noticed(sandbox: Sandbox, place: Place, pro
         assert_safe(outcome, place)
 
 
-def test_memory_that_is_taken_is_noticed(sandbox: Sandbox, place: Place) -> None:
+def test_allocated_memory_is_noticed(sandbox: Sandbox, place: Place) -> None:
     for _ in range(2):  # also after a command that took as much
         outcome = sandbox.run(["x"], place, probe="take_memory")
         assert 290 < outcome.grown_mib < 320
@@ -59,7 +59,7 @@ def test_memory_that_is_taken_is_noticed(sandbox: Sandbox, place: Place) -> None
         assert_safe(replace(outcome, grown_mib=1300), place)
 
 
-def test_what_is_allowed_passes(sandbox: Sandbox, place: Place) -> None:
+def test_allowed_operations_pass(sandbox: Sandbox, place: Place) -> None:
     outcome = sandbox.run([str(place.given / "made")], place, probe="write")
     assert_safe(outcome, place)
     assert (outcome.status, (place.given / "made").read_text()) == (0, "written")

@@ -226,7 +226,7 @@ BOUNDED = gym.spaces.Box(-1.0, 1.0, (2,))
         (FLAT, gym.spaces.Box(-np.inf, np.inf, (2,)), "unbounded.*TransformAction"),
         (gym.spaces.Box(-1.0, 1.0, (0,)), BOUNDED, "observations of length 0"),
         (FLAT, gym.spaces.Box(-1.0, 1.0, (0,)), "actions of length 0"),
-        (FLAT, gym.spaces.Box(-1, 1, (2,), np.int64), "whole numbers.*dtype=np.float32"),
+        (FLAT, gym.spaces.Box(-1, 1, (2,), np.int64), "integer actions.*dtype=np.float32"),
         (
             FLAT,
             gym.spaces.Box(np.array([-1.0, 2.0]), np.array([1.0, 2.0]), dtype=np.float64),
