@@ -30,7 +30,7 @@ DIRECTIVE = re.compile(r"^\.\. (?:auto\w+|py:data):: (\S+)$", re.M)
 
 
 def public_names() -> dict[str, Any]:
-    """Every exported name with what it stands for."""
+    """Every exported name with its object."""
     found: dict[str, Any] = {}
     for package in PACKAGES:
         module = importlib.import_module(package)

@@ -20,6 +20,8 @@ Every algorithm comes in the same parts:
 - the **learner class** with its **config class** is the update alone, for your own training loop;
 - the **loss function** computes all losses of the learner without changing it.
 
+HER has only the first two, because it relabels the batches of another learner.
+
 The managed classes share the methods of [`ManagedAlgorithm`](../api/training.md#managed-classes).
 The examples use tiny budgets, so that each runs in about a second, and `eval_episodes=0` turns
 evaluation off."""
