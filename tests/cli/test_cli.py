@@ -345,7 +345,11 @@ def test_environments_of_ones_own_are_imported_only_when_told(tmp_path: Path) ->
     missing = cli("--import", "no_such", *train, cwd=tmp_path)
     assert (missing.returncode, "no_such" in missing.stderr) == (2, True)
     assert not (tmp_path / "imported").exists()
-    ok("--import", "my_envs", *train, "env_id=Mine-v0", cwd=tmp_path)
+    told = ok("--import", "my_envs", *train, "env_id=Mine-v0", cwd=tmp_path)
+    suggested = [line for line in told.splitlines() if line.startswith("  rl-training ")]
+    assert all("--import my_envs " in line for line in suggested[:-1])  # all but `runs`
+    assert any("data collect runs/sac_Mine-v0_seed0 --steps" in line for line in suggested)
+    assert "  tensorboard --logdir runs/sac_Mine-v0_seed0" in told or not extra("tensorboard")
     assert (tmp_path / "imported").exists()
     run_dir = "runs/sac_Mine-v0_seed0"
     assert cli("evaluate", run_dir, "--episodes", "1", cwd=tmp_path).returncode == 2
@@ -354,7 +358,7 @@ def test_environments_of_ones_own_are_imported_only_when_told(tmp_path: Path) ->
 
 def extra(command: str) -> bool:
     """Whether what a command needs is installed."""
-    module = {"plot": "matplotlib", "evaluate": "imageio"}[command]
+    module = {"plot": "matplotlib", "evaluate": "imageio"}.get(command, command)
     return importlib.util.find_spec(module) is not None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -99,25 +98,24 @@ def _next_commands(
     from rl_training.algorithms.registry import get_algorithm
     from rl_training.envs.resolving import is_compatibility_env
 
-    run_dir, name = shlex.quote(str(result.run_dir)), os.path.basename(result.run_dir.absolute())
+    run_dir = shlex.quote(str(result.run_dir))
     evaluated = {"eval_return_mean", "eval_loss"} & result.metrics.keys()
     if config.env_id is None:
         yield f"evaluate {run_dir} --fqe"
     else:
         yield f"evaluate {run_dir} --episodes 20{again.options}"
     if evaluated and find_spec("matplotlib"):
-        yield f"plot {run_dir} --out {shlex.quote(f'{name}.png')}"
+        yield f"plot {run_dir} --out plot.png"
     if config.env_id is None:
         return
     if _can_film(config.env_id):
-        yield f"evaluate {run_dir} --episodes 1 --video {shlex.quote(f'{name}.gif')}{again.options}"
+        yield f"evaluate {run_dir} --episodes 1 --video video.gif{again.options}"
     entry = get_algorithm(config.algo)
     if entry.mode == "offline" and entry.learner_class().learns_from_rewards:
         yield f"finetune {run_dir} total_timesteps=5000{again.overrides}"
     # `data collect` has no --env-id, which such an environment needs.
     elif entry.mode != "offline" and not entry.goals and not is_compatibility_env(config.env_id):
-        file = shlex.quote(f"{name}.npz")
-        yield f"data collect {run_dir} --steps 10000 --out {file}{again.options}"
+        yield f"data collect {run_dir} --steps 10000 --out data.npz{again.options}"
 
 
 def _can_film(env_id: str) -> bool:
