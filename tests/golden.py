@@ -167,7 +167,7 @@ METRICS |= {
 
 
 def gaussian_layers(actor: TanhMeanGaussianActor, flat: torch.Tensor | None = None) -> Any:
-    """The actor's layers and its log σ, which stands behind them in the flat vector."""
+    """Return the actor's layers and its log σ, which follows them in the flat vector."""
     vector = actor.flat if flat is None else flat
     return layers(actor, vector) | {"log_std": [vector[actor.parts[0] :].detach().numpy()]}
 

@@ -163,13 +163,13 @@ def test_finds_a_known_value() -> None:
     config = FQEConfig(
         gamma=GAMMA, tau=0.05, learning_rate=2e-3, hidden_sizes=(32, 32), batch_size=64
     )
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     result = fitted_q_evaluation(
         *(policy, walk(60)),
         config=config,
         updates=1_500,
         seed=1,
-        progress=lambda done, total: told.append((done, total)),
+        progress=lambda done, total: reported.append((done, total)),
     )
     assert result["fqe_value"] == pytest.approx(exact_value(), abs=0.03)
     assert abs(result["fqe_return_mean_data"] - exact_value()) > 0.3
@@ -179,7 +179,7 @@ def test_finds_a_known_value() -> None:
         result["fqe_loss"] < 1e-3
     )  # rewards have no noise, so the Bellman equation can hold exactly
     assert (result["fqe_episodes"], result["fqe_updates"]) == (60, 1_500)
-    assert told[-1] == (1_500, 1_500)
+    assert reported[-1] == (1_500, 1_500)
 
 
 def test_returns_of_the_data() -> None:

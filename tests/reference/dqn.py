@@ -116,9 +116,9 @@ def checked_indices(batch: DiscreteBatch, observation_size: int) -> DiscreteBatc
 def full_update(
     state: DqnState, batch: DiscreteBatch, hyper: Hyper
 ) -> tuple[DqnState, dict[str, float]]:
-    """One update: a gradient step of the network, then the target where its period has come.
+    """One update: a gradient step of the network, then the target at the end of its period.
 
-    The count includes the present update: with period C the target moves after update C, 2C,
+    The count includes this update: with period C the target is updated after update C, 2C,
     ..., toward the network as that update left it. ``q_mean`` is the mean of Q(s, a) at the
     batch's actions before the step. The input state is not modified.
     """

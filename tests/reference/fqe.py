@@ -24,7 +24,7 @@ class Hyper(TypedDict):
 def full_update(
     state: Ensemble, batch: Batch, policy: Callable[[Array], Array], hyper: Hyper
 ) -> tuple[Ensemble, dict[str, float]]:
-    """One update: every critic toward r + gamma (1 - d) of its own target at pi(s'), then targets.
+    """One update: every critic toward r + gamma (1 - d) Q'_i(s', pi(s')), then the targets.
 
     The loss is sum_i mean_b (Q_i - y_i)^2; the networks' gradient is that of the loss / scale^2.
     """

@@ -1,7 +1,7 @@
 """A Gaussian around a tanh mean with a state-independent deviation, as IQL and AWAC use.
 
 The distribution itself is not squashed: pi(a|s) = N(a; tanh(mlp(s)), sigma), and the actor's
-"log_std" [A] is a parameter of its own, clipped to bounds.
+"log_std" [A] is a separate parameter, clipped to bounds.
 """
 
 from typing import NamedTuple, TypeAlias

@@ -21,7 +21,7 @@ class Hyper(td3.Hyper):
 
 
 class Batch(nn.Batch):
-    """Transitions, the data's action [B, A] at s', and 1.0 [B] where there is one."""
+    """Transitions, the data's action [B, A] at s', and a mask [B], 1.0 if there is one."""
 
     next_action: Array
     next_action_mask: Array

@@ -133,7 +133,7 @@ def full_update(
     """One critic update of algorithm 1 and, on the last one of a block, actor and temperature.
 
     Targets follow the critics on every update. The actor's step sees the updated critics and
-    the alpha before its own step, and its metrics stand only on that update. ``target_alpha``
+    the alpha before its own step, and its metrics are reported only there. ``target_alpha``
     replaces alpha in the target. The input state is not modified.
     """
     observation_size, output_size = sizes(state["actor"])

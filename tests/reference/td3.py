@@ -45,7 +45,7 @@ class Td3State(Ensemble):
 
 
 class Noise(TypedDict):
-    """Standard normal draws [B, A] behind the smoothing of the target action."""
+    """Standard normal draws [B, A] for smoothing the target action."""
 
     next_action: Array
 
@@ -152,7 +152,7 @@ def delayed_update(
 ) -> tuple[Td3State, dict[str, float]]:
     """Critics every time; actor and targets when the count of updates divides by the delay.
 
-    The count includes the present update: with delay 2 the second, fourth, ... update moves
+    The count includes this update: with delay 2 the second, fourth, ... update moves
     them. The actor's loss sees the updated critics. The input state is not modified.
     """
     batch = checked_batch(batch, *sizes(state["actor"]))
