@@ -206,7 +206,7 @@ def test_changed_data_is_refused(small_config: Config, tmp_path: Path, recorded:
         ({}, {"buffer_capacity": 10}, "'buffer_capacity' is not an option of BC"),
         ({"env_id": None}, {}, "set action_low and action_high, or env_id"),
         ({}, {"action_low": -2, "action_high": 2}, "Pendulum-v1 has its own action bounds"),
-        ({"env_id": None}, {"action_low": -2}, "give both action_low and action_high"),
+        ({"env_id": None}, {"action_low": -2}, "set both action_low and action_high"),
         ({"env_id": None}, {"action_low": 2, "action_high": -2}, "must be less than"),
         ({"env_id": None}, {"action_low": [-2, -2], "action_high": 2}, "have 2 and 1 values"),
         ({"env_id": None}, {"action_low": -1, "action_high": 1}, "outside its bounds"),

@@ -758,7 +758,7 @@ def test_dataset_size_is_rejected_for_a_file(
 ) -> None:
     config = small_config(algo="iql")
     config["algo_kwargs"]["dataset_size"] = 100
-    with pytest.raises(ConfigError, match="dataset_size is for dataset_kind 'random'"):
+    with pytest.raises(ConfigError, match="dataset_size is only for dataset_kind 'random'"):
         check_config(make_config(config))
 
 

@@ -131,7 +131,7 @@ def register(make: Callable[[], gym.Env[Any, Any]], limit: int | None = 50) -> N
         ),
         (NoSeed, "NoSeed.reset does not accept seed and options: define it as reset"),
         (NoOptions, "NoOptions.reset does not accept options: define it as reset"),
-        (ObservationAlone, "its reset returns the observation alone, but should return two values"),
+        (ObservationAlone, "its reset returns only the observation, but should return two values"),
         (
             ArrayReward,
             r"the reward an array of float64 of shape \(1,\), but should return a single number",

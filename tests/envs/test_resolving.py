@@ -610,7 +610,7 @@ def test_the_next_commands_import_what_they_need(
         assert code == 0, problems
 
 
-# --- The present folder ---------------------------------------------------------------
+# --- The current folder ---------------------------------------------------------------
 
 
 def run_in(folder: Path, *words: str | Path) -> str:

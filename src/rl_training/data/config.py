@@ -87,9 +87,9 @@ class DataConfig(ConfigModel):
                 raise ValueError(f"{name} needs dataset_kind")
         for name in ("dataset_size", "dataset_seed"):
             if kind != "random" and getattr(self, name) != DataConfig.model_fields[name].default:
-                raise ValueError(f"{name} is for dataset_kind 'random': leave it out")
+                raise ValueError(f"{name} is only for dataset_kind 'random': remove it")
         if (self.action_low is None) != (self.action_high is None):
-            raise ValueError("give both action_low and action_high")
+            raise ValueError("set both action_low and action_high")
         self.rewards()
         return self
 

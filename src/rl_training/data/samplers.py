@@ -143,7 +143,7 @@ class MixedSampler(Sampler):
 
     @property
     def is_fixed(self) -> bool:
-        """Whether batches come from the dataset alone, since a replay grows."""
+        """Whether all rows come from the dataset, which does not grow."""
         return self.pretraining
 
     has_place = True  # the position in the dataset, the phase and the counts

@@ -20,7 +20,7 @@ class ContractError(Exception):
 def check_reset(result: Any) -> None:
     """Reject a result that is not ``(observation, info)``."""
     if not isinstance(result, tuple) or len(result) != 2:
-        given = f"{len(result)} values" if isinstance(result, tuple) else "the observation alone"
+        given = f"{len(result)} values" if isinstance(result, tuple) else "only the observation"
         raise ContractError(
             f"its reset returns {given}, but should return two values: observation, info (a dict)"
         )

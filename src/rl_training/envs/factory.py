@@ -270,7 +270,7 @@ def _make_worker(
 ) -> CapturableEnv:
     if multiprocessing.parent_process() is not None:
         open_standard_streams()  # a failed print of the environment must not end the worker
-        # Ctrl-C and a scheduler's SIGTERM reach the whole process group, but the trainer alone
+        # Ctrl-C and a scheduler's SIGTERM reach the whole process group, but only the trainer
         # decides when to stop. If it never does, its workers end after the grace period.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         if hasattr(signal, "alarm"):  # which Windows lacks
