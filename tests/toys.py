@@ -69,7 +69,7 @@ class PeekingSAC(SACAlgorithm):
 
 
 class GamblingSAC(SACAlgorithm):
-    """Draws a number of its own."""
+    """Draws a random number outside the declared noise."""
 
     name = "gambling"
 
@@ -79,7 +79,7 @@ class GamblingSAC(SACAlgorithm):
 
 
 class HoardingSAC(SACAlgorithm):
-    """Uses a tensor that is no part of its state."""
+    """Uses a tensor that is not part of its state."""
 
     name = "hoarding"
 

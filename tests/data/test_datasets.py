@@ -242,7 +242,7 @@ def test_return_scaling_and_normalization() -> None:
 @pytest.mark.parametrize(
     ("lengths", "ends", "limit", "whole"),
     [
-        ([4, 4, 2], "timeouts", None, False),  # the others tell the limit
+        ([4, 4, 2], "timeouts", None, False),  # the others show the limit
         ([4, 4, 4], "timeouts", None, True),
         ([3, 3, 3], "timeouts", 4, True),  # a recorder that leaves out each episode's last row
         ([4, 4, 2], "terminals", None, True),
@@ -293,7 +293,7 @@ def test_pieces_of_a_replay_do_not_scale_returns(lengths: list[int], whole: list
 
 
 def test_the_last_collected_episode_counts_as_incomplete() -> None:
-    """It marks the last row of an episode that goes on as cut."""
+    """The last row of an episode that continues is marked as cut."""
     dataset = TransitionDataset.from_dict(record_random("Pendulum-v1", {}, 450, 0))
     assert dataset.column("truncations")[-1] == 1
     assert dataset.statistics(200).whole.tolist() == [True, True, False]

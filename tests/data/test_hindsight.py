@@ -53,7 +53,7 @@ class Task:
 
 
 class Story:
-    """Random episodes in several environments, told to a replay and to the reference."""
+    """Random episodes in several environments, added to a replay and to the reference."""
 
     def __init__(self, steps: int, num_envs: int, seed: int, end: float, **options: Any) -> None:
         self.task = options.setdefault("task", Task())
@@ -257,12 +257,12 @@ def test_an_episode_that_was_cut_off_is_not_continued() -> None:
     batch = replay.sample(500, torch.Generator().manual_seed(0))
     episode, _, goal_episode, goal_time = batch.obs.numpy().T
     assert set(goal_time[episode == 1]) == {2.0}
-    assert set(goal_episode[episode == 9]) == {9.0}  # its own goal: this episode goes on
+    assert set(goal_episode[episode == 9]) == {9.0}  # its own goal, since this episode continues
     assert set(replay.rows[:12, -1].tolist()) == {0.0, 1.0}
 
 
 def test_a_block_contains_the_batches_of_its_updates_in_order() -> None:
-    """And rows of a size always stand in one place: a graph reads where it read before."""
+    """Batches of one size always use the same memory, which a graph reads again."""
     story = Story(30, 2, 0, 0.3)
     one, two = torch.Generator().manual_seed(5), torch.Generator().manual_seed(5)
     singles = [story.replay.sample(16, one).map(torch.clone) for _ in range(3)]

@@ -124,7 +124,7 @@ for name in ("d.npz", "d.pt", "d.hdf5"):
 
 
 def test_a_full_disk_gets_a_clear_error_and_leaves_no_file(tmp_path: Path) -> None:
-    """In a process of its own, since a library may crash when it ends."""
+    """Run in a separate process, since a library may crash on exit."""
     command = [sys.executable, "-c", FILL_DISK, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

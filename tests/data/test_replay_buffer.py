@@ -16,7 +16,7 @@ from rl_training.errors import CheckpointError
 
 
 def add(buffer: ReplayBuffer, values: list[int]) -> None:
-    """Add transitions that can be told apart by one number."""
+    """Add transitions that are identified by one number."""
     v = np.asarray(values, dtype=np.float32)[:, None]
     buffer.add(
         v + np.array([0.0, 0.25], dtype=np.float32),

@@ -187,7 +187,7 @@ def test_a_time_limit_is_an_integer(limit: Any) -> None:
 
 
 def test_a_worker_creates_what_the_parent_resolved(new_process: Callable[[], None]) -> None:
-    """A process of its own knows nothing of what was named or registered."""
+    """A separate process does not know what was specified or registered."""
     kwargs = {"xml_file": "/mine.xml"}
     name_env(ENV, kwargs)
     sent = pickle.dumps(resolve_env(ENV, kwargs))
@@ -235,7 +235,7 @@ gymnasium.register("{MAZE}", entry_point="gymnasium.envs.classic_control:Pendulu
 
 @pytest.fixture
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, Path]]:
-    """A folder of installed packages, and the present one: modules are looked for in both."""
+    """Search for modules in a folder of installed packages and in the current folder."""
     here, site = tmp_path / "here", tmp_path / "site"
     for folder in (here, site):
         folder.mkdir()

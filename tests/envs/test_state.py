@@ -140,7 +140,7 @@ BAD_GENERATORS = {
 
 @pytest.mark.parametrize("name", BAD_GENERATORS)
 def test_a_damaged_generator_is_rejected(name: str) -> None:
-    """It gave a generator that was seeded anew, or other numbers."""
+    """A damaged state must not give a newly seeded generator or other numbers."""
     generator = torch.Generator().manual_seed(1)
     with pytest.raises(CheckpointError, match="the state of a random generator is"):
         restore_generator(generator, BAD_GENERATORS[name])
@@ -319,7 +319,7 @@ def test_an_unchanged_state_continues(run_dir: Path, tmp_path: Path) -> None:
 
 
 def test_an_array_that_a_step_turns_from_floats_into_flags_is_restored() -> None:
-    """Right after its reset the environment cannot tell that this is what it does."""
+    """The array has another type right after a reset, so the first restore fails."""
 
     class Contacts(Walk):
         def reset(self, *, seed: int | None = None, options: Any = None) -> Any:

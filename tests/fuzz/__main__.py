@@ -67,7 +67,7 @@ def _import_everything() -> None:
 
 
 def _in_child(ordinary: Path) -> None:
-    """Make the ordinary files in a process of its own: this one stays without threads."""
+    """Create the ordinary files in a separate process, so that this one has no threads."""
     pid = os.fork()
     if pid == 0:
         status = 1

@@ -124,7 +124,7 @@ def or_bytes(mutate: Mutate, share: float = 0.3) -> Mutate:
             return mutate_bytes(data, rng)
         try:
             return mutate(data, rng)[:MOST]
-        except Exception:  # an input that was broken before: its parts cannot be told apart
+        except Exception:  # the input was already broken, so it cannot be split into parts
             return mutate_bytes(data, rng)
 
     return either
@@ -203,7 +203,7 @@ def mutate_pickle(data: bytes, rng: Random) -> bytes:
 
 
 def _other_number(opcode: bytes, rng: Random) -> bytes:
-    """Another integer in place of one, or one in place of anything else."""
+    """Replace an integer with another one, or any other value with an integer."""
     value = number(rng)
     forms = (
         b"K" + (value % 256).to_bytes(1, "little"),

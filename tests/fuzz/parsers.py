@@ -37,7 +37,7 @@ class Parser:
 
     name: str
     make: Callable[[Path, Path], Target]
-    """Prepares a folder of its own, with the ordinary files at hand."""
+    """Prepares a separate folder, given the ordinary files."""
     mutate: Mutate = mutation.mutate_bytes
     render: trees.Render | None = None
 

@@ -403,7 +403,7 @@ def _flaws(text: str) -> Iterator[str]:
 
 
 def _peak_mib() -> float:
-    """The most memory this process held at once since the last fresh start."""
+    """Peak memory of this process since the last reset."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 

@@ -80,7 +80,7 @@ class Bases:
         return self.folder / "runs" / name
 
     def copy(self, name: str, place: Place) -> Path:
-        """A run to change, with a single checkpoint: no other stands in for it."""
+        """A run to modify, with a single checkpoint, so that no other can replace it."""
         return Path(shutil.copytree(self.run(name), place.run, symlinks=True))
 
 
@@ -128,7 +128,7 @@ def make_bases(sandbox: Sandbox, folder: Path) -> Bases:
 
 
 def _play(bases: Bases, benign: Any) -> None:
-    """The commands that only read, each as it is meant to be used and once with a slip."""
+    """The commands that only read, each with correct usage and with one mistake."""
     sac, bc, given = bases.run("sac"), bases.run("bc"), bases.folder
     benign("data", "convert", bases.data, f"minari:{MINARI_ID}", "--env-id", "Pendulum-v1")
     for ending in ("npz", "pt", "hdf5"):

@@ -37,7 +37,7 @@ class Case:
     slow: bool = False
     """Whether a similar case is quick to show the same: it runs with `make test-slow` alone."""
     usage: bool = False
-    """Whether the command-line parser refuses it, in words of its own."""
+    """Whether the command-line parser rejects it with its own message."""
     check: Check = nothing
     """What else must hold afterwards."""
 

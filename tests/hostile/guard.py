@@ -49,9 +49,9 @@ class Guard:
 
     def __init__(self) -> None:
         self.found: list[str] = []
-        """The violations of the present command."""
+        """Violations of the current command."""
         self.imported: list[str] = []
-        """Modules that the present command asked for, in their order."""
+        """Modules that the current command imported, in order."""
         self._writable: tuple[str, ...] = ()
         self._secret: tuple[str, ...] = ()
         self._modules: frozenset[str] | None = None

@@ -48,7 +48,7 @@ class Place:
 
     @property
     def given(self) -> Path:
-        """What the command is told of: data, configs, runs."""
+        """Inputs of the command: data, configs, runs."""
         return self.root / "given"
 
     @property

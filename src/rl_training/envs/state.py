@@ -47,7 +47,7 @@ class CaptureError(Exception):
 
 
 class _KindError(CaptureError):
-    """An array of floats was saved as an array of integers."""
+    """An array of floats was saved as an array of another type."""
 
 
 def _inexact(problem: str) -> CaptureError:
@@ -368,7 +368,7 @@ class CapturableEnv(GuardedEnv):
             try:
                 restore_env(self.env, states[self.index])
             except _KindError:
-                # An array may change from integers to floats in its first step.
+                # A step may replace an array of floats with one of another type, such as flags.
                 self.reset()
                 self.step(deepcopy(self.action_space).sample())
                 restore_env(self.env, states[self.index])

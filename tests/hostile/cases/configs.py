@@ -258,7 +258,7 @@ def _extremes() -> dict[str, dict[str, Any]]:
 
 
 def _accepted() -> Iterator[Case]:
-    """Odd, but all right: trained, and in a folder of its own."""
+    """Unusual but valid: the run trains in a separate folder."""
 
     def trained(place: Place, outcome: Any) -> None:
         runs = list(place.given.rglob("run.json"))

@@ -84,7 +84,7 @@ def _replaced(kind: str, thing: Callable[[Path, Place], None]) -> Write:
 
 
 def cases() -> Iterator[Case]:
-    """Damage of every kind to every file that a command is told of."""
+    """Every kind of damage to every file that a command reads."""
     for kind, (_, command) in COMMANDS.items():
         for name, change in DAMAGE.items():
             codes: tuple[int, ...] = (0,) if (kind, name) in ACCEPTED else (2,)
