@@ -87,7 +87,7 @@ def source(names: Mapping[str, str] | str, command: str | None = None) -> str:
     facts = [
         f"Commit{'s' if len(commits) > 1 else ''} {', '.join(commits)}",
         *filter(None, machines),
-        " and ".join(dates),
+        ", ".join(dates),
         ", ".join(links),
     ]
     return f"```bash\n{shell}\n```\n\n{'; '.join(facts)}."

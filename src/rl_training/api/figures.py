@@ -26,7 +26,7 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#00
 """The Okabe–Ito colors, which color-blind readers can distinguish, without the pale yellow."""
 
 GRAY = "#595959"
-"""Notes, and the lines of axes."""
+"""Color of notes and axes."""
 
 STYLE: Any = {
     "font.size": 10,

@@ -119,7 +119,7 @@ class Run:
         return rows
 
     def _position(self, row: dict[str, Any], axis: Axis) -> float:
-        """Where a row is on the axis; NaN where that was not recorded."""
+        """Return a row's position on the axis, or NaN if it was not recorded."""
         if axis == "time":
             return float(row.get("time/seconds", math.nan))
         if axis == "updates" and not self.is_offline:
@@ -129,7 +129,7 @@ class Run:
 
     @cached_property
     def _updates(self) -> tuple[list[int], list[float]]:
-        """Steps of training rows and the updates until then; evaluation rows do not have them."""
+        """Steps and update counts of the training rows; evaluation rows have no counts."""
         counts = {row["step"]: float(row["updates"]) for row in self._rows() if "updates" in row}
         if not counts:
             raise ConfigError(

@@ -139,7 +139,7 @@ def _check_axis(x: Axis | None, runs: Sequence[Run]) -> Axis:
 
 
 class _Line:
-    """What is drawn for a group."""
+    """The line and band of a group."""
 
     def __init__(
         self, group: RunGroup, by: GroupBy, metric: str, axis: Axis, smooth: float
@@ -203,7 +203,7 @@ def _add_legend(figure: Figure, labels: Sequence[str], note: str) -> None:
 
 
 def _note(lines: Sequence[_Line], smooth: float) -> str:
-    """What lines and bands are."""
+    """Explain what the lines and bands are."""
     sizes = {min(len(line.group.runs), 3) for line in lines}
     few, many = "minimum to maximum", "95 % confidence intervals (Student's t)"
     bands = {(2,): few, (3,): many, (2, 3): f"{many}, or {few} of 2 runs"}.get(
