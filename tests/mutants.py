@@ -1,9 +1,9 @@
-"""Show that a test kills each trap: break the code on purpose, watch a test fail.
+"""Mutation tests: break the code on purpose and check that a test fails.
 
     python -m tests.mutants [WORD ...]
 
-With words, only the mutants whose trap, file or tests have one of them. Each mutant changes one
-place of a copy of the sources; the named tests must fail on it.
+Each mutant changes one place in a copy of the sources, and its tests must fail. With words, only
+the mutants whose trap, file or tests contain one of them are run.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ KNOWN_VALUE = "tests/algorithms/test_fqe.py::test_finds_a_known_value"
 
 @dataclass(frozen=True)
 class Mutant:
-    """One trap: what it is, where, and the tests that must notice."""
+    """A change to one source line, and the tests that must fail."""
 
     trap: str
     file: str
@@ -131,7 +131,7 @@ MUTANTS = [
         FIELDS_REFERENCE,
     ),
     Mutant(
-        "the seam of a resumed replay where the run began",
+        "the seam of a resumed replay is at its initial position",
         "data/replay_buffer.py",
         "        self._position.fill_(self.total % self.capacity)\n        self.dirty.clear()",
         "        self.dirty.clear()",
@@ -297,7 +297,7 @@ MUTANTS = [
         "mean of the twin target critics", DDPG, "next_q.amin(-2)", "next_q.mean(-2)", DETERMINISTIC
     ),
     Mutant(
-        "the target's action of the present actor",
+        "the target's action is from the current actor",
         "models/actor_critic.py",
         "self.actor.mode(obs, self.actor_target)",
         "self.actor.mode(obs)",
@@ -332,14 +332,14 @@ MUTANTS = [
         DETERMINISTIC,
     ),
     Mutant(
-        "the delayed policy moves in every update",
+        "the delayed policy is updated in every update",
         BASE,
         "if (updates + 1) % every == 0",
         "if True",
         DETERMINISTIC,
     ),
     Mutant(
-        "the policy moves at the delay's start",
+        "the policy is updated at the start of the delay",
         BASE,
         "if (updates + 1) % every == 0",
         "if updates % every == 0",
@@ -382,14 +382,14 @@ MUTANTS = [
         SUBSETS,
     ),
     Mutant(
-        "REDQ's actor moves in every update",
+        "REDQ's actor is updated in every update",
         BASE,
         "if (updates + 1) % every == 0",
         "if True",
         SUBSETS,
     ),
     Mutant(
-        "REDQ's targets move once a block",
+        "REDQ's targets are updated once per block",
         BASE,
         "        if self.model.has_target:\n",
         '        if self.model.has_target and "actor" in due:\n',
@@ -407,7 +407,7 @@ MUTANTS = [
     Mutant("the smallest quantiles dropped", TQC, "[..., :keep]", "[..., -keep:]", QUANTILES),
     Mutant("pooled quantiles not sorted", TQC, "pooled.sort(-1).values[", "pooled[", QUANTILES),
     Mutant(
-        "d quantiles dropped in all, not d a net",
+        "d quantiles dropped in total, not d per net",
         TQC,
         "drop_per_net * quantiles.shape[-3]",
         "drop_per_net",
@@ -495,22 +495,24 @@ MUTANTS = [
         "next_values(choosing_q, target_q)",
         DQN_GOLDEN,
     ),
-    Mutant("the target moves with every update", DQN, 'if "target" in due:', "if 1:", DQN_GOLDEN),
     Mutant(
-        "the target moves an update early",
+        "the target is updated in every update", DQN, 'if "target" in due:', "if 1:", DQN_GOLDEN
+    ),
+    Mutant(
+        "the target is updated one update early",
         BASE,
         "if (updates + 1) % every == 0",
         "if (updates + 2) % every == 0",
         DQN_GOLDEN,
     ),
     Mutant(
-        "no limit of the gradient",
+        "no gradient clipping",
         DQN,
         '{"q": model.flat}, config.max_grad_norm',
         '{"q": model.flat}',
         DQN_GOLDEN,
     ),
-    Mutant("a short gradient is stretched", ADAM, ".clamp(max=1.0)", "", DQN_GOLDEN),
+    Mutant("a small gradient is scaled up", ADAM, ".clamp(max=1.0)", "", DQN_GOLDEN),
     Mutant(
         "soft updates copy",
         DQN,
@@ -522,16 +524,18 @@ MUTANTS = [
         "epsilon is constant", DQN, "step / config.epsilon_decay_steps)", "0.0 * step)", DQN_GOLDEN
     ),
     Mutant(
-        "epsilon falls by updates",
+        "epsilon decays with updates instead of steps",
         "runtime/training_loop.py",
         "explore_at(state.step - begin)",
         "explore_at(session.engine.updates)",
         "tests/algorithms/test_discrete_actions.py -k epsilon",
     ),
-    Mutant("the coin is the wrong way round", DQN, "coin < self", "coin > self", DQN_GOLDEN),
+    Mutant(
+        "exploration and exploitation are swapped", DQN, "coin < self", "coin > self", DQN_GOLDEN
+    ),
     Mutant("a random action beyond the last", DQN, ".floor()", ".ceil()", DQN_GOLDEN),
     Mutant(
-        "the environment's first action is taken for 0",
+        "the environment's first action is assumed to be 0",
         "envs/actions.py",
         ".astype(np.int64) + self._start",
         ".astype(np.int64)",
@@ -629,7 +633,7 @@ MUTANTS = [
         HINDSIGHT,
     ),
     Mutant(
-        "staged batches move to another place",
+        "staged batches are reallocated",
         HER,
         "if len(rows) not in self._staged_batches:",
         "if True:",
@@ -813,7 +817,7 @@ MUTANTS = [
         AWAC_GOLDEN,
     ),
     Mutant(
-        "AWAC's advantage with its sign turned",
+        "AWAC's advantage with the wrong sign",
         AWAC,
         "return taken - own",
         "return own - taken",
@@ -842,7 +846,7 @@ MUTANTS = [
         AWAC_GOLDEN,
     ),
     Mutant(
-        "AWAC's target at the present state",
+        "AWAC's target at the current state",
         AWAC,
         "explore(batch.next_obs",
         "explore(batch.obs",
@@ -856,7 +860,7 @@ MUTANTS = [
         AWAC_GOLDEN,
     ),
     Mutant(
-        "AWAC's own noise for both actions",
+        "AWAC uses the same noise for both actions",
         AWAC,
         'noise["action"])',
         'noise["next_action"])',
@@ -898,7 +902,7 @@ MUTANTS = [
         TD3_BC_GOLDEN,
     ),
     Mutant(
-        "TD3+BC's actor moves in every update",
+        "TD3+BC's actor is updated in every update",
         BASE,
         "if (updates + 1) % every == 0",
         "if True",
@@ -954,14 +958,14 @@ MUTANTS = [
         CONSERVATIVE,
     ),
     Mutant(
-        "uniform density 1 where it is 0.5^|A|",
+        "uniform density 1 instead of 0.5^|A|",
         CQL,
         "math.log(0.5) * uniform.shape[-1]",
         "0.0",
         CONSERVATIVE,
     ),
     Mutant(
-        "uniform actions in [0, 1] alone",
+        "uniform actions in [0, 1] only",
         CQL,
         '2.0 * noise["random_actions"] - 1.0',
         '1.0 * noise["random_actions"]',
@@ -969,7 +973,7 @@ MUTANTS = [
     ),
     Mutant("no importance weights", CQL, "(sampled - log_density)", "(sampled)", CONSERVATIVE),
     Mutant(
-        "a temperature inside the log-sum-exp alone",
+        "a temperature only inside the log-sum-exp",
         CQL,
         "temperature * ((sampled",
         "1.0 * ((sampled",
@@ -990,7 +994,7 @@ MUTANTS = [
         CONSERVATIVE,
     ),
     Mutant(
-        "gradients in pieces are averaged",
+        "gradients of chunks are averaged",
         "models/kernels/products.py",
         "*weight.shape[1:]).sum(1)",
         "*weight.shape[1:]).mean(1)",
@@ -1006,14 +1010,14 @@ MUTANTS = [
     Mutant("sign of the multiplier's loss", CQL, "return -bounded", "return bounded", CONSERVATIVE),
     Mutant("a multiplier without bound", CQL, ".clamp(max=MULTIPLIER_MAX)", "", CONSERVATIVE),
     Mutant(
-        "the critics' loss moves the multiplier",
+        "the critics' loss updates the multiplier",
         CQL,
         "bounded_multiplier(log_multiplier.detach())\n",
         "bounded_multiplier(log_multiplier)\n",
         CONSERVATIVE,
     ),
     Mutant(
-        "the multiplier's loss moves the critics", CQL, "excess.detach()", "excess", CONSERVATIVE
+        "the multiplier's loss updates the critics", CQL, "excess.detach()", "excess", CONSERVATIVE
     ),
     Mutant(
         "entropy in the target although it is switched off",
@@ -1069,7 +1073,7 @@ MUTANTS = [
     ),
     Mutant("SAC-N pays for the penalty", EDAC, "if eta == 0:", "if eta < 0:", DIVERSE),
     Mutant(
-        "last layers begin as usual",
+        "last layers have the usual initialization",
         EDAC,
         "LAST_LAYER_BOUND = 3e-3",
         "LAST_LAYER_BOUND = None",
@@ -1098,7 +1102,7 @@ MUTANTS = [
         REBRAC_GOLDEN,
     ),
     Mutant(
-        "scale and shift change places",
+        "scale and shift are swapped",
         "models/mlp.py",
         "torch.addcmul(shift, F.layer_norm(x, x.shape[-1:]), scale)",
         "torch.addcmul(scale, F.layer_norm(x, x.shape[-1:]), shift)",
@@ -1177,14 +1181,14 @@ MUTANTS = [
         PHASES,
     ),
     Mutant(
-        "a block of pretraining goes on after the change",
+        "a block of pretraining continues after the switch to collection",
         "runtime/engine.py",
         "if not self.sampler.is_fixed:  # the rest",
         "if False:  # the rest",
         SHARES,
     ),
     Mutant(
-        "a checkpoint at the change draws the last block again",
+        "a checkpoint at the switch to collection samples the last block again",
         "runtime/engine.py",
         "self._block and self.sampler.is_fixed else",
         "self._block else",
@@ -1198,7 +1202,7 @@ MUTANTS = [
         PHASES,
     ),
     Mutant(
-        "the dataset's place is not saved once batches are mixed",
+        "the dataset's position is not saved when batches are mixed",
         MIXING,
         "has_place = True  # the position in the dataset, the phase and the counts",
         "has_place = property(lambda self: self.pretraining)",
@@ -1226,14 +1230,14 @@ MUTANTS = [
         PHASES,
     ),
     Mutant(
-        "learning starts are counted from the run's beginning",
+        "learning_starts is counted from the start of the run",
         LOOPS,
         "updates_due(state.step - begin, before - begin, config)",
         "updates_due(state.step, before, config)",
         PHASES,
     ),
     Mutant(
-        "random play is counted from the run's beginning",
+        "random play is counted from the start of the run",
         LOOPS,
         "random=state.step - begin < random_until",
         "random=state.step < random_until",
@@ -1247,14 +1251,14 @@ MUTANTS = [
         PHASES,
     ),
     Mutant(
-        "fine-tuning begins with new optimizers",
+        "fine-tuning starts with new optimizers",
         TRAINER,
         "load_tensors(self.algorithm, checkpoint, MODEL, OPTIMIZERS)\n        for optimizer",
         "load_tensors(self.algorithm, checkpoint, MODEL)\n        for optimizer",
         PHASES,
     ),
     Mutant(
-        "fine-tuning goes on at the end of the source's schedule",
+        "fine-tuning continues at the end of the source's schedule",
         TRAINER,
         "optimizer.scale_learning_rate(1.0)",
         "pass",
@@ -1268,7 +1272,7 @@ MUTANTS = [
         PHASES,
     ),
     Mutant(
-        "new rewards are not scaled as the old ones were",
+        "new rewards are not scaled like the recorded ones",
         "api/finetuning.py",
         'kwargs["reward_scale"] = scale * kwargs',
         'kwargs["reward_scale"] = kwargs',
@@ -1289,21 +1293,21 @@ MUTANTS = [
         "tests/algorithms/test_bc.py",
     ),
     Mutant(
-        "blocks of recorded data begin where a call does",
+        "blocks of recorded data start with each call",
         "runtime/engine.py",
         "start = self.updates % longest if self.sampler.is_fixed else 0",
         "start = 0",
         OFFLINE,
     ),
     Mutant(
-        "a checkpoint inside a block has the state after its draws",
+        "a checkpoint inside a block has the state after sampling it",
         "runtime/engine.py",
         "self._before_block if self._block and self.sampler.is_fixed else self._sources()",
         "self._sources()",
         OFFLINE,
     ),
     Mutant(
-        "the schedule offline follows the loop's pauses",
+        "the offline schedule depends on the intervals",
         "runtime/training_loop.py",
         "session.schedule_learning_rates(before - before % BLOCK)",
         "session.schedule_learning_rates(before)",
@@ -1324,21 +1328,21 @@ MUTANTS = [
         OFFLINE,
     ),
     Mutant(
-        "changed data is taken for the run's own",
+        "changed data is accepted as the original data",
         "experiment/saved_run.py",
         'saved["sha256"] != now["sha256"]',
         'saved["rows"] != now["rows"]',
         OFFLINE,
     ),
     Mutant(
-        "a last episode that the recording cut decides the range of returns",
+        "a truncated last episode affects the range of returns",
         "data/offline_dataset.py",
         "if len(lengths) > 2:",
         "if len(lengths) > 999:",
         "tests/data/test_datasets.py",
     ),
     Mutant(
-        "early stopping of a fine-tuning counts the source's steps",
+        "early stopping in fine-tuning counts the steps of the source",
         "runtime/callbacks.py",
         "session.own_steps < config.min_steps",
         "session.state.step < config.min_steps",
@@ -1366,7 +1370,7 @@ MUTANTS = [
         KNOWN_VALUE,
     ),
     Mutant(
-        "the data's action in place of the policy's next one",
+        "the data's next action instead of the policy's",
         FQE,
         "actions = self.choose_actions(batch.next_obs, deterministic=True, noise=None)",
         "actions = batch.actions",
@@ -1387,7 +1391,7 @@ MUTANTS = [
         KNOWN_VALUE,
     ),
     Mutant(
-        "the targets of the fitted critics never move",
+        "the targets of the fitted critics are never updated",
         FQE,
         "polyak_update(self.target, self.critic.flat, self.config.tau)",
         "pass",
@@ -1408,28 +1412,28 @@ MUTANTS = [
         "tests/algorithms/test_fqe.py",
     ),
     Mutant(
-        "rows of several environments mixed in the dataset of a replay",
+        "a converted replay mixes the rows of several environments",
         "api/datasets.py",
         "order % config.num_envs",
         "order * 0",
         REPLAY,
     ),
     Mutant(
-        "a ring that has wrapped read from its first place",
+        "a wrapped ring buffer is read from its first row",
         "api/datasets.py",
         "buffer.rows[order[by_env] % buffer.capacity]",
         "buffer.rows[: len(buffer)][by_env]",
         REPLAY,
     ),
     Mutant(
-        "actions of a replay in the units of the model",
+        "a converted replay has actions in [-1, 1]",
         "api/datasets.py",
         'ActionScaler(spec).to_env(rows[:, names["actions"]].numpy())',
         'rows[:, names["actions"]].numpy().copy()',
         REPLAY,
     ),
     Mutant(
-        "the last episode of a replay left open",
+        "the last episode of a converted replay is not truncated",
         "api/datasets.py",
         'rows[last, names["truncations"]] = ',
         "_ = ",
@@ -1464,7 +1468,7 @@ MUTANTS = [
         "tests/algorithms/test_optimizers.py -k papers",
     ),
     Mutant(
-        "what all optimizers have overrides what one of them has",
+        "settings for all optimizers override those for one",
         "config_model.py",
         'for key in ("all", name):',
         'for key in (name, "all"):',
@@ -1499,63 +1503,63 @@ MUTANTS = [
         "tests/algorithms/test_adam.py",
     ),
     Mutant(
-        "wrapped rewards leave the recorded ones as they are",
+        "reward wrappers do not apply to recorded rewards",
         DATASETS,
         "settings = parts.data.model_copy(",
         "settings = parts.data; parts.data.model_copy(",
         f"{PHASES} -k reward_wrappers",
     ),
     Mutant(
-        "random play draws the numbers that the environment draws",
+        "random actions and the environment share random numbers",
         RECORDING,
         "derive_seed(seed, Stream.EXPLORATION, 1)",
         "derive_seed(seed, Stream.RECORDING)",
         "tests/runtime/test_recording.py",
     ),
     Mutant(
-        "noise on a policy is drawn from the environment's numbers",
+        "policy noise and the environment share random numbers",
         RECORDING,
         "derive_seed(seed, Stream.EXPLORATION))",
         "derive_seed(seed, Stream.RECORDING))",
         "tests/runtime/test_recording.py",
     ),
     Mutant(
-        "what is recorded changes with the environment's buffer",
+        "recorded observations share memory with the environment",
         RECORDING,
         "return np.array(value) if isinstance(value, np.ndarray) else value",
         "return value",
         "tests/runtime/test_recording.py",
     ),
     Mutant(
-        "a time limit that was asked for is not known",
+        "a requested time limit is not known",
         "envs/resolving.py",
         'asked = kwargs.get("max_episode_steps")',
         "asked = None",
         "tests/data/test_datasets.py -k limit",
     ),
     Mutant(
-        "actions are chosen where the replay is",
+        "actions are computed on the device of the replay",
         "experiment/build.py",
         "torch.Generator(algorithm.obs_shift.device)",
         "torch.Generator(buffer.rows.device)",
         HINDSIGHT,
     ),
     Mutant(
-        "early stopping compares with another metric's best",
+        "early stopping compares with the best value of another metric",
         "runtime/callbacks.py",
         'if state.get("watched", self._watched) != self._watched:',
         "if False:",
         "tests/runtime/test_control_config.py",
     ),
     Mutant(
-        "a pointer stays on a best checkpoint that was set aside",
+        "a pointer still refers to a damaged best checkpoint",
         "runtime/checkpoint_writer.py",
         "if path and path.is_dir()",
         "if path",
         "tests/algorithms/test_conformance.py -k forgotten",
     ),
     Mutant(
-        "a branch of a fine-tuning is evaluated again",
+        "a branch of a fine-tuned run is evaluated again",
         TRAINER,
         "wanted = self.settings.compare_returns and self.state.return_before is None",
         "wanted = self.settings.compare_returns",
@@ -1576,7 +1580,7 @@ MUTANTS = [
         "tests/data/test_datasets.py -k flag",
     ),
     Mutant(
-        "next_state is passed over",
+        "next_state is ignored",
         "data/column_names.py",
         '"next_observation", "next_state"),',
         '"next_observation"),',
@@ -1590,7 +1594,7 @@ MUTANTS = [
         OFFLINE,
     ),
     Mutant(
-        "an evaluation plays on with observations that are not finite",
+        "an evaluation continues with observations that are not finite",
         "runtime/evaluation.py",
         "if not held.all():",
         "if False:",
@@ -1604,14 +1608,14 @@ MUTANTS = [
         "tests/runtime/test_exact_resume.py -k evaluation",
     ),
     Mutant(
-        "arrays that share memory come apart in silence",
+        "arrays that share memory are silently separated",
         "envs/state.py",
         "if any(np.may_share_memory(array, other) for other in views):",
         "if False:",
         "tests/runtime/test_exact_resume.py -k round_trip",
     ),
     Mutant(
-        "one object in two places comes back as two",
+        "a shared object is restored as two",
         "envs/state.py",
         "if self._visits.get(id(value), 0) < 2:",
         "if True:",
@@ -1632,28 +1636,28 @@ MUTANTS = [
         "tests/api/test_offline.py -k close_to_the_fraction",
     ),
     Mutant(
-        "pieces of episodes in the range of returns",
+        "partial episodes in the range of returns",
         "data/offline_dataset.py",
         "whole[:-1] = ~cut[:-1] | (lengths[:-1] == limit)",
         "pass",
         "tests/data/test_datasets.py -k pieces_of_a_replay",
     ),
     Mutant(
-        "data that begins where evaluations do",
+        "recording and evaluation use the same seeds",
         "runtime/recording.py",
         "start = derive_seed(seed, Stream.RECORDING)",
         "start = seed",
         "tests/runtime/test_recording.py -k evaluation_seeds",
     ),
     Mutant(
-        "training's returns in the learner's rewards, not the task's",
+        "episode returns use transformed rewards",
         "runtime/collector.py",
         'infos["final_info"].get(OWN_RETURN, self._returns)',
         "self._returns",
         "tests/runtime/test_collector.py -k episode_returns",
     ),
     Mutant(
-        "an episode's return goes on from the one before",
+        "an episode's return includes the previous one",
         "envs/reward_wrappers.py",
         """        self.total = 0.0
         return self.env.reset""",
@@ -1682,35 +1686,35 @@ MUTANTS = [
         "tests/api/test_managed.py -k failed",
     ),
     Mutant(
-        "a managed class keeps the policy of a checkpoint that is gone",
+        "a managed class keeps the policy of a deleted checkpoint",
         "api/managed.py",
         "self._checkpoint, self._policy = path, None",
         "self._checkpoint = path",
         "tests/api/test_managed.py -k deleted_checkpoint",
     ),
     Mutant(
-        "a learning rate of 0 is not told",
+        "a learning rate of 0 causes no warning",
         "runtime/schedules.py",
         "return max(self.horizon, self.warmup + 1)",
         "return None",
         "tests/runtime/test_control_config.py -k beyond_the_schedule",
     ),
     Mutant(
-        "one episode has an interval of no width",
+        "one episode has an interval of width zero",
         "runtime/evaluation.py",
         "several = len(self.returns) > 1",
         "several = True",
         "tests/cli/test_cli.py -k test_evaluate",
     ),
     Mutant(
-        "a training's threads stay",
+        "the thread count is not restored after training",
         "experiment/machine.py",
         "        torch.set_num_threads(before)",
         "        pass",
         "tests/runtime/test_control_config.py -k keeps_its_thread_count",
     ),
     Mutant(
-        "a run that failed tells the step of its last line alone",
+        "run.json of a failed run has the step of the last log entry",
         "api/training.py",
         "{} if session is None else _RunInfo.facts(session)",
         "dict[str, Any]()",
@@ -1731,7 +1735,7 @@ MUTANTS = [
         "tests/envs/test_checking.py -k global_generators",
     ),
     Mutant(
-        "a missing time limit is not told",
+        "a missing time limit causes no warning",
         "envs/checking.py",
         "if plays and not any(",
         "if False and not any(",
@@ -1766,91 +1770,91 @@ MUTANTS = [
         "tests/api/test_plots.py -k student",
     ),
     Mutant(
-        "a misspelt hook is passed over",
+        "a misspelled hook is ignored",
         "api/arguments.py",
         "        check_hooks(callback)\n",
         "",
         "tests/api/test_managed.py -k callbacks",
     ),
     Mutant(
-        "running statistics of a wrapper are not told",
+        "running statistics of a wrapper cause no warning",
         "envs/checking.py",
         '== "RunningMeanStd"',
         '== "None"',
         "tests/envs/test_checking.py -k statistics",
     ),
     Mutant(
-        "a checkpoint of a newer format is taken for damage",
+        "a checkpoint of a newer format counts as damaged",
         MANAGER,
         "except FormatError:\n            raise\n        except",
         "except",
         "tests/faults/test_damage.py -k newer_format_is_refused",
     ),
     Mutant(
-        "a checkpoint set aside loses its replay rows",
+        "a damaged checkpoint loses its replay files",
         "runtime/checkpoint_writer.py",
         "used = self._damaged_rows.union(",
         "used = set().union(",
         "tests/faults/test_damage.py -k keep_their_replay_files",
     ),
     Mutant(
-        "a second fallback replaces what the first set aside",
+        "a second fallback overwrites a damaged checkpoint",
         "runtime/checkpoint_writer.py",
         "while os.path.lexists(aside):",
         "remove(aside)\n    while False:",
         "tests/faults/test_damage.py -k keep_their_replay_files",
     ),
     Mutant(
-        "a kill between the renames of a second save loses the checkpoint",
+        "a kill during a swap loses the checkpoint",
         "runtime/checkpoint_writer.py",
         "if not os.path.lexists(path):",
         "if False:",
         "tests/faults/test_odd_runs.py -k during_a_swap",
     ),
     Mutant(
-        "a signal hides that its step stopped early",
+        "a signal hides an early stop in the same step",
         "runtime/trainer_state.py",
         "if not self.should_stop or signaled:",
         "if not self.should_stop:",
         "tests/runtime/test_exact_resume.py -k in_the_last_step",
     ),
     Mutant(
-        "a line of an evaluation that is made up stands twice",
+        "a repeated evaluation is logged twice",
         "runtime/logging.py",
         "(rows is None or at_step <= rows)",
         "True",
         f"{PHASES} -k first_evaluation",
     ),
     Mutant(
-        "a fine-tuning evaluates before it can be resumed",
+        "fine-tuning evaluates before its first checkpoint",
         TRAINER,
         "self.state.evaluation_owed |= wanted\n",
         "self.state.evaluation_owed |= wanted\n        self.run_pending_evaluation()\n",
         f"{PHASES} -k first_evaluation",
     ),
     Mutant(
-        "a fine-tuning of the present folder is made inside its source",
+        "fine-tuning the current folder creates the run inside its source",
         MANAGER,
         'named = run_dir.name not in ("", "..")',
         "named = True",
         f"{PHASES} -k next_to_its_source",
     ),
     Mutant(
-        "a damaged line of metrics is believed",
+        "a damaged line of metrics is accepted",
         "runtime/logging.py",
         "and _all_numbers(row)",
         "",
         "tests/faults/test_damage.py -k damaged_metrics_line",
     ),
     Mutant(
-        "predicted actions are written over the old ones bit by bit",
+        "predicted actions are not written atomically",
         "boundary/writing.py",
         "if file.exists() and not file.is_file():",
         "if True:",
         "tests/faults/test_disk.py -k written_atomically",
     ),
     Mutant(
-        "the advice after a reached target is to be patient",
+        "the advice after a reached target is to increase patience",
         "api/resuming.py",
         '"target_value" if stop.kind is StopKind.TARGET_REACHED else "patience"',
         '"patience"',
@@ -1864,14 +1868,14 @@ MUTANTS = [
         f"{ODD_DATA} -k no_memory",
     ),
     Mutant(
-        "HDF5 writes to a file of its own and crashes on a full disk",
+        "HDF5 writes the file itself and crashes on a full disk",
         "data/dataset_writers.py",
         'h5py.File(stream, "w")',
         'h5py.File(stream.name, "w")',
         f"{ODD_DATA} -k full_disk",
     ),
     Mutant(
-        "memory is taken for what a header claims",
+        "memory is allocated for the size in a header",
         NPZ,
         "if present != self.bytes:",
         "if False:",
@@ -1885,21 +1889,21 @@ MUTANTS = [
         f"{ODD_DATA} -k twice",
     ),
     Mutant(
-        "noise of NaN is recorded with",
+        "NaN is accepted as noise",
         "api/datasets.py",
         "not 0 <= noise < math.inf",
         "noise < 0",
         f"{ODD_DATA} -k deviation",
     ),
     Mutant(
-        "a refused Minari id is found there by the next try",
+        "a refused Minari id is registered anyway",
         "data/dataset_writers.py",
         "_remove_created(missing)",
         "pass",
         f"{ODD_DATA} -k leaves_no_folder",
     ),
     Mutant(
-        "data that moved does not give its return scale",
+        "the return scale of moved data cannot be computed",
         "api/finetuning.py",
         "if dataset is None:\n            raise",
         "if True:\n            raise",
@@ -1920,14 +1924,14 @@ MUTANTS = [
         f"{RESOLVING} -k value_and_place",
     ),
     Mutant(
-        "a file has gymnasium-robotics imported",
+        "a file imports gymnasium-robotics",
         "envs/resolving.py",
         "if env_id not in _named.ids:\n        raise",
         "if False:\n        raise",
         f"{RESOLVING} -k users_only",
     ),
     Mutant(
-        "a module in the present folder is taken for gymnasium-robotics",
+        "a module in the current folder is imported as gymnasium-robotics",
         "envs/resolving.py",
         "        _check_installed(env_id)",
         "        pass",
@@ -1941,56 +1945,56 @@ MUTANTS = [
         f"{RESOLVING} -k download",
     ),
     Mutant(
-        "what a resume names is not known",
+        "overrides of a resume are not recorded",
         "api/resuming.py",
         "name_overrides(config.env_id, overrides)",
         "pass",
         f"{RESOLVING} -k command_line",
     ),
     Mutant(
-        "python -m imports from the present folder first",
+        "python -m imports from the current folder first",
         "__main__.py",
         "del sys.path[0]",
         "pass",
         f"{RESOLVING} -k imported_from",
     ),
     Mutant(
-        "a checkpoint outlives the lines of metrics before it",
+        "a checkpoint is durable before the metrics that it depends on",
         TRAINER,
         "self.logger.sync()",
         "pass",
         "tests/faults/test_durability.py",
     ),
     Mutant(
-        "a run has its name before its first checkpoint",
+        "a run is renamed before its first checkpoint",
         "api/training.py",
         "session.save_initial()\n            run_dir = name_run(folder, config)",
         "run_dir = name_run(folder, config)\n            session.checkpoint_path = run_dir",
         f"{PHASES} -k killed_at_its_start",
     ),
     Mutant(
-        "a run that had not begun begins with another episode",
+        "a run without steps resumes with another episode",
         "runtime/collector.py",
         'if state["environments"] is None and len(self.buffer) == 0:',
         "if False:",
         f"{PHASES} -k killed_at_its_start",
     ),
     Mutant(
-        "a run folder that was removed comes back",
+        "a removed run folder is created again",
         "runtime/checkpoint_writer.py",
         "if self.last_step is None:\n            self._make_folders()",
         "self._folder.mkdir(parents=True, exist_ok=True)\n        self._make_folders()",
         "tests/faults/test_odd_runs.py -k folder_is_removed",
     ),
     Mutant(
-        "a callback that leaves by sys.exit leaves its run running",
+        "sys.exit in a callback leaves the state running",
         "api/training.py",
         "except BaseException as error:\n        refused",
         "except Exception as error:\n        refused",
         "tests/faults/test_odd_runs.py -k every_exit",
     ),
     Mutant(
-        "a listing makes locks",
+        "a listing creates lock files",
         MANAGER,
         "if file.is_symlink() or not file.is_file():\n        return False\n    ",
         "",
@@ -2004,7 +2008,7 @@ MUTANTS = [
         "tests/faults/test_terminal.py -k only_json",
     ),
     Mutant(
-        "a broken display ends a training",
+        "a broken display ends training",
         "boundary/terminal.py",
         "self.failure = error\n                break",
         "raise",
@@ -2018,7 +2022,7 @@ MUTANTS = [
         "tests/faults/test_terminal.py -k control_characters",
     ),
     Mutant(
-        "markup in a name is read",
+        "markup in a name is interpreted",
         "boundary/terminal.py",
         "markup=False, emoji=False",
         "markup=True, emoji=False",
@@ -2039,21 +2043,21 @@ MUTANTS = [
         f"{STRICT} -k invalid_values",
     ),
     Mutant(
-        "numbers beyond float32 are taken",
+        "numbers beyond float32 are accepted",
         "config_model.py",
         "if is_float and not SMALLEST_FLOAT <= abs(value) <= LARGEST_FLOAT:",
         "if False:",
         f"{STRICT} -k invalid_values",
     ),
     Mutant(
-        "a value that contains itself is copied without end",
+        "a recursive value is copied endlessly",
         "experiment/plain_values.py",
         "if id(value) in inside:",
         "if False:",
         f"{STRICT} -k recursive_value",
     ),
     Mutant(
-        "memory is not compared with what there is",
+        "required memory is not compared with available memory",
         "experiment/memory.py",
         "if total <= available:",
         "if True:",
@@ -2081,14 +2085,14 @@ MUTANTS = [
         f"{ALLOCATIONS} -k warm_up",
     ),
     Mutant(
-        "a run that began with a long warm-up cannot go on",
+        "a run with a long warm-up cannot be resumed",
         "api/resuming.py",
         "begins=horizons[0] != horizons[1]",
         "begins=True",
         f"{ALLOCATIONS} -k long_warm_up_resumes",
     ),
     Mutant(
-        "what is stored changes with the environment's array",
+        "stored observations share memory with the environment",
         "envs/guard.py",
         "return np.array(obs), reward,",
         "return obs, reward,",
@@ -2102,14 +2106,14 @@ MUTANTS = [
         "tests/envs/test_boundary.py -k bound",
     ),
     Mutant(
-        "what an environment sets holds for training",
+        "settings of an environment affect training",
         "envs/guard.py",
         "                _apply(before)",
         "                pass",
         "tests/envs/test_boundary.py -k settings",
     ),
     Mutant(
-        "an environment's info is taken for the wrapper's",
+        "an environment's info is mistaken for the wrapper's",
         "envs/state.py",
         "kept=(OWN_RETURN,) if transformed else ()",
         "kept=(OWN_RETURN,)",
@@ -2175,7 +2179,7 @@ MUTANTS = [
 
 
 def main() -> None:
-    """Try every mutant, or those that the words choose; exit 1 if one survives."""
+    """Run all mutants, or those that match the words; exit with 1 if one survives."""
     words = sys.argv[1:] or [""]
     chosen = [m for m in MUTANTS if any(w in f"{m.trap} {m.file} {m.tests}" for w in words)]
     os.environ["OMP_NUM_THREADS"] = "1"
@@ -2196,7 +2200,7 @@ def main() -> None:
 
 
 class Attempt:
-    """The tests of one mutant, in a forked process that imports a broken copy of the sources."""
+    """The tests of a mutant, in a forked process that imports a broken copy of the sources."""
 
     def __init__(self, mutant: Mutant) -> None:
         self.mutant = mutant
@@ -2219,7 +2223,7 @@ class Attempt:
                 os._exit(status)
 
     def survived(self, status: int) -> bool:
-        """Whether the tests pass although the code is broken."""
+        """Return whether the tests pass although the code is broken."""
         code, output = os.waitstatus_to_exitcode(status), self._output.read_text()
         self._folder.cleanup()
         if code not in (0, 1):

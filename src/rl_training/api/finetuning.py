@@ -33,7 +33,7 @@ DEFAULT_STEPS = 25_000
 """Default number of environment steps."""
 
 LEARNING_STARTS_DIVISOR = 5
-"""A short run starts learning after this fraction of its steps, if the default would be later.
+"""A run starts learning after total_timesteps divided by this, if the default would be later.
 
 If half of every batch comes from a replay of one or two episodes, a converged policy collapses.
 """

@@ -218,7 +218,7 @@ class ManagedAlgorithm:
         kwargs = config.pop("algo_kwargs")
         learner = cls.__new__(cls)
         del config["algo"], config["total_timesteps"]
-        # The device of the run may be missing here: evaluation and prediction use the CPU.
+        # This machine may not have the run's device; evaluation and prediction use the CPU.
         learner._configure(config.pop("env_id"), config | kwargs)
         learner._checkpoint, learner._step = checkpoint.path.absolute(), checkpoint.step
         return learner

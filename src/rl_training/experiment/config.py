@@ -166,7 +166,7 @@ class TrainConfig(ConfigModel):
 
     @property
     def mode(self) -> Mode:
-        """Whether the run trains online, offline or from offline to online."""
+        """Training mode: online, offline or offline to online."""
         return "offline_to_online" if self.finetunes else get_algorithm(self.algo).mode
 
     @property

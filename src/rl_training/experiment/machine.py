@@ -23,7 +23,7 @@ MAX_THREADS = 4
 
 
 def choose_device(name: str) -> torch.device:
-    """Return the device with a name; `auto` is the CUDA GPU if there is one, otherwise the CPU.
+    """Return a device by name; `auto` is the CUDA GPU if there is one, otherwise the CPU.
 
     Raises:
         ConfigError: The name is unknown, or this machine does not have the device.

@@ -44,7 +44,7 @@ class MemoryNeed:
 
 
 def check_memory(config: TrainConfig, spec: EnvSpec, device: torch.device, rows: int = 0) -> None:
-    """Refuse a run that needs more memory than available; its dataset has ``rows`` rows."""
+    """Refuse a run that needs more memory than is available; its dataset has ``rows`` rows."""
     parts = config.parts
     settings, row = parts.algorithm, RowLayout(spec.obs_dim, spec.action_width).width * FLOAT_BYTES
     source = parts.data.source
@@ -145,7 +145,7 @@ def report_out_of_memory(
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        # CUDA raises a class of its own; a CPU allocation is recognized by its message.
+        # CUDA has its own exception class; a CPU allocation is recognized by its message.
         full = isinstance(error, torch.OutOfMemoryError | MemoryError)
         if not full and "allocate" not in str(error):
             raise

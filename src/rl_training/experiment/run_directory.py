@@ -46,7 +46,7 @@ _FIRST_ENTRIES = {*_FIRST_FILES, *(f"{TEMPORARY}{name}" for name in _FIRST_FILES
 
 
 def now() -> str:
-    """Return the current UTC time, in seconds precision."""
+    """Return the current UTC time, to the second."""
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -111,7 +111,7 @@ def report_output_dir_errors(config: TrainConfig) -> Iterator[None]:
 def remove_abandoned_run_dirs(parent: Path) -> None:
     """Remove hidden folders of runs that were killed, an hour after the last change.
 
-    A folder that contains anything else than a new run's files is kept.
+    A folder that contains anything other than the files of a new run is kept.
     """
     for folder in parent.glob(f"{TEMPORARY}*"):
         with suppress(OSError):

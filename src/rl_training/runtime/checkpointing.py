@@ -1,6 +1,6 @@
 """Checkpoint format, and verification of checkpoints before they are read.
 
-``checkpoints/step_000010000/`` holds ``manifest.json``, ``model.safetensors``,
+``checkpoints/step_000010000/`` contains ``manifest.json``, ``model.safetensors``,
 ``optimizers.safetensors`` and ``state.json``; replay rows are immutable files in ``replay/``, named
 by their content and shared by the run's checkpoints. ``checkpoints/last`` and ``best`` are one-line
 pointers. No file is pickled. `checkpoint_writer` writes checkpoints.

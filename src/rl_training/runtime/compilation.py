@@ -32,7 +32,7 @@ BACKEND = "inductor"
 """Compiler backend; tests that only need tracing use a faster one."""
 
 CompiledStep = Callable[[Batch, Noise, Tensor], Metrics]
-"""An update of a batch with noise; adds metrics to a float64 vector, returns ``sample/…``."""
+"""An update with a batch and noise; adds metrics to a float64 vector, returns ``sample/…``."""
 
 
 class NotGraphSafe(Exception):  # noqa: N818
@@ -81,8 +81,8 @@ def compile_program(program: fx.GraphModule, inputs: list[Any]) -> Callable[...,
     """Compile a graph for inputs with these shapes, strides and devices, without guards.
 
     On the CPU, the code between the loops is compiled as well, because interpreter overhead matters
-    there. Horizontal fusion is disabled, because the chunks of a large batch would then pass each
-    layer together and no longer stay in the cache.
+    there. Horizontal fusion is disabled, because the chunks of a large batch would then go
+    through each layer together and leave the cache.
 
     On a GPU, kernels are not chosen by timing. Timing made one reduction of SAC's update fourteen
     times slower in some runs (docs/decisions/0011-few-kernels.md), and a resumed run could round

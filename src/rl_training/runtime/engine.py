@@ -1,4 +1,4 @@
-"""The update engine: samples batches and noise, runs updates and sums up their metrics.
+"""The update engine: samples batches and noise, runs updates and sums their metrics.
 
 All modes draw the same numbers in the same order, one block of updates at a time, and compute the
 same updates: eagerly, compiled, or as CUDA graphs of whole blocks (docs/performance.md).

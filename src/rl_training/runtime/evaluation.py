@@ -150,7 +150,7 @@ class Evaluator:
         return _Episode(total, length, _is_success(info))
 
     def close(self) -> None:
-        """Close the environment if it was made."""
+        """Close the environment if it was created."""
         if self._env is not None:
             self._env.close()
 

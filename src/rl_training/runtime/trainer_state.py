@@ -22,7 +22,7 @@ class TrainerState:
     """Counters and flags; saved in every checkpoint and restored from it."""
 
     step: int = 0
-    """Environment steps online, updates offline, and updates followed by steps in between."""
+    """Environment steps online, updates offline; offline to online, updates, then steps."""
     updates: int = 0
     should_stop: bool = False
     stop: StopReason | None = None
