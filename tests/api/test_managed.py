@@ -198,7 +198,7 @@ class Silent(Callback):
     """Does nothing."""
 
 
-class Misspelt(Callback):
+class Misspelled(Callback):
     """Has a misspelled hook."""
 
     def on_evaluations(self, session: Any, metrics: Any) -> None:
@@ -216,8 +216,8 @@ class Misspelt(Callback):
         ([Silent], "callbacks[0] is the class Silent: pass an object, Silent()."),
         ([Silent(), print], "callbacks[1] = <built-in function print>: should be a Callback"),
         (
-            [Misspelt()],
-            "Misspelt.on_evaluations would never be called, because there is no hook of this "
+            [Misspelled()],
+            "Misspelled.on_evaluations would never be called, because there is no hook of this "
             "name; did you mean 'on_evaluation'?",
         ),
         (print, "callbacks = <built-in function print>: should be a list of Callback objects"),

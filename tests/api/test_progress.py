@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+import time
 import types
 from collections.abc import Callable
 from typing import Any
@@ -29,7 +30,7 @@ Config = Callable[..., dict[str, Any]]
 def report(**changes: Any) -> Report:
     facts: dict[str, Any] = {
         "stage": Stage(1_234_567, 10_000_000, "steps"),
-        "started": 0.0,
+        "started": time.perf_counter() - 754.0,
         "speed": 12_345.0,
         "left": 100_000.0,
         "results": ("return -1,234.5", "eval -1,234.5", "best -1,234.5"),

@@ -232,9 +232,6 @@ class Algorithm(nn.Module, ABC):
         self.obs_shift.copy_(mean)
         self.obs_scale.copy_(1.0 / std)
 
-    set_normalisation = set_normalization
-    """Former name, kept for existing code."""
-
     @property
     def has_running_statistics(self) -> bool:
         """Whether `observe` changes the normalization."""
@@ -427,9 +424,6 @@ class Algorithm(nn.Module, ABC):
             if max_norm is not None and optimizer.max_norm is None:
                 gradient = clip_norm(gradient, max_norm)
             optimizer.step(parameter, gradient)
-
-    minimise = minimize
-    """Former name, kept for existing algorithms."""
 
     def scale_learning_rates(self, factor: float) -> None:
         """Apply a schedule's factor to the `scheduled` optimizers, or to all."""

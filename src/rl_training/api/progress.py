@@ -302,7 +302,8 @@ def _metrics(logged: Mapping[str, float]) -> Iterator[str]:
     others = (key for key in logged if key.startswith("loss/") and key not in LABELS)
     for key in (*LABELS, *others):
         if key in logged:
-            yield f"{LABELS.get(key, key)} {_number(logged[key])}"
+            label = LABELS.get(key, f"{key.removeprefix('loss/')} loss")
+            yield f"{label} {_number(logged[key])}"
 
 
 def _threads(manifest: Mapping[str, Any]) -> str:

@@ -60,7 +60,7 @@ class TrainerState:
             self.should_stop, self.stop = True, stop
 
     def complete(self) -> None:
-        """Stop because the budget is used up, regardless of other requests in the last step."""
+        """Stop because the budget is exhausted, regardless of other requests in the last step."""
         self.should_stop, self.stop = True, COMPLETED
 
     def clear_stop(self) -> None:
