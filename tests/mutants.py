@@ -2087,8 +2087,8 @@ MUTANTS = [
     Mutant(
         "a run with a long warm-up cannot be resumed",
         "api/resuming.py",
-        "begins=horizons[0] != horizons[1]",
-        "begins=True",
+        "starts=horizons[0] != horizons[1]",
+        "starts=True",
         f"{ALLOCATIONS} -k long_warm_up_resumes",
     ),
     Mutant(

@@ -217,8 +217,8 @@ class Misspelled(Callback):
         ([Silent(), print], "callbacks[1] = <built-in function print>: should be a Callback"),
         (
             [Misspelled()],
-            "Misspelled.on_evaluations would never be called, because there is no hook of this "
-            "name; did you mean 'on_evaluation'?",
+            "Misspelled.on_evaluations would never be called, because there is no hook with "
+            "this name; did you mean 'on_evaluation'?",
         ),
         (print, "callbacks = <built-in function print>: should be a list of Callback objects"),
     ],

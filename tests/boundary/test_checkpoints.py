@@ -100,10 +100,10 @@ SPEC = {
         ({"obs_dim": True}, "obs_dim is not an integer"),
         ({"discrete": 0}, "discrete is not true or false"),
         ({"action_low": [None]}, "action_low is not a list of numbers"),
-        ({"action_low": [3.0]}, "impossible environment"),
-        ({"action_low": [-2.0, -2.0], "action_high": []}, "impossible environment"),
-        ({"action_start": 5}, "impossible environment"),
-        ({"discrete": True}, "impossible environment"),
+        ({"action_low": [3.0]}, "invalid env_spec"),
+        ({"action_low": [-2.0, -2.0], "action_high": []}, "invalid env_spec"),
+        ({"action_start": 5}, "invalid env_spec"),
+        ({"discrete": True}, "invalid env_spec"),
     ],
 )
 def test_an_inconsistent_environment_is_rejected(

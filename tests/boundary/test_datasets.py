@@ -264,7 +264,7 @@ def test_string_actions_in_minari_are_rejected(dataset: Path) -> None:
     with h5py.File(dataset / "main_data.hdf5", "a") as file:
         del file["episode_0/actions"]
         file["episode_0"].create_dataset("actions", data=["a", "b", "c", "d"])
-    refused("tests/odd-v0", "actions are not a single numeric array")
+    refused("tests/odd-v0", "actions should be a single numeric array")
 
 
 def test_linked_minari_files_are_rejected(dataset: Path, tmp_path: Path) -> None:

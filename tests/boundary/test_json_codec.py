@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rl_training.boundary import json_codec
-from rl_training.boundary.values import StateError, explaining_misfits
+from rl_training.boundary.values import StateError, report_state_errors
 from rl_training.errors import CheckpointError
 
 
@@ -34,13 +34,13 @@ def test_arrays_survive(dtype: str) -> None:
     ],
 )
 def test_forged_arrays_are_rejected_with_printable_errors(content: list[Any]) -> None:
-    with pytest.raises(ValueError, match=r"an array (of|has the shape)") as caught:
+    with pytest.raises(ValueError, match=r"an array (of|has the invalid shape)") as caught:
         json_codec.decode({"@array": content})
     assert str(caught.value).isprintable()
 
 
 def test_an_error_quotes_at_most_a_line_of_a_file() -> None:
-    with pytest.raises(CheckpointError) as caught, explaining_misfits(Path("state.json")):
+    with pytest.raises(CheckpointError) as caught, report_state_errors(Path("state.json")):
         raise StateError("class is " + "x\x07" * 5_000)
     assert len(str(caught.value)) < 600
     assert str(caught.value).isprintable()

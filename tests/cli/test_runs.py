@@ -76,11 +76,11 @@ def test_delete_refuses_all_but_runs(runs: Path) -> None:
     (runs / "notes").mkdir()
     (runs / "link").symlink_to(runs / "a")
     refused = {
-        "notes": "is not the folder of a run",
+        "notes": "is not a run folder",
         "none": "There is no run",
         "link": "is a link",
-        "a/checkpoints": "is not the folder of a run",
-        ".": "is not the folder of a run",
+        "a/checkpoints": "is not a run folder",
+        ".": "is not a run folder",
     }
     for path, sentence in refused.items():
         # The run before it is not deleted either.

@@ -192,7 +192,7 @@ def collect(steps: int, num_envs: int, env_id: str = COUNTING, **options: Any) -
     collector = Collector(envs, explorer, replay, spec, seed=0)
     collector.reset()
     for step in range(steps):
-        collector.ask(random=step % 2 == 0)
+        collector.request_actions(random=step % 2 == 0)
         collector.step(step)
     collector.close()
     return replay

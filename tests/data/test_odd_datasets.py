@@ -174,8 +174,8 @@ def write_npz(path: Path, *members: tuple[str, bytes]) -> None:
             "'observations' is .* the shape .* 0 bytes",
         ),
         (described("(8, 99999999999999999999999)"), "'observations' is .* the shape .* 0 bytes"),
-        (described("(-8, 2)"), "'observations' is .*: its header declares the shape"),
-        (described(f"(0, {2**62})"), "'observations' is .*: its header declares the shape"),
+        (described("(-8, 2)"), "'observations' is .*: its header declares the invalid shape"),
+        (described(f"(0, {2**62})"), "'observations' is .*: its header declares the invalid shape"),
         (npy(np.zeros((8, 2)))[:-1], "'observations' is .* the shape .* but 127 bytes"),
     ],
 )

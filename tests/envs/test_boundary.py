@@ -55,7 +55,7 @@ def collect(
     try:
         collector.reset()
         for step in range(steps):
-            collector.ask(random=True)
+            collector.request_actions(random=True)
             collector.step(step * num_envs)
     finally:
         collector.close()

@@ -458,6 +458,6 @@ def test_a_pending_action_outside_the_space_is_rejected(answer: list[list[float]
     explorer = Explorer(learner, 1, torch.Generator())
     state = explorer.state_dict()
     explorer.load_state_dict(state | {"answer": np.ones((1, 1), np.float32)})
-    assert explorer.answer().tolist() == [[1.0]]
+    assert explorer.take_actions().tolist() == [[1.0]]
     with pytest.raises(CheckpointError, match="actions outside 0 to 1"):
         explorer.load_state_dict(state | {"answer": np.array(answer, np.float32)})

@@ -90,7 +90,7 @@ def test_own_data_replaces_it(recorded: Path) -> None:
 @pytest.mark.parametrize("change", ["env_id=MountainCarContinuous-v0", "env_kwargs={g: 3.0}"])
 def test_other_environments_are_refused(change: str) -> None:
     with pytest.raises(
-        ConfigError, match="'starter' is recorded in Pendulum-v1 without env_kwargs"
+        ConfigError, match="starter is only available for Pendulum-v1 without env_kwargs"
     ):
         train(small("bc/pendulum", change))
     assert not os.listdir()

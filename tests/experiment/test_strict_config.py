@@ -262,8 +262,8 @@ def test_control_characters_are_refused(key: str, character: str) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("? [a, b]\n: 1", "a key should be a single word (line 1)"),
-        ("? {a: b}\n: 1", "a key should be a single word (line 1)"),
+        ("? [a, b]\n: 1", "a key should be a single value (line 1)"),
+        ("? {a: b}\n: 1", "a key should be a single value (line 1)"),
         ("seed: 1" + "0" * 5_000, "a number should have at most 400 digits (line 1)"),
         ("seed: 0x" + "f" * 5_000, "a number should have at most 400 digits (line 1)"),
         ("seed: 1" + ":59" * 50_000, "a number should have at most 400 digits (line 1)"),
@@ -283,7 +283,7 @@ def test_control_characters_are_refused(key: str, character: str) -> None:
         ("a: " + "[" * 5_000, "it is nested too deeply"),
         ("a: " + "{a: " * 5_000, "it is nested too deeply"),
         ("? " * 5_000, "it is nested too deeply"),
-        (f"{LONG[:900]}: 1\n{LONG[:900]}: 2", "is given twice (line 2)"),
+        (f"{LONG[:900]}: 1\n{LONG[:900]}: 2", "appears twice (line 2)"),
         (f"a: !{LONG} 1", "could not determine a constructor"),
         ("seed: .inf", "seed = inf: should be a valid integer"),
         ("seed: .nan", "seed = nan: should be a valid integer"),

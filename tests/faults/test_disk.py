@@ -138,7 +138,7 @@ def test_failed_first_save_leaves_no_files(zygote: Zygote, tmp_path: Path) -> No
     stopped = zygote.run("train", "-c", write_config(tmp_path), file_limit=6_000)
     assert stopped.status == 1
     assert "the first checkpoint could not be written" in stopped.error_line()
-    assert "make room, then start again" in stopped.error_line()
+    assert "free disk space, then start again" in stopped.error_line()
     assert [path.name for path in tmp_path.iterdir()] == ["config.yaml"]
 
 

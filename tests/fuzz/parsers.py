@@ -225,7 +225,7 @@ def _state(ordinary: Path, folder: Path) -> Target:
         _forge(path, manifest, **{"state.json": data})
         session.restore(open_checkpoint(path, replay=True))
         assert session.collector is not None
-        session.collector.ask(random=False)
+        session.collector.request_actions(random=False)
         session.collector.step(session.state.step)
 
     return Target([state], parse)

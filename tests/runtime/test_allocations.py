@@ -243,7 +243,9 @@ def test_custom_learner_is_not_built_twice(tmp_path: Path) -> None:
 def test_huge_spaces_are_refused(tmp_path: Path) -> None:
     config = make_config(run_of(tmp_path, "dqn"))
     spec = EnvSpec(4, 2**62, discrete=True)
-    with pytest.raises(ConfigError, match="env_id = 'CartPole-v1': a layer for its spaces would"):
+    with pytest.raises(
+        ConfigError, match="env_id = 'CartPole-v1': a network layer for its spaces would"
+    ):
         check_memory(config, spec, CPU)
 
 

@@ -86,7 +86,7 @@ def collect(
     collector.reset()
     try:
         for step in range(steps):
-            collector.ask(random=step < steps // 2)
+            collector.request_actions(random=step < steps // 2)
             collector.step(step)
     finally:
         collector.close()

@@ -232,7 +232,7 @@ def test_algorithm_can_select_its_replay(small_config: Config) -> None:
 
     train(small_config(algo="own_replay_sac"), callbacks=[Look(1000)])
     assert kinds == [OwnReplay]
-    with pytest.raises(ConfigError, match="brings its own replay"):
+    with pytest.raises(ConfigError, match="uses its own replay"):
         train(small_config(algo="own_replay_sac", algo_kwargs=PRIORITIZED))
 
 

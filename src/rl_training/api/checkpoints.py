@@ -101,7 +101,7 @@ def evaluate_checkpoint(
         return _evaluate_held_out(checkpoint, policy)
     env = validated(EnvConfig, (config.env_kwargs if own else {}) | given)
     chosen = place if env_id is not None or given else None
-    checkpoint.check_env(describe_env(place, env), named=chosen)
+    checkpoint.check_env(describe_env(place, env), chosen=chosen)
     evaluator = Evaluator(place, env.make_kwargs, seed=seed, render=video is not None)
     with closing(evaluator):
         if video is not None:

@@ -31,7 +31,7 @@ CLIPPED = 0.005
 WORTH_CLIPPING = 1.5
 """How many times wider an axis would have to be to show all values."""
 
-MOST_RANGES = 24
+MAX_RANGES = 24
 """Action dimensions that fit below each other."""
 
 Values = NDArray[np.float64]
@@ -90,7 +90,7 @@ def _draw_actions(axes: Axes, actions: Any) -> None:
         _draw_histogram(axes, columns[0], 60)
         axes.set(xlabel="Action", ylabel="Transitions")
     else:
-        _draw_ranges(axes, columns[:MOST_RANGES])
+        _draw_ranges(axes, columns[:MAX_RANGES])
 
 
 def _draw_ranges(axes: Axes, columns: Values) -> None:

@@ -12,7 +12,7 @@ import torch
 from rl_training.algorithms.finetuning_config import FinetuningConfig
 from rl_training.algorithms.registry import get_algorithm
 from rl_training.api.arguments import as_path, check_callbacks
-from rl_training.api.progress import displaying
+from rl_training.api.progress import progress_display
 from rl_training.api.training import start_training, warn
 from rl_training.config_model import Trait, keys_with
 from rl_training.data import DataConfig
@@ -76,7 +76,7 @@ def finetune(
     checkpoint = SavedRun.load(as_path("path", path), best=best)
     task = check_config(finetuning_run(checkpoint, env_id, overrides, dataset).resolved())
     _check_fits(checkpoint, task, other_data=dataset is not None)
-    with displaying(progress) as display:
+    with progress_display(progress) as display:
         return start_training(
             task, [*display, *callbacks], source=checkpoint, on_warning=on_warning
         )
@@ -190,7 +190,7 @@ def _check_fits(checkpoint: SavedRun, task: Task, *, other_data: bool) -> None:
     if task.data is not None and not other_data and not changed & {*DATASET_KEYS, *REWARD_KEYS}:
         advice = "pass the original data, or choose other data, with --dataset FILE"
         checkpoint.check_data(task.data, advice)
-    checkpoint.check_env(task.spec, named=new.env_id if new.env_id != old.env_id else None)
+    checkpoint.check_env(task.spec, chosen=new.env_id if new.env_id != old.env_id else None)
     try:
         checkpoint.check_learner(new, task.spec)
         learner = build_algorithm(new, task.spec, torch.device("cpu"))

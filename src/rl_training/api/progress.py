@@ -19,7 +19,7 @@ from rich.live import Live
 from rich.text import Text
 
 from rl_training.boundary.terminal import guarded, plain_console, tell
-from rl_training.experiment.machine import threads_of_environment, usable_cores
+from rl_training.experiment.machine import threads_from_environment, usable_cores
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.session import Session
 from rl_training.text import error_text, one_line, printable
@@ -46,7 +46,7 @@ LABELS = {
 
 
 @contextmanager
-def displaying(progress: bool | None) -> Iterator[list[Callback]]:
+def progress_display(progress: bool | None) -> Iterator[list[Callback]]:
     """The callbacks of a function's ``progress`` argument, closed when the block ends."""
     if not wants_display(progress):
         yield []
@@ -309,13 +309,13 @@ def _metrics(logged: Mapping[str, float]) -> Iterator[str]:
 def _threads(manifest: Mapping[str, Any]) -> str:
     """The number of threads, and whether the environment variable set it."""
     chosen, count = manifest["config"]["algo_kwargs"].get("num_threads"), manifest["num_threads"]
-    given = chosen is None and threads_of_environment() is not None
+    given = chosen is None and threads_from_environment() is not None
     return f"{count} thread{'' if count == 1 else 's'}{' (OMP_NUM_THREADS)' if given else ''}"
 
 
 def _is_crowded(manifest: Mapping[str, Any]) -> bool:
     """Whether the default number of threads is slow because others use the cores too."""
-    chosen = manifest["config"]["algo_kwargs"].get("num_threads") or threads_of_environment()
+    chosen = manifest["config"]["algo_kwargs"].get("num_threads") or threads_from_environment()
     if chosen is not None or manifest["num_threads"] == 1 or manifest["device"] != "cpu":
         return False
     try:

@@ -72,7 +72,7 @@ def check_resume(
         _check_unfinished(checkpoint, config, run_dir)
     _warn_about_differences(checkpoint, config, on_warning)
     horizons = [c.parts.controls.schedule_horizon for c in (old, config)]
-    task = check_config(config, begins=horizons[0] != horizons[1])
+    task = check_config(config, starts=horizons[0] != horizons[1])
     _check_unfinished(checkpoint, task.config, run_dir)
     checkpoint.check_env(task.spec)
     if task.data is not None:

@@ -25,7 +25,7 @@ EVALUATION_RETURN = "eval_return_mean"
 Axis = Literal["steps", "updates", "time"]
 GroupBy = Literal["config", "algo", "run"]
 
-MOST_POINTS = 1_000
+MAX_POINTS = 1_000
 """Points of a mean whose runs were recorded at different steps."""
 
 HOUSEKEEPING = {
@@ -308,7 +308,7 @@ def _common_x(curves: Sequence[Curve]) -> Values:
         )
     x = np.unique(np.concatenate([curve.x for curve in curves]))
     x = x[(start <= x) & (x <= end)]
-    return x if len(x) <= MOST_POINTS else np.linspace(start, end, MOST_POINTS)
+    return x if len(x) <= MAX_POINTS else np.linspace(start, end, MAX_POINTS)
 
 
 def t_quantile(freedom: int) -> float:

@@ -11,10 +11,10 @@ import torch
 
 from rl_training.algorithms.config import CollectionConfig
 from rl_training.api.arguments import as_path, check_callbacks
-from rl_training.api.progress import displaying
+from rl_training.api.progress import progress_display
 from rl_training.api.resuming import changed_config, check_resume, finished_reason
 from rl_training.boundary.terminal import tell
-from rl_training.boundary.writing import reporting_failed_writes
+from rl_training.boundary.writing import report_failed_writes
 from rl_training.envs import name_env
 from rl_training.errors import CheckpointError, ConfigError, TrainingError
 from rl_training.experiment.build import build_session, versions
@@ -31,7 +31,7 @@ from rl_training.experiment.run_directory import (
     name_run,
     newest_intact_checkpoint,
     read_config_file,
-    refuse_links,
+    reject_links,
     report_output_dir_errors,
     write_config,
     write_run_info,
@@ -63,7 +63,7 @@ def train(
     ``progress`` shows a live display, by default in a terminal or a notebook only.
     """
     callbacks = check_callbacks(callbacks)
-    with displaying(progress) as display:
+    with progress_display(progress) as display:
         return start_run(config, [*display, *callbacks])
 
 
@@ -125,7 +125,7 @@ def resume(
     original run is not changed. ``progress`` is as in `train`.
     """
     source, callbacks = as_path("path", path), check_callbacks(callbacks)
-    with displaying(progress) as display:
+    with progress_display(progress) as display:
         return _resume(source, overrides, [*display, *callbacks], on_warning)
 
 
@@ -140,9 +140,9 @@ def _resume(
         checkpoint = SavedRun.load(source, replay=True)
         task = check_resume(checkpoint, changed_config(checkpoint.config, overrides), on_warning)
         return _start_run(task, callbacks, on_warning, resumed=checkpoint)
-    refuse_links(run_dir)
+    reject_links(run_dir)
     with lock_run(run_dir):
-        with reporting_failed_writes(run_dir, run_dir):
+        with report_failed_writes(run_dir, run_dir):
             recover_swaps(run_dir / "checkpoints")
         found = newest_intact_checkpoint(run_dir, on_warning)
         newest = SavedRun.of(found) if found else None
@@ -154,7 +154,7 @@ def _resume(
                 "folder instead."
             )
         task = check_resume(newest, config, on_warning, run_dir)
-        with reporting_failed_writes(run_dir, run_dir):
+        with report_failed_writes(run_dir, run_dir):
             write_config(run_dir, task.config)
             _copy_metrics(newest, run_dir, run_dir)
         return _continue_run(task, run_dir, newest, callbacks, on_warning)
@@ -189,7 +189,7 @@ class _RunInfo(Callback):
 
     def write(self, session: Session, **extra: Any) -> None:
         run_dir = session.checkpoints.run_dir
-        with reporting_failed_writes(run_dir / RUN_FILE, run_dir):
+        with report_failed_writes(run_dir / RUN_FILE, run_dir):
             write_run_info(run_dir, self.facts(session) | extra)
 
     @staticmethod

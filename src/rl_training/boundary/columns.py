@@ -1,4 +1,4 @@
-"""Columns of recorded data, which every reader of a dataset file returns."""
+"""Columns of recorded data, as returned by all dataset readers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from rl_training.text import first_line
 
 CHUNK_ROWS = 65_536
 NUMBERS = "biuf"
-"""NumPy kinds of plain numbers."""
+"""NumPy dtype kinds of plain numbers."""
 _ALWAYS_ALLOWED = 64 << 20
 _MAX_EXPANSION = 200
-"""Maximum bytes of values per byte of a file, beyond 64 MiB."""
+"""Maximum bytes of values per byte of a file; 64 MiB of values are always allowed."""
 
 Chunks = Iterator[np.ndarray[Any, Any]]
 
@@ -30,7 +30,7 @@ class Column:
     """One column of a dataset; its rows are read in order, in chunks of bounded size."""
 
     shape: tuple[int, ...]
-    """Rows first."""
+    """Shape of the whole column; the first axis is the rows."""
     dtype: np.dtype[Any]
     read: Callable[[], Chunks]
     source: str = "the data"
@@ -43,7 +43,7 @@ class Column:
 
     def chunks(self) -> Chunks:
         """Yield the rows in chunks; raise a ConfigError if they are damaged."""
-        with refusing_damage(self.source, self.kind):
+        with reject_damage(self.source, self.kind):
             yield from self.read()
 
 
@@ -54,7 +54,7 @@ def slices(array: Any) -> Chunks:
 
 
 @contextmanager
-def refusing_damage(source: str, kind: str) -> Iterator[None]:
+def reject_damage(source: str, kind: str) -> Iterator[None]:
     """Turn any exception from a malformed file into a ConfigError."""
     try:
         yield
@@ -71,5 +71,5 @@ def check_expansion(path: Path, columns: Iterable[Column]) -> None:
     if claimed > max(_ALWAYS_ALLOWED, _MAX_EXPANSION * file_bytes):
         raise ConfigError(
             f"{path} has {file_bytes:,} bytes but claims {claimed:,} bytes of values, more than "
-            f"{_MAX_EXPANSION} times its size."
+            f"{_MAX_EXPANSION} times its size. It is probably damaged: write or download it again."
         )

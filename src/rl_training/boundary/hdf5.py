@@ -30,11 +30,11 @@ _START = (
     "import sys; sys.path[:] = sys.argv[1:]; "
     "from rl_training.boundary.hdf5_process import serve; serve()"
 )
-_LONGEST_ANSWER = 1 << 28
+_MAX_ANSWER_BYTES = 1 << 28
 
 
 class Entry(BaseModel, strict=True):
-    """A dataset; or a group or an empty dataset, which have no shape and no type."""
+    """An object in a file; groups and empty datasets have no shape and no type."""
 
     path: str
     shape: list[int] | None = None
@@ -42,7 +42,7 @@ class Entry(BaseModel, strict=True):
 
 
 class Answer(BaseModel, strict=True):
-    """An answer of the process."""
+    """An answer from the process."""
 
     refused: str | None = None
     damaged: str | None = None
@@ -54,7 +54,7 @@ class Reader:
     """A process that reads one file after another."""
 
     def __init__(self) -> None:
-        paths = [path for path in sys.path if path]  # without the current folder
+        paths = [path for path in sys.path if path]  # leaves out the current folder
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-c", _START, *paths],
             stdin=subprocess.PIPE,
@@ -81,7 +81,7 @@ class Reader:
         try:
             requests.write(json.dumps(request).encode() + b"\n")
             requests.flush()
-            answer = Answer.model_validate_json(answers.readline(_LONGEST_ANSWER))
+            answer = Answer.model_validate_json(answers.readline(_MAX_ANSWER_BYTES))
             data = answers.read(request["bytes"]) if answer.bytes is not None else b""
         except (OSError, ValidationError) as error:
             self.stop()
@@ -109,7 +109,7 @@ _idle: list[Reader] = []
 def open_hdf5(
     path: Path, *, depth: int = 1, source: str = "", follow_links: bool = True
 ) -> Iterator[dict[str, Column | None]]:
-    """Return the contents of a file: datasets as columns, groups and empty datasets as None.
+    """Yield the contents of a file: datasets as columns, groups and empty datasets as None.
 
     ``depth`` is 1 for the top level only, and 2 to include the contents of groups
     (``group/name``).
@@ -118,8 +118,8 @@ def open_hdf5(
     try:
         import h5py  # noqa: F401
     except ImportError:
-        raise ConfigError(f"Reading {path} needs h5py: {INSTALL}") from None
-    with open_file(path, follow_links=follow_links) as file:  # a regular file, or an error
+        raise ConfigError(f"Reading {path} requires h5py. Install it with: {INSTALL}") from None
+    with open_file(path, follow_links=follow_links) as file:  # rejects special files
         size = os.fstat(file.fileno()).st_size
     reader = _idle.pop() if _idle else Reader()
     if not reader.is_alive:
@@ -144,7 +144,7 @@ def open_hdf5(
 
 @contextmanager
 def open_hdf5_columns(path: Path) -> Iterator[dict[str, Column]]:
-    """Return the datasets at the top level of a file, which is D4RL's layout."""
+    """Yield the datasets at the top level of a file, as in D4RL's layout."""
     with open_hdf5(path) as found:
         yield {name: column for name, column in found.items() if column is not None}
 

@@ -7,7 +7,7 @@ processor time.
 Requests and answers are lines of JSON; rows follow their answer as raw bytes. Only values inside
 the file itself are read, through filters that HDF5 includes. External links, external storage and
 virtual datasets would make the library open other files, and unknown filters would make it load a
-plug-in.
+plugin.
 """
 
 from __future__ import annotations
@@ -147,7 +147,9 @@ def _check_dataset(dataset: Any, place: str) -> None:
     if plist.get_external_count():
         raise ConfigError(f"{place} stores its values in another file, which is not opened.")
     if plist.get_layout() == h5py.h5d.VIRTUAL:
-        raise ConfigError(f"{place} is a virtual dataset over other files, which are not opened.")
+        raise ConfigError(
+            f"{place} is a virtual dataset that refers to other files, which are not opened."
+        )
     for index in range(plist.get_nfilters()):
         code = plist.get_filter(index)[0]
         if code not in _FILTERS:

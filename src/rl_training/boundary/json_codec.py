@@ -56,7 +56,7 @@ def _decode_array(dtype: str, shape: list[int], data: str) -> np.ndarray[Any, An
     if not isinstance(dtype, str) or not _DTYPE.fullmatch(dtype):
         raise ValueError(f"an array of {shown(dtype)} is not plain data")
     if not all(type(size) is int and size >= 0 for size in shape):
-        raise ValueError(f"an array has the shape {shown(shape)}")
+        raise ValueError(f"an array has the invalid shape {shown(shape)}")
     values = np.frombuffer(base64.b64decode(data, validate=True), dtype=np.dtype(dtype))
     return values.reshape(shape).copy()
 

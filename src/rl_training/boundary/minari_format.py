@@ -1,6 +1,6 @@
 """Read Minari datasets without Minari's loader.
 
-If the metadata has no spaces, that loader creates an environment from ``env_spec``, and so runs
+If the metadata has no spaces, Minari's loader creates an environment from ``env_spec``, which runs
 any entry point in the file. Here the metadata is validated by a strict schema, and the arrays are
 read from HDF5 directly. The minari package is only needed to download and write datasets.
 """
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import BaseModel, Field, ValidationError
 
-from rl_training.boundary.columns import NUMBERS, Column, refusing_damage
+from rl_training.boundary.columns import NUMBERS, Column, reject_damage
 from rl_training.boundary.hdf5 import INSTALL, open_hdf5
 from rl_training.boundary.reading import MAX_TEXT, read_json
 from rl_training.errors import ConfigError
@@ -34,11 +34,11 @@ _MAX_EPISODES = 10_000_000
 
 
 def check_minari_id(dataset_id: str) -> str:
-    """Return a Minari id such as ``D4RL/door/human-v2``; reject paths and addresses."""
+    """Return a Minari id such as ``D4RL/door/human-v2``; reject paths and URLs."""
     if len(dataset_id) > 200 or not _ID.fullmatch(dataset_id):
         raise ConfigError(
             f"dataset_id = {shown(dataset_id)}: should be a Minari id such as "
-            "'D4RL/door/human-v2', not a path or an address."
+            "'D4RL/door/human-v2', not a path or a URL."
         )
     return dataset_id
 
@@ -74,11 +74,11 @@ class MinariDataset:
         return f"Minari dataset {self.dataset_id!r}"
 
     def columns(self) -> dict[str, Column]:
-        """Read all episodes in order, under Minari's names."""
+        """Read all episodes in order; the columns have Minari's names."""
         file_path = self.folder / "data" / "main_data.hdf5"
         with (
             open_hdf5(file_path, depth=2, source=self.source, follow_links=False) as found,
-            refusing_damage(self.source, "a Minari dataset"),
+            reject_damage(self.source, "a Minari dataset"),
         ):
             episodes = [_episode(found, index, self.source) for index in range(self.episodes)]
             if not episodes:
@@ -108,8 +108,10 @@ def open_minari(dataset_id: str, *, download: bool = False) -> MinariDataset:
         metadata = _Metadata.model_validate(read_json(file, limit=MAX_TEXT))
     except ValidationError as error:
         problem = error.errors()[0]
-        place = ".".join(map(str, problem["loc"])) or "it"
-        raise ConfigError(f"{file} is not Minari's metadata: {place}: {problem['msg']}") from None
+        place = ".".join(map(str, problem["loc"])) or "the file"
+        raise ConfigError(
+            f"{file} is not valid Minari metadata: {place}: {problem['msg']}"
+        ) from None
     if metadata.data_format != "hdf5":
         raise ConfigError(
             f"Minari dataset {dataset_id!r} is stored in the format {shown(metadata.data_format)}, "
@@ -125,12 +127,14 @@ def open_minari(dataset_id: str, *, download: bool = False) -> MinariDataset:
 
 
 def download_minari(dataset_id: str) -> None:
-    """Download one dataset from Minari's server, and nothing that its metadata refers to."""
+    """Download one dataset from Minari's server, but nothing that its metadata refers to."""
     try:
         from minari.storage.datasets_root_dir import get_dataset_path
         from minari.storage.remotes import get_cloud_storage
     except ImportError:
-        raise ConfigError(f"Downloading {dataset_id!r} needs minari: {INSTALL}") from None
+        raise ConfigError(
+            f"Downloading {dataset_id!r} requires minari. Install it with: {INSTALL}"
+        ) from None
     try:
         get_cloud_storage().download_dataset(dataset_id, get_dataset_path())
     except Exception as error:  # from the network, the server or a missing client
@@ -170,7 +174,7 @@ def _space(text: str | None, place: str) -> gym.Space[Any] | None:
             box = _Box.model_validate(data)
             shape, dtype = tuple(box.shape), np.dtype(box.dtype)
             if min(shape, default=1) < 0 or math.prod(shape) > MAX_TEXT:
-                raise ValueError(f"the shape {shape} is impossible")
+                raise ValueError(f"the shape {shape} is invalid")
             low, high = (
                 np.broadcast_to(np.asarray(bound, dtype=np.float64), shape).astype(dtype)
                 for bound in (box.low, box.high)
@@ -199,7 +203,7 @@ def _episode(found: dict[str, Column | None], index: int, source: str) -> dict[s
         column = found[f"{group}/{name}"]
         if column is None or column.dtype.kind not in NUMBERS:
             raise ConfigError(
-                f"{source}: {name} are not a single numeric array, which is needed. Dict and Tuple "
+                f"{source}: {name} should be a single numeric array. Dict and Tuple "
                 "spaces are not supported."
             )
         columns[name] = column

@@ -18,7 +18,7 @@ from rl_training.boundary.columns import (
     Chunks,
     Column,
     check_expansion,
-    refusing_damage,
+    reject_damage,
     slices,
 )
 from rl_training.boundary.reading import Error, open_file
@@ -64,28 +64,30 @@ def read_header(stream: Any) -> Header:
     """
     start = stream.read(8)
     if start[:6] != b"\x93NUMPY" or len(start) < 8:
-        raise ValueError("it does not start like an npy file")
+        raise ValueError("it does not start with an npy header")
     version = (start[6], start[7])
     if version not in _LENGTH_BYTES:
         raise ValueError(f"npy version {version[0]}.{version[1]} is unknown")
     size = stream.read(_LENGTH_BYTES[version])
     length = int.from_bytes(size, "little")
     if length > _MAX_HEADER:
-        raise ValueError(f"its header claims {length:,} bytes")
+        raise ValueError(
+            f"its header claims {length:,} bytes, but at most {_MAX_HEADER:,} are allowed"
+        )
     numpy = np.lib.format
     parse = numpy.read_array_header_1_0 if version == (1, 0) else numpy.read_array_header_2_0
     try:
         header = Header(*parse(io.BytesIO(size + stream.read(length))))
     except Exception as error:  # from the tokenizer, the parser, the type or the file
-        raise ValueError(f"its header is broken: {error_text(error)}") from None
+        raise ValueError(f"its header is invalid: {error_text(error)}") from None
     if header.dtype.hasobject:
         raise ValueError("it contains Python objects, which are never loaded")
     if header.dtype.subdtype is not None or header.dtype.itemsize == 0:
-        raise ValueError(f"it contains {shown(header.dtype)}, but plain values are needed")
+        raise ValueError(f"it contains {shown(header.dtype)}, but only plain values are supported")
     plain = len(header.shape) <= 32 and all(type(n) is int and n >= 0 for n in header.shape)
     # NumPy rejects such sizes even if one axis is empty.
     if not plain or (0 in header.shape and math.prod(filter(None, header.shape)) >= 2**48):
-        raise ValueError(f"its header declares the shape {shown(header.shape)}")
+        raise ValueError(f"its header declares the invalid shape {shown(header.shape)}")
     return header
 
 
@@ -123,7 +125,7 @@ def open_npz(path: Path) -> Iterator[dict[str, Column]]:
 def _column(archive: zipfile.ZipFile, info: zipfile.ZipInfo, source: str) -> Column:
     """Return one array after checking its header against the archive."""
     kind = "an npz array"
-    with refusing_damage(source, kind), archive.open(info.filename) as stream:
+    with reject_damage(source, kind), archive.open(info.filename) as stream:
         header = read_header(stream)
         header.check_size(info.file_size - stream.tell())
     read = partial(_read_member, archive, info, header)

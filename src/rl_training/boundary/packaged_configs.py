@@ -1,4 +1,4 @@
-"""The configs that are packaged, such as ``sac/pendulum``."""
+"""The packaged configs, such as ``sac/pendulum``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _ROOT = resources.files("rl_training") / "assets" / "configs"
 
 
 def config_names() -> list[str]:
-    """The names of the packaged configs, sorted."""
+    """Return the sorted names of the packaged configs."""
     return sorted(
         f"{folder.name}/{file.name.removesuffix('.yaml')}"
         for folder in _ROOT.iterdir()
@@ -19,5 +19,5 @@ def config_names() -> list[str]:
 
 
 def packaged_config(name: str) -> str:
-    """The text of a packaged config, by one of the `config_names`."""
+    """Return the text of a packaged config; ``name`` is one of `config_names`."""
     return (_ROOT / f"{name}.yaml").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Read pt datasets, a dict of tensors written by `torch.save`, without unpickling.
+"""Read pt datasets, which are dicts of tensors written by `torch.save`, without unpickling.
 
 The archive's ``data.pkl`` is only scanned: a small interpreter executes the opcodes that a dict of
 tensors needs and rejects all others. It returns descriptions of tensors, whose declared sizes are
@@ -98,21 +98,23 @@ class _Records:
         order = self._root + "byteorder"
         found = archive.read(order) if order in self._members else b"little"
         if found not in (b"little", b"big"):
-            raise ValueError(f"the byte order is {shown(found)}")
+            raise ValueError(f"the byte order is {shown(found)}, but should be little or big")
         self._order = ">" if found == b"big" else "<"
 
     def program(self) -> bytes:
         """Return the program that describes the tensors."""
         info = self._members[self._root + "data.pkl"]
         if info.file_size > _MAX_PROGRAM:
-            raise ValueError(f"its description has {info.file_size:,} bytes")
+            raise ValueError(
+                f"its data.pkl has {info.file_size:,} bytes; the limit is {_MAX_PROGRAM:,}"
+            )
         return self._archive.read(info)
 
     def array(self, tensor: _Tensor) -> np.ndarray[Any, Any]:
         """Return the tensor after checking that its declared range is inside its record."""
         key, kind, elements = tensor.storage
         if kind not in _STORAGES:
-            raise ValueError(f"{shown(kind)} is a type that NumPy does not have")
+            raise ValueError(f"the storage type {shown(kind)} is not supported")
         dtype = np.dtype(self._order + _STORAGES[kind])
         member = self._members[f"{self._root}data/{key}"]
         if elements * dtype.itemsize != member.file_size:
@@ -129,7 +131,9 @@ class _Records:
             len(tensor.shape) != len(tensor.strides)
             or min((tensor.offset, *tensor.shape, *tensor.strides)) < 0
         ):
-            raise ValueError(f"a tensor has shape {tensor.shape} and strides {tensor.strides}")
+            raise ValueError(
+                f"shape {tensor.shape} and strides {tensor.strides} of a tensor are invalid"
+            )
         if 0 in tensor.shape:
             return np.empty(tensor.shape, dtype)
         pairs = zip(tensor.shape, tensor.strides, strict=True)
@@ -146,7 +150,7 @@ def _released_slices(array: np.ndarray[Any, Any]) -> Chunks:
     """Yield slices of a memory-mapped array, and release their pages after use."""
     for chunk in slices(array):
         yield chunk
-        # An expanded tensor has more bytes than memory, so the bytes after it are not its own.
+        # An expanded tensor occupies fewer bytes than `nbytes`; the bytes after it are not its own.
         if sys.platform == "linux" and chunk.flags.c_contiguous:
             _release(chunk)
 
@@ -209,7 +213,7 @@ def _pop(stack: list[Any], count: int | None) -> list[Any]:
     """Pop the last ``count`` items from the stack, or all above the last mark if it is None."""
     at = len(stack) - (1 + stack[::-1].index(_MARK) if count is None else count)
     if at < 0:
-        raise ValueError("its description uses more values than it contains")
+        raise ValueError("its data.pkl uses more values than it contains")
     items = stack[at + (count is None) :]
     del stack[at:]
     return items
@@ -218,10 +222,10 @@ def _pop(stack: list[Any], count: int | None) -> list[Any]:
 def _set_items(stack: list[Any], items: list[Any]) -> dict[str, Any]:
     target: dict[str, Any] = stack.pop()
     if type(target) is not dict or len(items) % 2:
-        raise ValueError("an item is set outside of a dict")
+        raise ValueError("it sets an item outside of a dict")
     for key, value in zip(items[::2], items[1::2], strict=True):
         if type(key) is not str or key in target:
-            raise ValueError("its keys are not unique names")
+            raise ValueError("its keys are not unique strings")
         target[key] = value
     return target
 
@@ -229,9 +233,9 @@ def _set_items(stack: list[Any], items: list[Any]) -> dict[str, Any]:
 def _storage(_: list[Any], items: list[Any]) -> _Storage:
     kind, storage, key, _location, elements = items[0]
     if kind != "storage" or type(key) is not str or not key.isdecimal():
-        raise ValueError("a storage has no number")
+        raise ValueError("a storage has no numeric key")
     if type(storage) is not _Global or storage.module != "torch":
-        raise ValueError("a storage is not one of torch's")
+        raise ValueError("a storage is not a torch storage")
     if type(elements) is not int or elements < 0:
         raise ValueError(f"a storage declares {shown(elements)} elements")
     return _Storage(key, storage.name, elements)
@@ -251,7 +255,8 @@ def _call(_: list[Any], items: list[Any]) -> Any:
     if function == _Global("torch._utils", "_rebuild_parameter"):
         return arguments[0]
     raise ValueError(
-        f"it calls {getattr(function, 'module', '?')}.{getattr(function, 'name', '?')}"
+        f"it calls {getattr(function, 'module', '?')}.{getattr(function, 'name', '?')}, which is "
+        "not allowed"
     )
 
 

@@ -98,7 +98,7 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return pairs as a mapping, for `json.loads`; reject duplicate keys."""
     mapping = dict(pairs)
     if len(mapping) < len(pairs):
-        raise ValueError("a key is given twice")
+        raise ValueError("a key appears twice")
     return mapping
 
 

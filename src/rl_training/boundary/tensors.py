@@ -17,7 +17,7 @@ def read_tensors(path: Path, *, limit: int) -> dict[str, Tensor]:
     data = read_bytes(path, limit=limit, error=CheckpointError)
     try:
         tensors = safetensors.torch.load(data)
-    except Exception as error:  # an invalid header, a type that torch lacks, or no memory
+    except Exception as error:  # an invalid header, an unsupported type, or not enough memory
         raise CheckpointError(f"{path} cannot be read: {first_line(error)}") from None
     for name, tensor in tensors.items():
         if not tensor.isfinite().all():

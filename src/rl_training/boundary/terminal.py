@@ -23,7 +23,7 @@ _results: TextIO | None = None
 
 
 class _Guarded(io.RawIOBase):
-    """A byte stream without errors: after a failed write, further output is dropped.
+    """A byte stream that never raises: after a failed write, further output is dropped.
 
     A full disk or a closed pipe must not end a training run.
     """
@@ -56,7 +56,7 @@ class _Guarded(io.RawIOBase):
 
 
 def guarded(stream: TextIO | None) -> TextIO:
-    """Return a stream that never raises: see `_Guarded`; unencodable characters are replaced.
+    """Return a stream that never raises (see `_Guarded`) and replaces unencodable characters.
 
     A closed stream, or None, which Python uses for a closed descriptor, becomes a null device.
     Streams that replaced the standard ones are returned unchanged.
@@ -88,7 +88,7 @@ def open_standard_streams(*, results_only: bool = False) -> None:
     """
     global _results
     for descriptor in range(3):
-        _fill(descriptor)
+        _open_if_closed(descriptor)
     sys.stderr = guarded(sys.stderr)
     sys.stdout = guarded(sys.stdout)
     if results_only:
@@ -98,8 +98,8 @@ def open_standard_streams(*, results_only: bool = False) -> None:
         sys.stdout = sys.stderr
 
 
-def _fill(descriptor: int) -> None:
-    """Open a closed standard descriptor; otherwise the next file would get its number."""
+def _open_if_closed(descriptor: int) -> None:
+    """Open a standard descriptor if it is closed, so that no other file gets its number."""
     try:
         os.fstat(descriptor)
     except OSError:

@@ -1,4 +1,4 @@
-"""Check values of a saved state: type, shape and range must be those that a run writes."""
+"""Check the type, shape and range of the values in a saved state."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from rl_training.text import error_text, printable, shorten, shown
 
 
 class StateError(CheckpointError, ValueError):
-    """A value in a saved state that no run writes."""
+    """A saved state has a value that a run would never write."""
 
 
 @contextmanager
-def explaining_misfits(file: Path) -> Iterator[None]:
-    """Turn any error from a saved state that does not fit into one that mentions its file."""
+def report_state_errors(file: Path) -> Iterator[None]:
+    """Turn errors in a saved state into a CheckpointError that mentions the file."""
     try:
         yield
     except StateError as error:
@@ -32,15 +32,15 @@ def explaining_misfits(file: Path) -> Iterator[None]:
         raise CheckpointError(f"{file} does not fit this run: {error_text(error)}") from error
 
 
-def refuse_unknown(state: Collection[str], known: Collection[str], what: str) -> None:
-    """Reject parts of a saved state that no run writes."""
+def reject_unknown(state: Collection[str], known: Collection[str], what: str) -> None:
+    """Reject unknown parts of a saved state."""
     unknown = sorted(set(state) - set(known))
     if unknown:
         raise StateError(f"{what} has the unknown part {shown(unknown[0])}")
 
 
 def whole_number(value: Any, name: str, *, least: int = 0, most: int | None = None) -> int:
-    """Return an integer of a saved state; reject a bool, a float or text."""
+    """Return an integer from a saved state; reject booleans, floats and strings."""
     if type(value) is not int or value < least or (most is not None and value > most):
         allowed = f"of at least {least}" if most is None else f"from {least} to {most}"
         raise StateError(f"{name} is {shown(value)}, but should be an integer {allowed}")
@@ -48,20 +48,20 @@ def whole_number(value: Any, name: str, *, least: int = 0, most: int | None = No
 
 
 def real_number(value: Any, name: str) -> float:
-    """Return a finite number of a saved state."""
+    """Return a finite number from a saved state."""
     if type(value) not in (int, float) or not math.isfinite(value):
         raise StateError(f"{name} is {shown(value)}, but should be a finite number")
     return float(value)
 
 
-def true_or_false(value: Any, name: str) -> bool:
-    """Return a flag of a saved state."""
+def boolean(value: Any, name: str) -> bool:
+    """Return a boolean from a saved state."""
     if type(value) is not bool:
         raise StateError(f"{name} is {shown(value)}, but should be true or false")
     return value
 
 
-def fitting_array(value: Any, like: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
+def matching_array(value: Any, like: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
     """Return a saved array of finite numbers with the type and shape of ``like``."""
     found, wanted = describe_array(value), describe_array(like)
     if not isinstance(value, np.ndarray) or found != wanted or not np.isfinite(value).all():

@@ -1,4 +1,4 @@
-"""Create files exclusively, replace them atomically and durably, never through a link."""
+"""Create files exclusively, and replace them atomically and durably, without following links."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def temporary_name(path: Path) -> Path:
 
 @contextmanager
 def create_file(path: Path) -> Iterator[BinaryIO]:
-    """Create a file, synced when the block ends; an existing file or link is removed first.
+    """Create a file and sync it when the block ends; an existing file or link is removed first.
 
     If a write fails, the file is removed.
     """
@@ -64,7 +64,7 @@ def write_atomically(file: Path, data: bytes) -> None:
 
 
 def write_output(file: Path, data: bytes) -> None:
-    """Write a file that the user requested; it may be a link or a pipe."""
+    """Write an output file that the user chose, which may be a link or a pipe."""
     try:
         if file.exists() and not file.is_file():
             file.write_bytes(data)
@@ -75,7 +75,7 @@ def write_output(file: Path, data: bytes) -> None:
 
 
 def open_log(path: Path, *, new: bool = False) -> FileIO:
-    """Open a file for appending, never through a link; with ``new``, it must not exist yet.
+    """Open a file for appending, without following links; with ``new``, it must not exist yet.
 
     The file is unbuffered, so that closing it does not repeat a failed write.
     """
@@ -91,25 +91,29 @@ def write_all(stream: FileIO, data: bytes) -> None:
         left = left[stream.write(left) :]
 
 
-def write_failed(
-    what: Path | str, run_dir: Path, error: OSError, *, advice: str = ": make room, then resume"
+def write_error(
+    what: Path | str,
+    run_dir: Path,
+    error: OSError,
+    *,
+    advice: str = ": free disk space, then resume",
 ) -> TrainingError:
     """Return the error for a file of a run that could not be written."""
     if not run_dir.is_dir():
         return TrainingError(
-            f"{run_dir} was removed or renamed during training: move it back and resume, or train "
+            f"{run_dir} was removed or renamed during training: move it back and resume, or start "
             "again"
         )
     return TrainingError(f"{what} could not be written ({error}){advice}")
 
 
 @contextmanager
-def reporting_failed_writes(what: Path, run_dir: Path) -> Iterator[None]:
+def report_failed_writes(what: Path, run_dir: Path) -> Iterator[None]:
     """Turn a failed write to a file of a run into a TrainingError."""
     try:
         yield
     except OSError as error:
-        raise write_failed(what, run_dir, error) from error
+        raise write_error(what, run_dir, error) from error
 
 
 def remove(path: Path) -> None:

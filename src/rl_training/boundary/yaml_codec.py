@@ -1,4 +1,4 @@
-"""Read and write YAML as plain data, without object tags, aliases and duplicate keys."""
+"""Read and write YAML as plain data, without object tags, aliases or duplicate keys."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rl_training.text import printable, shorten, shown
 class _Loader(yaml.SafeLoader):
     """Loads mappings, lists, text, numbers, true, false and null; rejects duplicate keys.
 
-    1e-3 is a number. Aliases are rejected, since a few lines of them can expand to fill any memory.
+    1e-3 is a number. Aliases are rejected, since a few lines of them can expand to fill all memory.
     """
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
@@ -26,10 +26,10 @@ class _Loader(yaml.SafeLoader):
         seen = set()
         for part, _ in node.value:
             if not isinstance(part, yaml.ScalarNode):
-                self._refuse(part, "a key should be a single word")
+                self._refuse(part, "a key should be a single value")
             key = self.construct_object(part, deep=True)
             if key in seen:
-                self._refuse(part, f"the key {shown(key)} is given twice")
+                self._refuse(part, f"the key {shown(key)} appears twice")
             seen.add(key)
         return super().construct_mapping(node, deep)
 
@@ -89,7 +89,7 @@ def dump_yaml(data: Any) -> str:
 
 
 def yaml_text(value: Any) -> str:
-    """A value as YAML on one line."""
+    """Return a value as YAML on one line."""
     plain = list(value) if isinstance(value, tuple) else value
     text = yaml.safe_dump(plain, default_flow_style=True, allow_unicode=True, width=10**6)
     return text.removesuffix("...\n").strip()

@@ -1,4 +1,4 @@
-"""Open zip archives, the container of npz and pt files, and check their directory first."""
+"""Open zip archives, the container of npz and pt files, and check their central directory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from rl_training.boundary.columns import refusing_damage
+from rl_training.boundary.columns import reject_damage
 from rl_training.boundary.reading import open_file
 from rl_training.errors import ConfigError
 from rl_training.text import shown
@@ -24,7 +24,7 @@ _LOCAL_HEADER = struct.Struct("<4s5H3L2H")
 def open_archive(path: Path, kind: str) -> Iterator[tuple[zipfile.ZipFile, BinaryIO]]:
     """Open an archive and check that its directory fits the size of the file."""
     with open_file(path, follow_links=True) as stream:
-        with refusing_damage(str(path), kind):
+        with reject_damage(str(path), kind):
             archive = zipfile.ZipFile(stream)
         with archive:
             _check_directory(archive, path)

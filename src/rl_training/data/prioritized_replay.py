@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rl_training.boundary.values import StateError, fitting_array, real_number
+from rl_training.boundary.values import StateError, matching_array, real_number
 from rl_training.data.replay_buffer import ReplayBuffer, ReplayPlan
 from rl_training.errors import ConfigError
 from rl_training.precision import widest_float
@@ -182,7 +182,7 @@ class PrioritizedReplay(ReplayBuffer):
         super().load_state_dict(state)
         table = self.priorities
         wanted = np.empty(len(self), dtype=np.float32)
-        values = fitting_array(state["priorities"], wanted, "priorities")
+        values = matching_array(state["priorities"], wanted, "priorities")
         largest = real_number(state["largest_priority"], "largest_priority")
         if not (values > 0).all():
             raise StateError(f"priorities contains {values.min()}, but all should be above 0")

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rl_training.boundary.values import StateError, true_or_false, whole_number
+from rl_training.boundary.values import StateError, boolean, whole_number
 from rl_training.data.generators import generator_state, restore_generator
 from rl_training.data.offline_dataset import TransitionDataset
 from rl_training.errors import ConfigError
@@ -221,7 +221,7 @@ class MixedSampler(Sampler):
         """Restore what `state_dict` returned."""
         self.offline_rows = whole_number(state["offline_rows"], "offline_rows")
         self.online_rows = whole_number(state["online_rows"], "online_rows")
-        self.pretraining = true_or_false(state["pretraining"], "pretraining")
+        self.pretraining = boolean(state["pretraining"], "pretraining")
         self.offline.load_state_dict(state["offline"])
 
 

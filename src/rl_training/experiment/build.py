@@ -128,7 +128,7 @@ class Sources:
 def build_sources(
     task: Task, algorithm: Algorithm, device: torch.device, mode: EngineMode
 ) -> Sources:
-    """Build the sampler of a dataset, a replay with its collector, or a mixture of both."""
+    """Build the sampler for a dataset, for a replay with its collector, or for both."""
     config, data = task.config, task.data
     validation = build_validation(data, config.seed) if data else None
     needed = config.replay_class.needed_fields if config.mode != "offline" else ()
@@ -198,7 +198,7 @@ def build_observer(config: TrainConfig, algorithm: Algorithm) -> Observer | None
 
 
 def engine_mode(config: TrainConfig, device: torch.device, saved: str | None) -> EngineMode:
-    """Return the engine mode of a run, and set the precision of matrix products on a GPU."""
+    """Choose the engine mode of a run; also sets the precision of matrix products on a GPU."""
     parts = config.parts
     wanted = parts.controls.engine
     if device.type == "cuda":
@@ -215,7 +215,7 @@ def engine_mode(config: TrainConfig, device: torch.device, saved: str | None) ->
 
 
 def build_replay(config: TrainConfig, spec: EnvSpec, device: torch.device) -> ReplayBuffer:
-    """Build the replay that the config or the learner selects."""
+    """Build the replay that the config or the learner specifies."""
     settings, env_id = config.parts.algorithm, config.env_id
     assert isinstance(settings, CollectionConfig)
     assert env_id is not None
@@ -244,13 +244,13 @@ def build_algorithm(config: TrainConfig, spec: EnvSpec, device: torch.device) ->
         if wide and widest_float(device) != torch.float64:
             raise ConfigError(
                 f"device = {str(device)!r} has no float64, which normalize_observations and "
-                "normalize_rewards need: use device='cpu', or leave them out."
+                "normalize_rewards require: use device='cpu', or leave them out."
             )
         return algorithm.to(device)
 
 
 def describe_run(task: Task, device: torch.device) -> dict[str, Any]:
-    """Return the manifest's description of a run; it is the same for equal runs."""
+    """Return the description of a run for the manifest; equal runs have equal descriptions."""
     config, spec = task.config, task.spec
     kept = {key: value for key, value in config.to_dict().items() if key != "output_dir"}
     return {

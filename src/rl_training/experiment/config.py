@@ -145,7 +145,7 @@ class TrainConfig(ConfigModel):
 
     @property
     def replay_class(self) -> type[ReplayBuffer]:
-        """Class of the replay, selected by the learner or the config, of a run that collects."""
+        """Replay class of a run that collects, specified by the learner or by the config."""
         from rl_training.data.replays import REPLAYS
 
         settings, own = self.parts.algorithm, self.learner_class.replay_class
@@ -154,7 +154,7 @@ class TrainConfig(ConfigModel):
             return REPLAYS[settings.replay_kind]
         if settings.replay_kind != "uniform":
             raise ConfigError(
-                f"replay = {settings.replay_kind}: {self.algo} brings its own replay, so leave it "
+                f"replay = {settings.replay_kind}: {self.algo} uses its own replay, so leave it "
                 "out."
             )
         return own
@@ -188,7 +188,7 @@ class TrainConfig(ConfigModel):
 
     @property
     def budget(self) -> int:
-        """`total_timesteps` of a checked config, in which `num_epochs` is already converted."""
+        """`total_timesteps` of a checked config, with `num_epochs` already converted."""
         assert self.total_timesteps is not None
         return self.total_timesteps
 
@@ -230,7 +230,7 @@ class ConfigParts:
     data: DataConfig
     env: EnvConfig
     rewards: RewardTransformConfig
-    """Transform of all rewards, recorded and new, from either of the two keys."""
+    """Transform of all rewards, recorded and new, set by either of the two keys."""
 
     @classmethod
     def of(cls, config: TrainConfig) -> ConfigParts:
@@ -315,11 +315,11 @@ def saved_config(data: Mapping[str, Any]) -> TrainConfig:
     )
 
 
-# --- Values that come from Python -----------------------------------------------
+# --- Values passed from Python --------------------------------------------------
 
 
 def _check_level(data: Mapping[str, Any]) -> None:
-    """Refuse a key at the top level that belongs in `algo_kwargs`."""
+    """Reject a top-level key that belongs in `algo_kwargs`."""
     kwargs = data.get("algo_kwargs") or {}
     algo = data.get("algo")
     if not isinstance(algo, str) or algo not in REGISTRY or not isinstance(kwargs, Mapping):
@@ -412,7 +412,7 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> None:
 
 
 def check_overrides(overrides: Sequence[str]) -> list[str]:
-    """Return the overrides as a list; for a string or a mapping, the error shows the list."""
+    """Return the overrides as a list; the error for a string or a mapping shows the right form."""
     if isinstance(overrides, Mapping):
         wanted = [f"{key}={value}" for key, value in overrides.items()]
     elif isinstance(overrides, Sequence) and not isinstance(overrides, str):
@@ -458,7 +458,7 @@ def parse_env_kwargs(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def name_overrides(env_id: str | None, overrides: Sequence[str]) -> None:
-    """Record which environment, or which of its arguments, the overrides set."""
+    """Record that the user specified the environment, or arguments of it, in the overrides."""
     for override in check_overrides(overrides):
         key = override.partition("=")[0]
         top, *path = key.split(".")

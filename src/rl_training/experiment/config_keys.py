@@ -1,4 +1,4 @@
-"""The keys of a config: defaults, allowed values and descriptions, read from the config classes."""
+"""The keys of a config, with defaults, allowed values and descriptions from the config classes."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ class ConfigKey:
     group: str
     required: bool
     default: Any
-    """Plain data."""
+    """Default as plain data; None if the key is required."""
     allowed: str
-    """In words."""
+    """Description of the allowed values."""
     description: str
 
     @property
     def default_text(self) -> str:
-        """The default as YAML on one line, or ``required``."""
+        """Default as YAML on one line, or ``required``."""
         return "required" if self.required else yaml_text(self.default)
 
 
 def config_keys(algo: str) -> list[ConfigKey]:
-    """Every key of an algorithm: its own first, then those of all runs."""
+    """Return all keys of an algorithm: its own first, then those of all runs."""
     own, controls, data = kwargs_models(algo)
     groups: dict[str, type[ConfigModel]] = {
         algo: own,
@@ -66,7 +66,7 @@ def _plain_default(field: FieldInfo) -> Any:
 
 
 def changed_settings(config: TrainConfig) -> dict[str, Any]:
-    """The settings that differ from their defaults, as plain data, each under its short key."""
+    """Return the settings that differ from their defaults, as plain data by short key."""
     parts = config.parts
     changed: dict[str, Any] = {}
     for model in (config, parts.algorithm, parts.controls, parts.data):
@@ -78,18 +78,18 @@ def changed_settings(config: TrainConfig) -> dict[str, Any]:
     return changed
 
 
-# --- Fields in words --------------------------------------------------------------
+# --- Descriptions of fields -------------------------------------------------------
 
 
 def default_text(field: FieldInfo, mark: str = "") -> str:
-    """A default as YAML on one line, between two ``mark``."""
+    """Return a default as YAML on one line, surrounded by ``mark``."""
     if field.is_required():
         return "required"
     return f"{mark}{yaml_text(field.get_default(call_default_factory=True))}{mark}"
 
 
 def allowed_text(field: FieldInfo, mark: str = "") -> str:
-    """The values that a field accepts, in words; literal ones are between two ``mark``."""
+    """Describe the values that a field accepts; literal values are surrounded by ``mark``."""
     return _allowed(field.annotation, field.metadata, mark)
 
 
@@ -120,7 +120,7 @@ def _allowed(annotation: Any, metadata: Any, mark: str) -> str:
 
 
 def _bounds(metadata: Any) -> Iterator[str]:
-    """The bounds of a number, the tighter one where two are declared."""
+    """Yield the bounds of a number; if two are declared on one side, the tighter one."""
     lower: list[tuple[float, str]] = []
     upper: list[tuple[float, str]] = []
     for item in metadata:

@@ -26,7 +26,7 @@ from rl_training.runtime.seeding import Stream, derive_seed
 from rl_training.types import FIELD_NAMES, EnvSpec, Sampler
 
 STD_FLOOR = 1e-3
-"""Added to the standard deviation of each entry of an observation, which may be constant."""
+"""Added to the standard deviation of each observation entry, since an entry may be constant."""
 
 STATISTICS_CHUNK = 65_536
 """Number of rows that are added to running statistics at a time."""
@@ -37,7 +37,7 @@ HELD_OUT_WITHOUT_ENV = 0.05
 
 @dataclass(frozen=True)
 class RunData:
-    """Recorded data of a run: training rows, held-out rows and their identification."""
+    """Recorded data of a run: training rows, held-out rows and a record that identifies them."""
 
     train: TransitionDataset
     held_out: TransitionDataset | None
@@ -98,7 +98,7 @@ def supply_fields(
         options = {"gamma": settings.gamma, "n_step": settings.n_step}
     elif discounted := {"returns_to_go", "discounts"}.intersection(fields):
         raise ConfigError(
-            f"The batch field {min(discounted)!r} needs gamma: derive {type(settings).__name__} "
+            f"The batch field {min(discounted)!r} requires gamma: derive {type(settings).__name__} "
             "from ValueConfig."
         )
     for source in sources:
@@ -151,7 +151,7 @@ def prepare_sampler(
 
 
 def mix(config: TrainConfig, offline: Sampler, replay: Sampler, algorithm: Algorithm) -> Sampler:
-    """Return a sampler of both sources, normalized with the statistics of the learner."""
+    """Return a sampler that mixes both sources, normalized with the learner's statistics."""
     parts = config.parts
     assert isinstance(parts.algorithm, MixingConfig)
     if parts.data.normalize_states or algorithm.has_running_statistics:
@@ -169,7 +169,7 @@ def normalized(replay: Sampler, algorithm: Algorithm) -> Sampler:
 
 
 def observe_rows(algorithm: Algorithm, dataset: TransitionDataset) -> None:
-    """Initialize running statistics with recorded rows, which are in the first batch already."""
+    """Initialize running statistics with recorded rows, since even the first batch has them."""
     device = algorithm.obs_shift.device
     returns = torch.from_numpy(dataset.running_returns(discount(algorithm)))
     obs = dataset.rows[:, dataset.layout.slices["observations"]]

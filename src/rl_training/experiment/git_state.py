@@ -11,14 +11,14 @@ COMMAND = (
     *("git", "--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"),
     *("status", "--porcelain=v2", "--branch", "--untracked-files=no", "--ignore-submodules=all"),
 )
-"""One command for both facts. It runs no hooks, and writes nothing to the repository."""
+"""Prints both the commit and the changed files, without running hooks or writing anything."""
 
 
 def read_git_state() -> dict[str, Any] | None:
-    """The commit, and whether tracked files differ from it.
+    """Return the commit, and whether tracked files differ from it.
 
-    None outside of a repository, in one without commits, and where git is missing or slow: a run
-    does not depend on it.
+    Returns None outside of a repository, in a repository without commits, and if git is missing or
+    slow, so that training never depends on git.
     """
     try:
         here = Path.cwd()

@@ -15,11 +15,11 @@ import torch
 from rl_training.errors import ConfigError
 from rl_training.text import shown
 
-LARGEST_THREADS = 1024
+MAX_OMP_THREADS = 1024
 """Largest accepted value of `OMP_NUM_THREADS`."""
 
 MAX_THREADS = 4
-"""Largest default: more threads do not speed up matrix products with 256 rows."""
+"""Largest default; more threads do not speed up matrix products with 256 rows."""
 
 
 def choose_device(name: str) -> torch.device:
@@ -48,7 +48,7 @@ def choose_device(name: str) -> torch.device:
 
 
 def available_memory(device: torch.device) -> int:
-    """Return the bytes of a device's memory: of the whole machine, or those free on a CUDA GPU."""
+    """Return the memory of a device in bytes; for a CUDA GPU, only the free memory."""
     if device.type != "cuda":  # MPS shares the memory of the machine
         if not hasattr(os, "sysconf"):  # Windows, where a large allocation fails immediately
             return sys.maxsize
@@ -62,7 +62,7 @@ def choose_threads(requested: int | None) -> int:
 
     The number of cores is limited to `MAX_THREADS`.
     """
-    given = requested or threads_of_environment()
+    given = requested or threads_from_environment()
     if given is not None:
         return given
     return min(MAX_THREADS, usable_cores())
@@ -84,11 +84,11 @@ def usable_cores() -> int:
     return cores or 1
 
 
-def threads_of_environment() -> int | None:
+def threads_from_environment() -> int | None:
     """Return the first number of `OMP_NUM_THREADS`; None if it is not set or not positive."""
     first = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
     given = int(first) if re.fullmatch(r"[0-9]{1,9}", first) else 0
-    return given if 0 < given <= LARGEST_THREADS else None
+    return given if 0 < given <= MAX_OMP_THREADS else None
 
 
 def keep_freed_memory() -> None:

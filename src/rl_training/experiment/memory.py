@@ -1,7 +1,7 @@
 """Check that a run fits into memory, from its config and before anything is allocated.
 
 The estimate is a lower bound: it leaves out what depends on the allocator, the compiler or the
-environment. A run that is refused would have failed.
+environment. A run that is rejected would have failed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class MemoryNeed:
 
 
 def check_memory(config: TrainConfig, spec: EnvSpec, device: torch.device, rows: int = 0) -> None:
-    """Refuse a run that needs more memory than is available; its dataset has ``rows`` rows."""
+    """Reject a run that needs more memory than is available; its dataset has ``rows`` rows."""
     parts = config.parts
     settings, row = parts.algorithm, RowLayout(spec.obs_dim, spec.action_width).width * FLOAT_BYTES
     source = parts.data.source
@@ -60,7 +60,7 @@ def check_memory(config: TrainConfig, spec: EnvSpec, device: torch.device, rows:
     if parts.env.vectorization == "async" and config.mode != "offline":
         workers = f"num_envs = {config.num_envs}"
         host.append(
-            MemoryNeed(workers, "the environments' processes", config.num_envs * WORKER_BYTES)
+            MemoryNeed(workers, "the environment processes", config.num_envs * WORKER_BYTES)
         )
     data = MemoryNeed(source, "the dataset", rows * row)
     if device.type == "cpu":
@@ -84,12 +84,14 @@ def _compare(needs: list[MemoryNeed], place: str, device: torch.device) -> None:
 
 
 def _learner_needs(config: TrainConfig, spec: EnvSpec, row: int) -> list[MemoryNeed]:
-    """Return the needs of networks, optimizers and an update; ``row`` is a transition's size."""
+    """Return the memory of networks, optimizers and an update; ``row`` is a transition's size."""
     settings = config.parts.algorithm
     size, keys = settings.batch_size, _values(settings, Trait.UPDATE_SIZE)
     least = (spec.obs_dim + spec.action_dim) * 4 * FLOAT_BYTES  # with gradient and moments
     if least > available_memory(torch.device("cpu")):  # too large even for meta tensors
-        return [MemoryNeed(f"env_id = {shown(config.env_id)}", "a layer for its spaces", least)]
+        return [
+            MemoryNeed(f"env_id = {shown(config.env_id)}", "a network layer for its spaces", least)
+        ]
     learner = plan_learner(config, spec)
     if learner is None:
         return [MemoryNeed(keys, "a batch", size * row)]
@@ -106,7 +108,8 @@ def plan_learner(config: TrainConfig, spec: EnvSpec) -> Algorithm | None:
     settings = config.parts.algorithm
     trunks = settings.trunks() if isinstance(settings, NetworkedConfig) else {}
     own_networks = any(isinstance(trunk, OwnTrunkConfig) for trunk in trunks.values())
-    if own_networks or isinstance(get_algorithm(config.algo), OwnEntry):  # which may read values
+    # Custom code may read the values of tensors, which meta tensors do not have.
+    if own_networks or isinstance(get_algorithm(config.algo), OwnEntry):
         return None
     with torch.device("meta"):
         return config.learner_class.build(spec, config.parts.algorithm)
@@ -141,7 +144,7 @@ def _gib(size: int) -> str:
 def report_out_of_memory(
     part: str, device: torch.device, error_class: type[RLTrainingError] = ConfigError
 ) -> Iterator[None]:
-    """Raise an out-of-memory error as one sentence."""
+    """Turn an out-of-memory error into a short error with advice."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:

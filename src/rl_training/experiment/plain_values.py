@@ -35,7 +35,9 @@ def plain(value: Any, where: str, *, storable: bool = False, inside: tuple[int, 
     if id(value) in inside:
         raise ConfigError(f"{_at(where)} contains itself, which a config file cannot represent.")
     if len(inside) >= MAX_DEPTH:
-        raise ConfigError(f"{_at(where)} is nested too deeply: {MAX_DEPTH} levels are allowed.")
+        raise ConfigError(
+            f"{_at(where)} is nested too deeply: at most {MAX_DEPTH} levels are allowed."
+        )
     inside = (*inside, id(value))
     if not isinstance(value, Mapping):
         items = [plain(item, where, storable=storable, inside=inside) for item in value]
@@ -55,13 +57,13 @@ def plain(value: Any, where: str, *, storable: bool = False, inside: tuple[int, 
 
 
 def env_id_of(env: Any) -> str | None:
-    """Return the id under which an environment object was made; None if it has none."""
+    """Return the id with which an environment object was created; None if it has none."""
     env_id = getattr(getattr(env, "spec", None), "id", None)
     return env_id if isinstance(env_id, str) else None
 
 
 def _check_storable(value: Any, where: str) -> None:
-    """Refuse a value that a config file cannot represent, or that is not equal to itself."""
+    """Reject a value that a config file cannot represent, and NaN, which is not equal to itself."""
     if value is not None and type(value) not in (bool, int, float, str):
         raise ConfigError(
             f"{_at(where)} is a {type(value).__name__}, but a config file can only contain "

@@ -73,7 +73,7 @@ def create_run(config: TrainConfig) -> Iterator[Path]:
 
 
 def name_run(folder: Path, config: TrainConfig) -> Path:
-    """Rename the hidden folder of a new run to the first free name, durably."""
+    """Rename the hidden folder of a new run to the first free name, and sync it."""
     base, number = _name(config), 1
     with report_output_dir_errors(config):
         sync_folder(folder)
@@ -98,13 +98,13 @@ def _name(config: TrainConfig) -> str:
 
 @contextmanager
 def report_output_dir_errors(config: TrainConfig) -> Iterator[None]:
-    """Raise a failed write to a new run as a ConfigError."""
+    """Turn a failed write to a new run into a ConfigError."""
     try:
         yield
     except OSError as error:
         raise ConfigError(
             f"output_dir {shown(config.output_dir)} cannot be written ({error.strerror or error}): "
-            "choose another with output_dir=PATH."
+            "choose another folder with output_dir=PATH."
         ) from None
 
 
@@ -157,11 +157,13 @@ def read_run_info(run_dir: Path) -> dict[str, Any]:
     return info if isinstance(info, dict) else {}
 
 
-def refuse_links(run_dir: Path) -> None:
-    """Refuse a run that contains links, since writing to it would change other files."""
+def reject_links(run_dir: Path) -> None:
+    """Reject a run that contains links, since writing to it could change other files."""
     for entry in run_dir.iterdir():
         if entry.is_symlink() or not (entry.is_file() or entry.is_dir()):
-            raise CheckpointError(f"{entry} is a link, and links are not followed")
+            raise CheckpointError(
+                f"{entry} is a link or a special file: remove it, then resume again"
+            )
 
 
 @contextmanager
@@ -174,7 +176,9 @@ def lock_run(run_dir: Path) -> Iterator[None]:
     try:
         lock.acquire(blocking=False)
     except Timeout:
-        raise ConfigError(f"{run_dir} is being trained by another process.") from None
+        raise ConfigError(
+            f"{run_dir} is being trained by another process: stop that process first."
+        ) from None
     except OSError as error:
         raise ConfigError(f"{run_dir} cannot be written ({error}).") from None
     try:
@@ -218,7 +222,7 @@ class RunRow:
     """Loss on held-out rows, if the run has any."""
     state: str
     updated: str | None = None
-    """When ``run.json`` was last written, in UTC."""
+    """Time of the last write to ``run.json``, in UTC."""
     tags: tuple[str, ...] = ()
 
 
@@ -274,46 +278,48 @@ def _text(value: Any) -> str | None:
 
 
 def delete_run(path: Path) -> None:
-    """Delete a run's folder and all that is in it; links in it are removed, not followed.
+    """Delete a run folder and everything in it; links are removed, not followed.
 
     Raises:
-        ConfigError: It is not the folder of a run, is a link, is being trained, or cannot be
+        ConfigError: The path is not a run folder, is a link, is being trained, or cannot be
             deleted.
     """
     check_deletable(path)
     folder = Path(os.path.abspath(path))
-    with reporting_failed_delete(folder), lock_run(folder):
-        # What makes it a run goes last: an interrupted deletion can be repeated.
+    with report_failed_delete(folder), lock_run(folder):
+        # The files that mark a run are removed last, so that the deletion can be repeated.
         last = (folder / CONFIG_FILE, folder / RUN_FILE)
         for entry in folder.iterdir():
             if entry not in last and entry.name != LOCK_FILE:
                 remove(entry)
         for entry in last:
             remove(entry)
-    with reporting_failed_delete(folder):
+    with report_failed_delete(folder):
         remove(folder)
 
 
 def check_deletable(path: Path) -> None:
     """Raise an error if a path is not a run that can be deleted now."""
     if path.is_symlink():
-        raise ConfigError(f"{path} is a link: delete the run that it leads to, or the link.")
+        raise ConfigError(
+            f"{path} is a link: delete its target instead, or remove the link yourself."
+        )
     if not path.exists():
         raise ConfigError(f"There is no run {str(path)!r}.")
     if not is_run(path):
         raise ConfigError(
-            f"{path} is not the folder of a run: it has no {CONFIG_FILE} and {RUN_FILE}."
+            f"{path} is not a run folder: it does not have both {CONFIG_FILE} and {RUN_FILE}."
         )
     inside = next((p.parent for p in path.rglob(RUN_FILE) if p.parent != path), None)
     if inside is not None:
-        raise ConfigError(f"{path} contains another run, {inside}: move or delete that first.")
+        raise ConfigError(f"{path} contains another run, {inside}: move or delete that run first.")
     if is_locked(path):
-        raise ConfigError(f"{path} is being trained by another process: stop that first.")
+        raise ConfigError(f"{path} is being trained by another process: stop that process first.")
 
 
 @contextmanager
-def reporting_failed_delete(folder: Path) -> Iterator[None]:
-    """Raise a failed deletion as one sentence."""
+def report_failed_delete(folder: Path) -> Iterator[None]:
+    """Turn a failed deletion into a ConfigError."""
     try:
         yield
     except OSError as error:
@@ -355,9 +361,9 @@ def newest_intact_checkpoint(run_dir: Path, warn: Callable[[str], None]) -> Chec
             raise
         except CheckpointError as error:
             problem = str(error)
-            warn(f"{problem}; falling back to the checkpoint before it.")
+            warn(f"{problem}; falling back to an older checkpoint.")
             continue
         return checkpoint
     if steps:
-        raise CheckpointError(f"No checkpoint of {run_dir} is intact: {problem}.")
+        raise CheckpointError(f"{run_dir} has no intact checkpoint: {problem}.")
     return None

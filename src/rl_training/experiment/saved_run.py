@@ -56,7 +56,7 @@ class SavedRun(Checkpoint):
             spec = EnvSpec.from_dict(self.manifest["env_spec"])
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise CheckpointError(
-                f"{self.path / MANIFEST} has no valid environment: {error}"
+                f"{self.path / MANIFEST} has an invalid env_spec: {error}"
             ) from None
         bounds = (*spec.action_low, *spec.action_high)
         # Every entry of an observation and action has weights, so larger sizes are forged.
@@ -71,22 +71,25 @@ class SavedRun(Checkpoint):
             or not -(2**53) < spec.action_start < 2**53
             or (spec.action_start != 0 and not spec.discrete)
         ):
-            raise CheckpointError(f"{self.path / MANIFEST} describes an impossible environment")
+            raise CheckpointError(f"{self.path / MANIFEST} has an invalid env_spec")
         if get_algorithm(self.config.algo).goals != (spec.goal_dim > 0):
-            raise CheckpointError(f"{self.path / MANIFEST} does not fit its algorithm's goals")
+            raise CheckpointError(
+                f"{self.path / MANIFEST} has an env_spec that does not match its algorithm: only "
+                "one of them has goals"
+            )
         return spec
 
-    def check_env(self, spec: EnvSpec, *, named: str | None = None) -> None:
-        """Refuse an environment whose sizes or bounds differ from those in training.
+    def check_env(self, spec: EnvSpec, *, chosen: str | None = None) -> None:
+        """Reject an environment whose sizes or bounds differ from those in training.
 
-        ``named`` is the environment that the user chose, if it is not the one of the run.
+        ``chosen`` is the environment that the user chose instead of the run's own, if any.
         """
         if self.spec == spec:
             return
-        if named is not None:
+        if chosen is not None:
             raise ConfigError(
-                f"The policy in {self.path} expects {self.spec}, but {named} has {spec}: choose an "
-                "environment with the same spaces."
+                f"The policy in {self.path} expects {self.spec}, but {chosen} has {spec}: choose "
+                "an environment with the same spaces."
             )
         raise CheckpointError(
             f"The policy in {self.path} expects {self.spec}, but its environment has {spec}: "
@@ -94,7 +97,7 @@ class SavedRun(Checkpoint):
         )
 
     def check_learner(self, config: TrainConfig, spec: EnvSpec) -> None:
-        """Refuse a config whose learner is larger than the checkpoint, before building it."""
+        """Reject a config whose learner is larger than the checkpoint, before building it."""
         learner = plan_learner(config, spec)
         if learner is None:
             return
@@ -108,17 +111,19 @@ class SavedRun(Checkpoint):
             )
 
     def check_data(self, data: RunData, advice: str) -> None:
-        """Refuse data that differs from the training data; the error includes ``advice``."""
+        """Reject data that differs from the training data; the error ends with ``advice``."""
         saved, now = self.manifest.get("dataset"), data.record
         if not isinstance(saved, dict) or not isinstance(saved.get("sha256"), str):
             raise CheckpointError(
                 f"{self.path / MANIFEST} does not record the data that it was trained on"
             )
         if saved["sha256"] != now["sha256"]:
+            difference = f"{saved.get('rows')} rows then, {now['rows']} rows now"
+            if saved.get("rows") == now["rows"]:
+                difference = "the same number of rows, but other values"
             raise ConfigError(
                 f"{now['source']} differs from the data that {self.path} was trained on "
-                f"({saved.get('rows')} rows then, {now['rows']} rows now, or other values): "
-                f"{advice}."
+                f"({difference}): {advice}."
             )
 
     def load_policy(self, device: str = "cpu") -> Policy:

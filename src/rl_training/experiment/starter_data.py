@@ -1,4 +1,4 @@
-"""The dataset of `dataset_kind: starter`, with which the packaged offline configs start."""
+"""The dataset for `dataset_kind: starter`, which the packaged offline configs use."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ MAX_TORQUE = 2.0
 NOISE = 1.0
 """Standard deviation of the noise on the controller's torque."""
 RANDOM_EPISODES = 0.25
-"""Probability that an episode is played with uniform actions."""
+"""Probability that an episode has uniformly random actions."""
 
 
 def record_starter(config: TrainConfig, size: int, seed: int) -> dict[str, np.ndarray[Any, Any]]:
-    """Record ``size`` transitions of a noisy swing-up controller and of uniform play.
+    """Record ``size`` transitions with a noisy swing-up controller and with random actions.
 
-    The same seed gives the same rows, so that a resume finds the data that the run started with.
+    The same seed gives the same rows, so that a resumed run has the data that it started with.
     """
     if config.env_id != STARTER_ENV or config.parts.env.make_kwargs:
         raise ConfigError(
-            f"dataset_kind 'starter' is recorded in {STARTER_ENV} without env_kwargs: give your "
-            "own data with dataset_path=FILE, or use dataset_kind=random."
+            f"dataset_kind = starter is only available for {STARTER_ENV} without env_kwargs: use "
+            "your own data with dataset_path=FILE, or use dataset_kind=random."
         )
     with closing(make_env(STARTER_ENV, {})) as env:
         return record(env, starter_policy(seed), steps=size, seed=seed)
 
 
 def save_starter(config: TrainConfig) -> str | None:
-    """Write the starter dataset if the run needs it and it does not exist; returns what was done.
+    """Write the starter dataset if the run needs it and it does not exist; return a message if so.
 
-    Sibling configs read the same file. Runs that start together write the same rows.
+    All packaged configs read the same file. Runs that start at the same time write the same rows.
     """
     settings = config.parts.data
     if not settings.is_unrecorded_starter:
@@ -63,14 +63,14 @@ def save_starter(config: TrainConfig) -> str | None:
         remove(temporary)
         raise ConfigError(f"{file} cannot be written: {error.strerror}.") from None
     return (
-        f"Recorded {settings.dataset_size:,} transitions of {STARTER_ENV} to {file}: a noisy "
-        f"swing-up controller, and uniform actions in {RANDOM_EPISODES:.0%} of the episodes. Use "
-        "your own data with dataset_path=FILE."
+        f"Recorded {settings.dataset_size:,} transitions of {STARTER_ENV} to {file} with a noisy "
+        f"swing-up controller, and with random actions in {RANDOM_EPISODES:.0%} of the episodes. "
+        "To use your own data, set dataset_path=FILE."
     )
 
 
 def starter_policy(seed: int) -> Callable[[FloatArray], FloatArray]:
-    """A controller that swings the pendulum up, with noise, and plays some episodes at random."""
+    """Return a noisy swing-up controller that acts at random in some episodes."""
     generator = np.random.default_rng(derive_seed(seed, Stream.EXPLORATION, 2))
     steps, is_random = 0, False
 
@@ -90,7 +90,8 @@ def starter_policy(seed: int) -> Callable[[FloatArray], FloatArray]:
 def _swing_up(cosine: float, sine: float, velocity: float) -> float:
     """Pump energy until the pendulum is near the top, then balance it.
 
-    The energy is that of a rod of mass and length 1 with gravity 10: 5 at rest at the top.
+    The pendulum is a rod of mass 1 and length 1 with gravity 10. At rest at the top, its energy
+    is 5.
     """
     if cosine > 0.8:
         return -10.0 * math.atan2(sine, cosine) - 2.0 * velocity

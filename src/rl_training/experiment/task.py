@@ -21,7 +21,7 @@ from rl_training.types import EnvSpec
 
 @dataclass(frozen=True)
 class Task:
-    """A checked config, whose budget is in steps, with its environment and data."""
+    """A checked config with its environment and data; the budget is in steps."""
 
     config: TrainConfig
     spec: EnvSpec
@@ -30,10 +30,10 @@ class Task:
     """Notes about the environment for the user."""
 
 
-def check_config(config: TrainConfig, *, begins: bool = True) -> Task:
+def check_config(config: TrainConfig, *, starts: bool = True) -> Task:
     """Check everything about a config that can be checked before anything is written.
 
-    ``begins`` is whether the run or its learning-rate schedule starts here. A schedule that an
+    ``starts`` is whether the run or its learning-rate schedule starts here. A schedule that an
     earlier version started is not checked again.
     """
     device = choose_device(config.device)
@@ -70,7 +70,7 @@ def check_config(config: TrainConfig, *, begins: bool = True) -> Task:
             f"{envs}."
         )
     config = _with_budget(config, data)
-    if begins:
+    if starts:
         _check_schedule(config)
     return Task(config, spec, data, notes)
 
@@ -99,7 +99,10 @@ def _check_sources(config: TrainConfig) -> None:
             "use the reward_* keys."
         )
     if mode != "offline" and data.num_epochs is not None:
-        raise ConfigError(f"num_epochs: {algo} collects data, so set total_timesteps instead.")
+        raise ConfigError(
+            f"num_epochs = {data.num_epochs} is for recorded data, but {algo} collects data: set "
+            "total_timesteps instead."
+        )
     if config.env_id is None and data.action_low is None:
         raise ConfigError(
             "Without an environment, the action bounds are unknown: set action_low and "
@@ -135,15 +138,18 @@ def _check_normalization(config: TrainConfig) -> None:
             "one of them."
         )
     if settings.normalize_rewards and isinstance(settings, HindsightConfig):
-        raise ConfigError("normalize_rewards does not work with relabeled rewards: leave it out.")
+        raise ConfigError(
+            "normalize_rewards = true does not work with relabeled rewards: leave it out."
+        )
     if settings.normalize_rewards and not isinstance(settings, ValueConfig):
         raise ConfigError(
-            f"normalize_rewards requires gamma, which {config.algo} does not have: leave it out."
+            f"normalize_rewards = true requires gamma, which {config.algo} does not have: leave "
+            "it out."
         )
 
 
 def _check_online(data: DataConfig, algo: str) -> None:
-    """Refuse settings that apply to recorded data only."""
+    """Reject settings that apply to recorded data only."""
     for key in ("dataset_kind", "normalize_states", "return_scaling", "sampling"):
         value = getattr(data, key)
         if value != DataConfig.model_fields[key].default:

@@ -1,4 +1,4 @@
-"""Exploration: actions are requested for observations, and returned when a step needs them."""
+"""Exploration: choose actions for observations, to be taken in the next step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from rl_training.algorithms.base import Algorithm, draw_noise
-from rl_training.boundary.values import StateError, fitting_array
+from rl_training.boundary.values import StateError, matching_array
 from rl_training.data.generators import generator_state, restore_generator
 from rl_training.runtime.engine import capture
 from rl_training.types import FloatArray
@@ -28,25 +28,25 @@ class Explorer:
         self._algorithm = algorithm
         self._num_envs = num_envs
         self._noise_spec = algorithm.act_noise(num_envs)
-        self._answer: FloatArray | None = None
+        self._actions: FloatArray | None = None
 
     @property
-    def asked(self) -> bool:
+    def has_actions(self) -> bool:
         """Whether requested actions are waiting for the next step."""
-        return self._answer is not None
+        return self._actions is not None
 
-    def ask(self, obs: FloatArray, *, random: bool) -> None:
+    def request_actions(self, obs: FloatArray, *, random: bool) -> None:
         """Choose actions for ``obs``, with the current policy or at random."""
         if random:
-            self._answer = self._random_actions()
+            self._actions = self._random_actions()
         else:
             tensor = torch.from_numpy(obs).to(self.generator.device)
-            self._answer = self._explore(tensor, self.generator).cpu().numpy()
+            self._actions = self._explore(tensor, self.generator).cpu().numpy()
 
-    def answer(self) -> FloatArray:
-        """Return the requested actions."""
-        assert self._answer is not None, "call ask() before answer()"
-        actions, self._answer = self._answer, None
+    def take_actions(self) -> FloatArray:
+        """Return the requested actions and clear them."""
+        assert self._actions is not None, "call request_actions() before take_actions()"
+        actions, self._actions = self._actions, None
         return actions
 
     def _random_actions(self) -> FloatArray:
@@ -62,8 +62,8 @@ class Explorer:
         return self._algorithm.act(obs, deterministic=False, noise=noise)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the generator, and actions that were chosen but not taken yet."""
-        self._answer = answer = self.answer() if self.asked else None
+        """Return the state of the generator, and actions that were requested but not taken yet."""
+        self._actions = answer = self.take_actions() if self.has_actions else None
         return {"generator": generator_state(self.generator), "answer": answer}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -72,14 +72,14 @@ class Explorer:
         answer, spec = state.get("answer"), self._algorithm.spec
         if answer is not None:
             like = np.empty((self._num_envs, spec.action_width), dtype=np.float32)
-            answer = fitting_array(answer, like, "answer")
+            answer = matching_array(answer, like, "answer")
             if spec.discrete and not np.isin(answer, np.arange(spec.action_dim)).all():
                 raise StateError(f"answer has actions outside 0 to {spec.action_dim - 1}")
-        self._answer = answer
+        self._actions = answer
 
 
 class GraphedExplorer(Explorer):
-    """The exploring policy as one CUDA graph, with noise, network and transfers.
+    """Runs the exploring policy as one CUDA graph: noise, network and transfers.
 
     Actions are requested before the updates of a step start, so that environments can step while
     the GPU computes updates. The acting policy is therefore always one step behind.
@@ -98,14 +98,14 @@ class GraphedExplorer(Explorer):
         self._in_flight = False
 
     @property
-    def asked(self) -> bool:
+    def has_actions(self) -> bool:
         """Whether requested actions are waiting for the next step."""
-        return self._in_flight or super().asked
+        return self._in_flight or super().has_actions
 
-    def ask(self, obs: FloatArray, *, random: bool) -> None:
+    def request_actions(self, obs: FloatArray, *, random: bool) -> None:
         """Start choosing actions; the GPU does this after the updates that are already queued."""
         if random:
-            super().ask(obs, random=True)
+            super().request_actions(obs, random=True)
             return
         if self._replay is None:
             self._replay = self._capture()
@@ -114,10 +114,10 @@ class GraphedExplorer(Explorer):
         self._done.record()
         self._in_flight = True
 
-    def answer(self) -> FloatArray:
-        """Wait for the actions."""
+    def take_actions(self) -> FloatArray:
+        """Wait for the requested actions, return them and clear them."""
         if not self._in_flight:
-            return super().answer()
+            return super().take_actions()
         self._done.synchronize()
         self._in_flight = False
         return self._host_actions.numpy().copy()

@@ -36,13 +36,13 @@ class Callback:
         """Called after each step of the training loop and its updates."""
 
     def on_log(self, session: Session, metrics: Mapping[str, float]) -> None:
-        """Called after metrics were logged."""
+        """Called after metrics are logged."""
 
     def on_evaluation(self, session: Session, metrics: Mapping[str, float]) -> None:
         """Called after each evaluation during training."""
 
     def on_message(self, session: Session, text: str) -> None:
-        """Called with messages of the run, such as the start of a compilation."""
+        """Called with each message of the run, such as the start of a compilation."""
 
     def on_end(self, session: Session) -> None:
         """Called after the last checkpoint."""
@@ -59,13 +59,13 @@ HOOKS = frozenset(name for name in vars(Callback) if name.startswith("on_"))
 
 
 def check_hooks(callback: Callback) -> None:
-    """Refuse a method whose name looks like a hook but is not one."""
+    """Reject a method whose name looks like a hook but is not one."""
     kind = type(callback)
     for name in dir(kind):
         if name.startswith("on_") and name not in HOOKS and callable(getattr(kind, name)):
             raise ConfigError(
-                f"{kind.__name__}.{name} would never be called, because there is no hook of this "
-                f"name{nearest(name, HOOKS)}"
+                f"{kind.__name__}.{name} would never be called, because there is no hook with "
+                f"this name{nearest(name, HOOKS)}"
             )
 
 
@@ -94,7 +94,7 @@ class EarlyStoppingConfig(ConfigModel):
     @model_validator(mode="after")
     def _can_stop(self) -> Self:
         if self.patience is None and self.target_value is None:
-            raise ValueError("set patience or target_value, otherwise it would never stop the run")
+            raise ValueError("set patience or target_value, otherwise early stopping has no effect")
         if self.metric == "eval_loss" and self.mode == "max":
             raise ValueError("smaller losses are better: set mode to min")
         return self

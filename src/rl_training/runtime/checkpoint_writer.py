@@ -51,7 +51,7 @@ class CheckpointWriter:
 
     def __init__(self, run_dir: Path, *, keep: int) -> None:
         self.run_dir = run_dir
-        """May change: a new run's folder is renamed after its first checkpoint."""
+        """Folder of the run; a new run's folder is renamed after its first checkpoint."""
         self.last_step: int | None = None
         self.bytes_written = 0
         """Number of bytes written by the latest `save`."""
@@ -200,9 +200,8 @@ class CheckpointWriter:
         keep = {*steps[-self._keep :], self._best}
         for path in steps:
             if path not in keep:
-                hidden = (
-                    self._folder / f"{TEMPORARY}old-{path.name}"
-                )  # a partly removed checkpoint must not be visible
+                # A partly removed checkpoint must not be visible.
+                hidden = self._folder / f"{TEMPORARY}old-{path.name}"
                 remove(hidden)
                 os.replace(path, hidden)
                 remove(hidden)
@@ -237,7 +236,7 @@ def _replay_files(path: Path) -> set[str]:
 
 
 def swap(path: Path, new: Path) -> None:
-    """Replace the folder ``path`` by ``new``; `recover_swaps` undoes an interrupted swap."""
+    """Replace the folder ``path`` with ``new``; `recover_swaps` undoes an interrupted swap."""
     old = path.with_name(f"{_SWAPPED}{path.name}")
     remove(old)
     os.replace(path, old)

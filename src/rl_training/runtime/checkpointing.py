@@ -42,7 +42,7 @@ _STEP_NAME = re.compile(r"step_\d{9,}")
 MAX_STATE = 1 << 30
 """Largest size of ``state.json``, which contains the arrays of environments."""
 _UNREADABLE = (ValueError, TypeError, KeyError, OverflowError, MemoryError, RecursionError)
-"""Exceptions that decoding a forged file can raise."""
+"""Exceptions that decoding an invalid file can raise."""
 
 _FileName = Literal["model.safetensors", "optimizers.safetensors", "state.json"]
 _Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -65,7 +65,7 @@ class _Manifest(TypedDict):
 
 
 class FormatError(CheckpointError):
-    """A complete checkpoint in a format that this version does not read."""
+    """The checkpoint is complete, but in a format that this version does not read."""
 
 
 def step_name(step: int) -> str:
@@ -82,18 +82,18 @@ class Checkpoint:
 
     @property
     def step(self) -> int:
-        """Step at which it was written."""
+        """Step at which the checkpoint was written."""
         return int(self.manifest["step"])
 
     @property
     def run_dir(self) -> Path | None:
-        """Folder of its run; None for a self-contained copy."""
+        """Folder of the run; None for a self-contained copy."""
         parent = self.path.parent
         inside = parent.name == "checkpoints" and _STEP_NAME.fullmatch(self.path.name)
         return parent.parent if inside else None
 
     def replay_dir(self) -> Path:
-        """Return the folder of its replay files: in the run, or inside a self-contained copy."""
+        """Return the folder of the replay files: in the run, or inside a self-contained copy."""
         return (self.run_dir or self.path) / "replay"
 
     def tensors(self, *names: str) -> dict[str, Tensor]:
@@ -116,7 +116,7 @@ class Checkpoint:
         return state
 
     def updates(self) -> int:
-        """Return the number of gradient updates of its learner."""
+        """Return the number of gradient updates so far."""
         updates = self.state()["trainer"].get("updates")
         if type(updates) is not int or updates < 0:
             raise CheckpointError(f"{self.path / STATE} does not record the number of updates")
@@ -133,7 +133,7 @@ class Checkpoint:
         names = self.manifest["replay"]
         if len(names) != storage.num_segments():
             raise CheckpointError(
-                f"{self.path} lists {len(names)} replay segments, but its counters need "
+                f"{self.path} lists {len(names)} replay segments, but its counters require "
                 f"{storage.num_segments()}"
             )
         for index, name in enumerate(names):
@@ -177,13 +177,13 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         body = json_codec.dumps(manifest)
     except (*_UNREADABLE, AttributeError) as error:
         raise CheckpointError(f"{file} is damaged ({type(error).__name__})") from None
-    # The digest is checked first, since every format has it: an altered version is damage.
+    # Every format has a digest, so it is checked first: an altered version number is damage.
     if digest != hashlib.sha256(body).hexdigest():
         raise CheckpointError(f"{file} was altered: its digest does not match")
     version = manifest.get("format")
     if type(version) is not int or version != FORMAT:
         raise FormatError(
-            f"{file} has checkpoint format {shown(version)}, and this version of "
+            f"{file} has checkpoint format {shown(version)}, but this version of "
             f"rl-training reads format {FORMAT}: use the version that wrote it"
         )
     try:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rl_training.boundary.values import StateError, fitting_array, real_number, whole_number
+from rl_training.boundary.values import StateError, matching_array, real_number, whole_number
 from rl_training.data import ReplayBuffer
 from rl_training.envs import OWN_RETURN, ActionScaler, CaptureError, TrainingEnvs
 from rl_training.errors import CheckpointError, EnvError, RLTrainingError, TrainingError
@@ -18,7 +18,7 @@ from rl_training.runtime.seeding import Stream, derive_seed
 from rl_training.types import EnvSpec, FloatArray
 
 RECENT_EPISODES = 20
-"""Episodes in `Collector.recent_return`."""
+"""Number of episodes over which `Collector.recent_return` averages."""
 
 
 class Episode(NamedTuple):
@@ -75,14 +75,14 @@ class Collector:
         if self._observer is not None:
             self._observer.reset()
 
-    def ask(self, *, random: bool) -> None:
-        """Choose the actions of the next step, with the current policy or at random."""
+    def request_actions(self, *, random: bool) -> None:
+        """Choose the actions for the next step, with the current policy or at random."""
         # Observations of a goal environment end with the achieved goal, which is not an input.
-        self.explorer.ask(self._obs[:, : self._obs_dim], random=random)
+        self.explorer.request_actions(self._obs[:, : self._obs_dim], random=random)
 
     def step(self, step: int) -> int:
         """Take and store one step in every environment; return the number of transitions."""
-        actions = self.explorer.answer()
+        actions = self.explorer.take_actions()
         self._check_finite(step + 1, action=actions)
         try:
             obs, rewards, terminations, truncations, infos = self.envs.step(
@@ -110,7 +110,7 @@ class Collector:
         return self.num_envs
 
     def _failure(self, error: EnvError, step: int) -> RLTrainingError:
-        """Add the step to an environment's error; right after a resume it is a CheckpointError."""
+        """Add the step to an environment's error; right after a resume, as a CheckpointError."""
         if self._restored:
             return CheckpointError(
                 f"at step {step}, an environment could not continue from its saved state: {error}"
@@ -144,7 +144,7 @@ class Collector:
 
     @property
     def recent_return(self) -> float | None:
-        """Mean return of the last episodes, for displays; right after a resume, of the last one."""
+        """Mean return of the last episodes, for displays; only of the last one after a resume."""
         return sum(self._recent) / len(self._recent) if self._recent else self.last_return
 
     def pop_metrics(self) -> dict[str, float]:
@@ -202,11 +202,13 @@ class Collector:
             self.envs.call("restore", state["environments"])
         except CaptureError as error:
             raise StateError(str(error)) from error
-        self._obs = fitting_array(state["obs"], self._obs, "obs")
-        self._returns = fitting_array(state["returns"], self._returns, "returns")
-        self._lengths = fitting_array(state["lengths"], self._lengths, "lengths")
+        self._obs = matching_array(state["obs"], self._obs, "obs")
+        self._returns = matching_array(state["returns"], self._returns, "returns")
+        self._lengths = matching_array(state["lengths"], self._lengths, "lengths")
         if (self._lengths < 0).any():
-            raise StateError(f"lengths has a length of {self._lengths.min()}")
+            raise StateError(
+                f"lengths contains {self._lengths.min()}, but lengths cannot be negative"
+            )
         if self._observer is not None:
             self._observer.load_state_dict(state)
         self._restored = True

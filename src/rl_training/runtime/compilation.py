@@ -32,7 +32,8 @@ BACKEND = "inductor"
 """Compiler backend; tests that only need tracing use a faster one."""
 
 CompiledStep = Callable[[Batch, Noise, Tensor], Metrics]
-"""An update with a batch and noise; adds metrics to a float64 vector, returns ``sample/…``."""
+"""Runs an update with a batch and noise; adds its metrics to a float64 vector and returns
+``sample/…`` values."""
 
 
 class NotGraphSafe(Exception):  # noqa: N818
@@ -60,7 +61,7 @@ def at_least_1d(tensor: Tensor) -> Tensor:
 
 @contextmanager
 def substitute_tensors(algorithm: Algorithm, tensors: Sequence[Tensor]) -> Iterator[None]:
-    """Temporarily replace the tensors of `state_tensors` by ``tensors``, in the same order."""
+    """Temporarily replace the tensors of `state_tensors` with ``tensors``, in the same order."""
     modules = dict(algorithm.named_modules())
     places = []
     for name in state_tensors(algorithm):
@@ -154,7 +155,7 @@ class UpdateTracer:
         return traced
 
     def compile(self, due: Due, batch: Batch, noise: Noise) -> CompiledStep:
-        """Compile one update and try it on copies of the state."""
+        """Compile one update and run it once on copies of the state."""
         totals = torch.zeros(len(self.keys), dtype=torch.float64, device=batch.obs.device)
         tensors = state_tensors(self.algorithm).values()
         state = [at_least_1d(tensor.detach()) for tensor in tensors]
@@ -184,7 +185,7 @@ def _explain_dependence() -> Iterator[None]:
 
 
 def _check_safe(traced: fx.GraphModule) -> None:
-    """Refuse what a replay would freeze: random numbers, and tensors outside the state."""
+    """Reject what a replay would freeze: random numbers, and tensors outside the state."""
     for node in traced.graph.nodes:
         if node.op == "get_attr":
             constant = getattr(traced, str(node.target))

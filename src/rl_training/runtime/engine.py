@@ -136,7 +136,7 @@ class Engine:
             self._counts[key] = self._counts.get(key, 0) + 1
 
     def _replay(self, due: tuple[Due, ...]) -> None:
-        """Run a block as one graph, which is captured when its pattern first occurs."""
+        """Run a block as one graph; it is captured the first time its pattern occurs."""
         pattern = (self.sampler.form, due)
         if pattern not in self._graphs:
             try:
@@ -209,7 +209,7 @@ class Engine:
         return {key: value for key, value in pairs if key in self._counts}
 
     def check_finite(self) -> None:
-        """Raise if a metric since the last `pop_metrics` is not finite; waits for the device."""
+        """Wait for the device; raise if a metric since the last `pop_metrics` is not finite."""
         for key, value in self._collected().items():
             if not math.isfinite(value):
                 raise TrainingError(f"{key} is {float(value)} after update {self.updates}")
@@ -228,10 +228,10 @@ class Engine:
         return {"generator": generator_state(self.generator), **sampler}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return counters, generator, and the sums of the current logging interval.
+        """Return counters, the generator, and the sums of the current logging interval.
 
-        Inside a block of recorded data, the generator is from before the block, which is sampled
-        again after a resume.
+        Inside a block of recorded data, the generator state is from the start of the block, which
+        is sampled again after a resume.
         """
         return {
             "updates": self.updates,

@@ -9,7 +9,7 @@ EngineChoice = Literal["auto", "eager", "compiled", "cuda_graph"]
 
 COMPILE_FROM_UPDATES = 50_000
 GRAPH_FROM_UPDATES = 20_000
-"""Number of updates from which the preparation pays off (docs/performance.md)."""
+"""Numbers of updates from which the preparation pays off (docs/performance.md)."""
 
 
 def choose_engine(wanted: EngineChoice, device: str, updates: int) -> EngineMode:

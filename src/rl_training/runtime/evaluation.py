@@ -80,7 +80,7 @@ class EvaluationResult:
 
 
 def bootstrap_interval(values: tuple[float, ...], seed: int = 0) -> tuple[float, float]:
-    """Return the 95 % percentile-bootstrap interval of the mean."""
+    """Return the 95% percentile-bootstrap interval of the mean."""
     array = np.asarray(values)
     draws = np.random.default_rng(seed).integers(len(array), size=(BOOTSTRAP_SAMPLES, len(array)))
     low, high = np.percentile(array[draws].mean(axis=1), [2.5, 97.5])
@@ -156,7 +156,7 @@ class Evaluator:
 
 
 def _check_finite(obs: FloatArray, length: int) -> None:
-    """Refuse an observation that is not finite in float32, the precision of policies."""
+    """Reject an observation that is not finite in float32, the precision of policies."""
     held = np.abs(obs) <= FLOAT32_MAX  # False for NaN
     if not held.all():
         entry = int(np.argmin(held))
@@ -175,9 +175,9 @@ def _is_success(info: dict[str, Any]) -> bool | None:
 
 
 class Validation:
-    """Losses on held-out rows, with the batch size of updates.
+    """Losses on held-out rows, with the batch size of the updates.
 
-    Every evaluation draws its noise from the same seed, so the results differ only by the learner.
+    Every evaluation uses the same seed for its noise, so differences come only from the learner.
     """
 
     def __init__(self, dataset: TransitionDataset, *, seed: int) -> None:

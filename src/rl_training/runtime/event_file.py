@@ -20,8 +20,8 @@ from rl_training.errors import ConfigError
 class EventFile:
     """A new event file in a run's ``tensorboard`` folder; writes are complete on return.
 
-    TensorBoard's own writer uses a thread, whose errors cannot be caught here. The records are
-    created by the same code.
+    TensorBoard's own writer uses a thread, whose errors cannot be caught here. The records have the
+    same format.
     """
 
     def __init__(self, folder: Path, *, purge_from: int | None = None) -> None:

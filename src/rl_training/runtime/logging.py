@@ -15,7 +15,7 @@ from rl_training.boundary.reading import read_lines
 from rl_training.boundary.writing import (
     open_log,
     replace_file,
-    reporting_failed_writes,
+    report_failed_writes,
     sync_folder,
     write_all,
 )
@@ -132,7 +132,7 @@ class MetricsLogger:
         return self._rows if step == self._step else 0
 
     def _reporting(self, name: str) -> AbstractContextManager[None]:
-        return reporting_failed_writes(self.run_dir / name, self.run_dir)
+        return report_failed_writes(self.run_dir / name, self.run_dir)
 
     def close(self) -> None:
         """Close the files."""

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from rl_training.algorithms.base import Algorithm
-from rl_training.boundary.values import fitting_array
+from rl_training.boundary.values import matching_array
 from rl_training.types import BoolArray, FloatArray
 
 
@@ -41,4 +41,4 @@ class Observer:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the discounted returns."""
         found = state["discounted_returns"]
-        self._returns = fitting_array(found, self._returns, "discounted_returns")
+        self._returns = matching_array(found, self._returns, "discounted_returns")

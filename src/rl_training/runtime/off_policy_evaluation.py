@@ -22,7 +22,7 @@ DEFAULT_GAMMA = 0.99
 """Discount factor for algorithms without one, such as behavior cloning."""
 DEFAULT_UPDATES = 20_000
 HELD_OUT = 0.05
-"""Fraction of the rows that is held out, in whole episodes."""
+"""Fraction of the rows to hold out, in whole episodes."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,9 @@ def fitted_q_evaluation(
     """
     if updates < 1:
         raise ConfigError(f"fqe_updates = {updates}: should be at least 1.")
-    if config.n_step > 1:  # later recorded actions are not the policy's
+    if config.n_step > 1:  # later recorded actions are not from the policy
         raise ConfigError(
-            f"n_step = {config.n_step}: fitted Q evaluation supports single steps only."
+            f"n_step = {config.n_step}: fitted Q evaluation supports one-step targets only."
         )
     device = policy.obs_shift.device
     data = discounted_returns(dataset, config.gamma)

@@ -43,7 +43,7 @@ def record(
         if not (math.isfinite(reward) and np.isfinite(next_obs).all()):
             raise TrainingError(
                 f"the environment returned a reward or an observation that is not finite at step "
-                f"{step + 1} (reward {reward}): nothing is written."
+                f"{step + 1} (reward {reward}). No data was saved."
             )
         observations.append(obs)
         actions.append(action)

@@ -10,8 +10,8 @@ from typing import Any
 
 from rl_training.algorithms.base import Algorithm
 from rl_training.algorithms.optimizers import FlatAdam
-from rl_training.boundary.values import StateError, explaining_misfits, refuse_unknown
-from rl_training.boundary.writing import write_failed
+from rl_training.boundary.values import StateError, reject_unknown, report_state_errors
+from rl_training.boundary.writing import write_error
 from rl_training.data import MixedSampler
 from rl_training.errors import EnvError, TrainingError
 from rl_training.runtime.callbacks import Callback
@@ -84,7 +84,7 @@ class Session:
     """Callback states of the restored checkpoint, by name."""
 
     def schedule_learning_rates(self, step: int) -> None:
-        """Set the learning rates of ``step``."""
+        """Set the learning rates for ``step``."""
         if not self.schedule.is_constant:
             self.algorithm.scale_learning_rates(self._factor(step))
 
@@ -176,7 +176,7 @@ class Session:
             raise TrainingError(f"{error} at step {self.state.step}") from None
 
     def log(self) -> None:
-        """Log the means since the last call."""
+        """Log the mean of each metric since the last call."""
         self.check_finite()
         metrics: dict[str, float] = {"updates": self.state.updates, **self.budgets()}
         if self.collector is not None:
@@ -245,7 +245,7 @@ class Session:
         self.checkpoint_path = run_dir / "checkpoints" / self.checkpoint_path.name
 
     def adopt(self, checkpoint: Checkpoint) -> None:
-        """Start with the learner of another run, with the learning rates of this config."""
+        """Start with the learner of another run, but with the learning rates of this config."""
         load_tensors(self.algorithm, checkpoint, MODEL, OPTIMIZERS)
         for optimizer in self.algorithm.optimizers.values():
             assert isinstance(optimizer, FlatAdam)
@@ -291,21 +291,21 @@ class Session:
                 best=best,
             )
         except OSError as error:
-            raise self._write_failed(error) from error
+            raise self._write_error(error) from error
 
-    def _write_failed(self, error: OSError) -> TrainingError:
+    def _write_error(self, error: OSError) -> TrainingError:
         what = f"the checkpoint at step {self.state.step}"
-        advice = f"; the last complete one is {self.checkpoint_path}: make room, then resume"
+        advice = f"; the last complete one is {self.checkpoint_path}: free disk space, then resume"
         if self.checkpoints.last_step is None:
-            what, advice = "the first checkpoint", ": make room, then start again"
-        return write_failed(what, self.checkpoints.run_dir, error, advice=advice)
+            what, advice = "the first checkpoint", ": free disk space, then start again"
+        return write_error(what, self.checkpoints.run_dir, error, advice=advice)
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Restore every part from a checkpoint; tensors are modified in place."""
         load_tensors(self.algorithm, checkpoint, MODEL, OPTIMIZERS)
         state = checkpoint.state()
-        with explaining_misfits(checkpoint.path / STATE):
-            refuse_unknown(state, STATE_PARTS, "it")
+        with report_state_errors(checkpoint.path / STATE):
+            reject_unknown(state, STATE_PARTS, "it")
             self.state.load_state_dict(state["trainer"])
             if self.state.step != checkpoint.step:
                 raise StateError(
@@ -326,7 +326,7 @@ class Session:
                 # The best checkpoint is damaged or not in this folder.
                 self.state.best_return = self.state.best_loss = self.state.best_step = None
         except OSError as error:
-            raise self._write_failed(error) from error
+            raise self._write_error(error) from error
 
     def _named_callbacks(self) -> list[tuple[str, Callback]]:
         """Return callbacks with unique names: the class and a number."""

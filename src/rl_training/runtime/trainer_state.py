@@ -7,7 +7,7 @@ from typing import Any, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter
 
-from rl_training.boundary.values import refuse_unknown
+from rl_training.boundary.values import reject_unknown
 from rl_training.runtime.stop_reason import COMPLETED, StopReason
 
 LATER_FIELDS = frozenset(
@@ -22,7 +22,7 @@ class TrainerState:
     """Counters and flags; saved in every checkpoint and restored from it."""
 
     step: int = 0
-    """Environment steps online, updates offline; offline to online, updates, then steps."""
+    """Environment steps online, updates offline; offline to online, updates first, then steps."""
     updates: int = 0
     should_stop: bool = False
     stop: StopReason | None = None
@@ -46,7 +46,7 @@ class TrainerState:
 
     @property
     def stop_reason(self) -> str | None:
-        """The reason as text, as in checkpoints and results."""
+        """The stop reason as text, as in checkpoints and results."""
         return None if self.stop is None else str(self.stop)
 
     def request_stop(self, reason: str | StopReason) -> None:
@@ -100,7 +100,7 @@ class TrainerState:
         kinds = get_type_hints(TrainerState)
         del kinds["stop"]
         kinds["stop_reason"] = str | None
-        refuse_unknown(state, kinds, "the trainer's state")
+        reject_unknown(state, kinds, "the trainer's state")
         loaded: dict[str, Any] = {}
         for name, kind in kinds.items():
             if name in state or name not in LATER_FIELDS:

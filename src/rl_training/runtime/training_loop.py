@@ -59,9 +59,8 @@ def run_session(session: Session) -> TrainResult:
         run_offline(session)
         if session.collector is not None:
             run_online(session, session.collector)
-        if (
-            session.checkpoints.last_step != session.state.step
-        ):  # a signal arrived after the step was saved
+        # A signal that arrives at the end of a step leaves that step unsaved.
+        if session.checkpoints.last_step != session.state.step:
             session.save()
         for callback in session.callbacks:
             callback.on_end(session)
@@ -120,18 +119,18 @@ def run_online(session: Session, collector: Collector) -> None:
     if isinstance(config, MixingConfig) and not config.random_play:
         random_until = 0
 
-    def ask() -> None:
+    def request() -> None:
         session.algorithm.explore_at(state.step - begin)
-        collector.ask(random=state.step - begin < random_until)
+        collector.request_actions(random=state.step - begin < random_until)
 
     while not state.should_stop:
         before = state.step
         session.schedule_learning_rates(before)
-        if not collector.explorer.asked:
-            ask()
+        if not collector.explorer.has_actions:
+            request()
         state.step += collector.step(before)
-        if collector.explorer.lag:  # so that environments step during this step's updates
-            ask()
+        if collector.explorer.lag:  # so that environments can step during this step's updates
+            request()
         session.learn(updates_due(state.step - begin, before - begin, config))
         session.after_step(before)
 
