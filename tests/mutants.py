@@ -718,10 +718,10 @@ MUTANTS = [
     Mutant(
         "IQL's targets moved before the critics",
         IQL,
-        "            yield Stage(of_network, {key: network.flat})\n",
+        "            yield Stage(network_terms, {key: network.flat})\n",
         (
             '            key == "critic" and self.move_targets(due)\n'
-            "            yield Stage(of_network, {key: network.flat})\n"
+            "            yield Stage(network_terms, {key: network.flat})\n"
         ),
         IQL_GOLDEN,
     ),
@@ -1003,8 +1003,8 @@ MUTANTS = [
     Mutant(
         "the split first layer gives an action another state",
         "models/critics.py",
-        "linear(obs, of_obs, params[1]).unsqueeze(-3)",
-        "linear(obs, of_obs, params[1]).flip(-2).unsqueeze(-3)",
+        "linear(obs, obs_weight, params[1]).unsqueeze(-3)",
+        "linear(obs, obs_weight, params[1]).flip(-2).unsqueeze(-3)",
         CONSERVATIVE,
     ),
     Mutant("sign of the multiplier's loss", CQL, "return -bounded", "return bounded", CONSERVATIVE),
@@ -1197,15 +1197,15 @@ MUTANTS = [
     Mutant(
         "blocks of pretraining follow the intervals",
         MIXING,
-        "return self.pretraining\n\n    has_place",
-        "return False\n\n    has_place",
+        "return self.pretraining\n\n    has_position",
+        "return False\n\n    has_position",
         PHASES,
     ),
     Mutant(
         "the dataset's position is not saved when batches are mixed",
         MIXING,
-        "has_place = True  # the position in the dataset, the phase and the counts",
-        "has_place = property(lambda self: self.pretraining)",
+        "has_position = True  # the position in the dataset, the phase and the counts",
+        "has_position = property(lambda self: self.pretraining)",
         PHASES,
     ),
     Mutant(

@@ -37,7 +37,7 @@ LIMITS = {"renorm_r_max": 1.3, "renorm_d_max": 0.4, "momentum": 0.2}
 def crossq() -> Iterator[Any]:
     """The learner's class, registered as long as the test runs."""
     yield run_path(str(EXAMPLES / "crossq.py"))["CrossQ"]
-    del registry.REGISTRY["my_crossq"], registry._OWN["my_crossq"]
+    del registry.REGISTRY["my_crossq"], registry._CUSTOM["my_crossq"]
 
 
 def make_learner(crossq: Any, **options: Any) -> Any:

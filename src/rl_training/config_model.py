@@ -95,7 +95,7 @@ class ConfigModel(BaseModel):
 
     @field_validator("*")
     @classmethod
-    def _can_be_used(cls, value: Any) -> Any:
+    def _check_values(cls, value: Any) -> Any:
         for item in value if isinstance(value, tuple) else (value,):
             _check_value(item)
         return value
@@ -184,7 +184,7 @@ def _check_value(value: Any) -> None:
 
 
 def validated(model: type[Model], data: Mapping[str, Any]) -> Model:
-    """Validate a mapping; errors are one sentence."""
+    """Validate a mapping; raise a one-sentence ConfigError if it is invalid."""
     try:
         return model.model_validate(data)
     except ValidationError as error:
@@ -211,11 +211,11 @@ def sentence(error: ValidationError, model: type[BaseModel]) -> str:
             f"The key {where!r} is missing." if missing else f"{value}{_wanted(first, problems)}."
         )
     more = len({problem["loc"][:1] for problem in problems}) - 1
-    return text + (f" ({more} more)" if more else "")
+    return text + (f" ({more} more problem{'s' if more > 1 else ''})" if more else "")
 
 
 _NO_CONTROL = "text without control characters"
-_PLAINER = {
+_PLAIN_WORDS = {
     "a valid tuple": "a list",
     "a valid string, unable to parse raw data as a unicode string": _NO_CONTROL,
     "a valid string": "text",
@@ -228,8 +228,8 @@ _PLAINER = {
 def _wanted(first: Any, problems: Sequence[Any]) -> str:
     """Describe what is allowed, including the words that can replace a number (`auto`)."""
     message = str(first["msg"]).removeprefix("Value error, ").removeprefix("Input ")
-    for heavy, plain in _PLAINER.items():
-        message = message.replace(heavy, plain)
+    for original, plain in _PLAIN_WORDS.items():
+        message = message.replace(original, plain)
     words = [
         str(problem["ctx"]["expected"])
         for problem in problems[1:]

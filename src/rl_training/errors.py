@@ -45,7 +45,7 @@ _COMMON = (
     *("env_id", "total_timesteps", "seed", "learning_rate", "batch_size", "gamma", "hidden_sizes"),
     *("learning_starts", "num_envs", "eval_interval"),
 )
-"""The most common keys, listed first where not all can be shown."""
+"""The most common keys, listed first if there are too many to show."""
 
 _OTHER_NAMES = {
     "alpha": ("ent_coef", "entropy_coef", "entropy_coefficient", "temperature"),
@@ -72,7 +72,7 @@ _OTHER_NAMES = {
     "total_timesteps": ("steps", "num_steps", "max_steps", "total_steps", "max_timesteps"),
     "train_frequency": ("train_freq", "update_every"),
 }
-"""Names that other libraries use for our keys."""
+"""Names that other libraries use for the keys of this package."""
 
 _ALIASES = {other: ours for ours, others in _OTHER_NAMES.items() for other in others}
 
@@ -87,13 +87,13 @@ _NESTED = {
     "patience": "early_stopping.patience",
     "min_delta": "early_stopping.min_delta",
 }
-"""Keys that are nested inside another key, by the name that users try at the top."""
+"""Paths of nested keys, by the name that users may write at the top level."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return a suggestion for an unknown name, to be appended to a sentence."""
     options = sorted(known)
-    hint = familiar(word, options)
+    hint = suggest_key(word, options)
     if hint:
         return hint
     close = close_match(word, options)
@@ -106,7 +106,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"; valid names: {listed}" if options else ""
 
 
-def familiar(word: str, known: Iterable[str]) -> str:
+def suggest_key(word: str, known: Iterable[str]) -> str:
     """Return a suggestion for a nested key or for another library's name of a key, or ''."""
     options = set(known)
     if _ALIASES.get(word) in options:
@@ -115,6 +115,8 @@ def familiar(word: str, known: Iterable[str]) -> str:
     outer, *inner = nested.split(".")
     if outer not in options:
         return ""
+    if {"actor", "critic"} & {*inner} and "num_critics" not in options:  # not an actor-critic
+        return "; did you mean 'learning_rate'?"
     layout = "".join(f"{{{key}: " for key in inner) + "…" + "}" * len(inner)
     return f"; write {outer}: {layout}, or {nested}=… on the command line."
 

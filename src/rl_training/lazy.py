@@ -19,19 +19,19 @@ def lazy_exports(
     ``names`` maps a submodule to its exports in the syntax of an import statement: ``"name"`` or
     ``"name as other"``. Type checkers use `generated/*.pyi` instead.
     """
-    homes = EXPORTS[package] = {}
+    locations = EXPORTS[package] = {}
     for module, exported in names.items():
         for name in exported:
             original, _, alias = name.partition(" as ")
-            homes[alias or original] = (f"{package}.{module}", original)
+            locations[alias or original] = (f"{package}.{module}", original)
 
     def load(name: str) -> Any:
-        if name not in homes:
+        if name not in locations:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module, original = homes[name]
+        module, original = locations[name]
         return getattr(import_module(module), original)
 
     def listed() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *homes})
+        return sorted({*vars(sys.modules[package]), *locations})
 
-    return load, listed, sorted(homes)
+    return load, listed, sorted(locations)

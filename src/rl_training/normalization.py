@@ -12,12 +12,12 @@ from rl_training.types import Batch
 OBSERVATION_CLIP = 10.0
 """Clip value of observations that are normalized with running statistics."""
 
-LEAST_DEVIATION = 1e-6
+MIN_DEVIATION = 1e-6
 """An entry with a smaller standard deviation counts as constant and is not scaled."""
 
 
 class Normalization(NamedTuple):
-    """Statistics shared with the learner: its tensors are updated and restored in place."""
+    """Normalization statistics, in tensors that the learner updates and restores in place."""
 
     shift: Tensor  # [obs_dim]
     scale: Tensor  # [obs_dim]
@@ -74,4 +74,4 @@ class RunningMoments(nn.Module):
     def scale(self) -> Tensor:
         """Return 1 over the standard deviation, or 1 for entries that are constant so far."""
         deviation = (self.squares / self.count).sqrt()
-        return torch.where(deviation > LEAST_DEVIATION, 1.0 / deviation, 1.0)
+        return torch.where(deviation > MIN_DEVIATION, 1.0 / deviation, 1.0)

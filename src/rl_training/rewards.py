@@ -18,9 +18,9 @@ class RewardTransformConfig(ConfigModel):
     """Transform of a reward before a learner receives it."""
 
     scale: float = 1.0
-    """Factor on the reward."""
+    """Factor by which rewards are multiplied."""
     shift: float = 0.0
-    """Added after scaling."""
+    """Constant added to rewards after scaling."""
     clip_min: float | None = None
     """Smallest reward after scaling and shifting."""
     clip_max: float | None = None

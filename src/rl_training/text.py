@@ -8,10 +8,10 @@ import unicodedata
 from typing import Any
 
 MAX_VALUE = 80
-"""Maximum characters of a value in an error message."""
+"""Maximum number of characters of a value in an error message."""
 
 MAX_MESSAGE = 1_000
-"""Maximum characters of an error message or a warning."""
+"""Maximum number of characters of an error message or a warning."""
 
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Unicode categories that move the cursor, reorder the line, or cannot be encoded."""
@@ -86,3 +86,8 @@ def error_text(error: BaseException) -> str:
     """Return the class name of an error and the first line of its message."""
     line, name = first_line(error), type(error).__name__
     return name if line == name else f"{name}: {line}"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun in the singular or plural: ``1 row``, ``2 rows``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

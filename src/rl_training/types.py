@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rl_training.errors import ConfigError, nearest
+from rl_training.text import counted
 
 if TYPE_CHECKING:
     import torch
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
 FloatArray = npt.NDArray[np.floating[Any]]
 BoolArray = npt.NDArray[np.bool_]
 ActionArray = npt.NDArray[np.floating[Any]] | npt.NDArray[np.integer[Any]]
-"""Actions in the environment's units: floats of a Box, integers of a Discrete space."""
+"""Actions in the environment's units: floats for a Box, integers for a Discrete space."""
 Metrics = dict[str, "Tensor"]
 SAMPLE = "sample/"
-"""Prefix of metrics with one value per row of the batch, which go to the sampler."""
+"""Prefix of metrics with one value per row of the batch, which are passed to the sampler."""
 TD_ERROR = f"{SAMPLE}td_error"
 """Absolute TD error of each row, from which a prioritized replay computes priorities."""
 Noise = Mapping[str, "Tensor"]
@@ -95,8 +96,8 @@ class Batch(NamedTuple):
         """Return a declared field, such as a column of the dataset: [B] or [B, width]."""
         if name not in self.extra:
             raise ConfigError(
-                f"This batch has no field {name!r}: the algorithm must declare it in fields(), "
-                f"for example return ({name!r},)."
+                f"This batch has no field {name!r}. Declare it in the algorithm's fields() method, "
+                f"for example with return ({name!r},)."
             )
         return self.extra[name]
 
@@ -167,11 +168,11 @@ class Sampler(Protocol):
 
     @property
     def is_fixed(self) -> bool:
-        """Whether its rows are currently fixed, so that batches may be drawn before updates."""
+        """Whether its rows cannot change for now, so that batches may be drawn in advance."""
         return False
 
     @property
-    def has_place(self) -> bool:
+    def has_position(self) -> bool:
         """Whether its `state_dict` is needed to continue with the same batches."""
         return self.is_fixed
 
@@ -233,14 +234,13 @@ class EnvSpec:
 
     def __str__(self) -> str:
         """Describe the sizes: ``3 observation values and 1 action value in [-2, 2]``."""
-        text = f"{_count(self.obs_dim, 'observation value')} and "
-        if self.goal_dim:
-            text = f"{_count(self.obs_dim, 'observation value')} ({self.goal_dim} of the goal) and "
+        goal = f" ({self.goal_dim} for the goal)" if self.goal_dim else ""
+        text = f"{counted(self.obs_dim, 'observation value')}{goal} and "
         if self.discrete:
-            first = f" from {self.action_start}" if self.action_start else ""
-            return f"{text}{_count(self.action_dim, 'discrete action')}{first}"
+            first = f", numbered from {self.action_start}" if self.action_start else ""
+            return f"{text}{counted(self.action_dim, 'discrete action')}{first}"
         low, high = _bound(self.action_low), _bound(self.action_high)
-        return f"{text}{_count(self.action_dim, 'action value')} in [{low}, {high}]"
+        return f"{text}{counted(self.action_dim, 'action value')} in [{low}, {high}]"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for a manifest."""
@@ -254,7 +254,7 @@ class EnvSpec:
         Old checkpoints lack `action_start` and `goal_dim`, which are then 0.
 
         Raises:
-            ValueError: A field is missing, unknown or of another type.
+            ValueError: A field is missing or unknown, or has the wrong type.
         """
         data = {"action_start": 0, "goal_dim": 0, **data}
         wanted = {item.name for item in fields(cls)}
@@ -271,10 +271,6 @@ class EnvSpec:
             if type(data[name]) is not int:
                 raise ValueError(f"{name} is not an integer")
         return cls(**{**data, **bounds})
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _bound(values: tuple[float, ...]) -> str:

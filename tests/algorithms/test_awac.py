@@ -175,7 +175,7 @@ def test_the_target_clips_the_current_policys_actions() -> None:
         ("weight_decay", -1e-4, "greater than or equal to 0"),
         ("weighting", "max", "'clip' or 'softmax'"),
         ("policy", "beta", "'tanh_mean' or 'squashed'"),
-        ("log_std_bounds", (0.0, 0.0), "the first should be less than the second"),
+        ("log_std_bounds", (0.0, 0.0), "the lower bound should be less than the upper"),
         ("critic_hidden_sizes", (), "at least 1"),
     ],
 )

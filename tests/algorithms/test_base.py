@@ -57,7 +57,7 @@ class Regression(Algorithm):
 def test_update_without_due_raises_for_a_delayed_actor(kind: Any) -> None:
     learner = make_learner(kind)
     every = learner.intervals["actor"]
-    with pytest.raises(ConfigError, match=f"'actor' every {every} updates only.*learner.due"):
+    with pytest.raises(ConfigError, match=f"'actor' only every {every} updates,.*learner.due"):
         learner.update(make_batch(), make_noise(learner))
     before = learner.model.actor.flat.detach().clone()
     for updates in range(every):
@@ -69,7 +69,7 @@ def test_update_without_due_raises_for_a_delayed_actor(kind: Any) -> None:
 def test_update_without_due_raises_for_a_delayed_target() -> None:
     learner = DQNAlgorithm.build(EnvSpec(OBS, 4, discrete=True))
     batch = make_batch().map(torch.Tensor.float)._replace(actions=torch.zeros(ROWS, 1))
-    with pytest.raises(ConfigError, match="'target' every 50 updates only"):
+    with pytest.raises(ConfigError, match="'target' only every 50 updates"):
         learner.update(batch, {})
 
 
@@ -82,7 +82,7 @@ def test_due_is_optional_if_every_stage_always_runs() -> None:
 @pytest.mark.parametrize("due", ["actor", {"policy"}, frozenset({"actor", "targets"})])
 def test_unknown_stage_raises(due: Any) -> None:
     learner = make_learner(TD3Algorithm)
-    with pytest.raises(ConfigError, match=r"the stages of td3 are \['actor'\]"):
+    with pytest.raises(ConfigError, match=r"the delayed stages of td3 are \['actor'\]"):
         learner.update(make_batch(), make_noise(learner), due)
 
 
@@ -120,13 +120,13 @@ def test_fields_must_return_a_tuple() -> None:
         def fields(self) -> Any:
             return "next_actions"
 
-    with pytest.raises(ConfigError, match=r"should return a tuple of names, \('next_actions',\)"):
+    with pytest.raises(ConfigError, match=r"should return a tuple of names: \('next_actions',\)"):
         Forgetful.declared_fields(Forgetful.config_class())
 
 
 def test_unknown_noise_distribution_raises() -> None:
     spec: Any = {"extra": NoiseField("norml", (3,))}  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="noise 'extra' = 'norml': should be 'normal' or"):
+    with pytest.raises(ConfigError, match="noise 'extra' is 'norml', but should be 'normal' or"):
         draw_noise(spec, torch.Generator())
 
 
@@ -136,6 +136,6 @@ def test_unknown_optimizer_and_non_scalar_loss_raise() -> None:
     with pytest.raises(ConfigError, match="no optimizer 'critics'; did you mean 'critic'"):
         learner.minimize(flat.sum(), critics=flat)
     with pytest.raises(
-        ConfigError, match=r"The loss of critic has the shape \[2\]: should be a scalar"
+        ConfigError, match=r"The loss of critic has the shape \[2\], but should be a scalar"
     ):
         learner.minimize(flat[:2], critic=flat)

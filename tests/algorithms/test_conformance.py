@@ -154,7 +154,7 @@ def test_unsupported_action_space_raises(entry: AlgorithmEntry) -> None:
     learner = entry.learner_class()
     (other,) = SPECS.keys() - {entry.actions}
     with pytest.raises(
-        ConfigError, match=f"{learner.name} needs a .* action space, but this one is"
+        ConfigError, match=f"{learner.name} needs a .* action space, but the action space is"
     ):
         learner.build(SPECS[other])
 

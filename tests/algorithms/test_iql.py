@@ -181,7 +181,7 @@ def test_schedule_applies_to_the_actor_only() -> None:
         ("expectile", 1.0, "less than 1"),
         ("beta", 0.0, "greater than 0"),
         ("weight_clip", -1.0, "greater than 0"),
-        ("log_std_bounds", (1.0, -1.0), "the first should be less than the second"),
+        ("log_std_bounds", (1.0, -1.0), "the lower bound should be less than the upper"),
         ("expectile", float("nan"), "finite"),
     ],
 )

@@ -281,7 +281,7 @@ def test_projection_needs_known_layers() -> None:
         return torch.nn.Linear(inputs, 8)
 
     register_network("plain_linear", plain)
-    with pytest.raises(ConfigError, match="'critic' has no layers with known units"):
+    with pytest.raises(ConfigError, match="'critic' has no weights that can be projected"):
         sac(
             networks={"critic": {"trunk": "plain_linear"}},
             optimizers={"all": {"projection": "unit_rows"}},

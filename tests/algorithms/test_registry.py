@@ -42,7 +42,7 @@ def test_custom_learner_is_registered_by_name() -> None:
 
 
 def test_unknown_name_suggests_registration() -> None:
-    with pytest.raises(ConfigError, match=r"Unknown algorithm 'mine'.* with register_algorithm"):
+    with pytest.raises(ConfigError, match=r"Unknown algorithm 'mine'.* needs register_algorithm"):
         make_config(RUN)
 
 
@@ -71,9 +71,9 @@ class Nameless(Algorithm):
         (SACConfig, "is not a learner: derive a class from Algorithm."),
         ("sac", "'sac' is not a learner: derive a class from Algorithm."),
         (Nameless, "Nameless has no name: set one in the class, such as name = 'mine'."),
-        (learner(name=3), "Mine.name = 3: should have only lower-case letters, digits and"),
-        (learner(name="My SAC"), "Mine.name = 'My SAC': should have only lower-case letters"),
-        (learner(name="../x"), "Mine.name = '../x': should have only lower-case letters"),
+        (learner(name=3), "Mine.name = 3: should contain only lowercase letters, digits and"),
+        (learner(name="My SAC"), "Mine.name = 'My SAC': should contain only lowercase letters"),
+        (learner(name="../x"), "Mine.name = '../x': should contain only lowercase letters"),
         (
             learner(Algorithm, config_class=SACConfig),
             "Mine is abstract: define act_noise, choose_actions, noise and update.",
@@ -102,18 +102,18 @@ class Nameless(Algorithm):
         ),
         (
             learner(mode="onlin"),
-            "mode = 'onlin' of Mine: should be 'online', 'offline' or 'offline_to_online'.",
+            "Mine has mode = 'onlin', but should have 'online', 'offline' or 'offline_to_online'.",
         ),
-        (learner(actions="both"), "actions = 'both' of Mine: should be 'continuous' or 'discrete'"),
+        (learner(actions="both"), "actions = 'both', but should have 'continuous' or 'discrete'."),
         (
             learner(update=lambda self, batch, noise, *, phase=0: {}),
-            "Mine.update takes self, batch, noise and phase: should be update(self, batch, noise), "
-            "or update(self, batch, noise, due) with intervals.",
+            "Mine.update has the parameters self, batch, noise and phase: define it as "
+            "update(self, batch, noise), or as update(self, batch, noise, due) with intervals.",
         ),
-        (learner(update=lambda self, batch: {}), "Mine.update takes self and batch: should be"),
+        (learner(update=lambda self, batch: {}), "Mine.update has the parameters self and batch: "),
         (
             learner(period=2),
-            "Mine.period is no longer used: declare intervals, such as {'actor': 2}, and take "
+            "Mine.period is no longer used: declare intervals, such as {'actor': 2}, and define "
             "update(self, batch, noise, due).",
         ),
         (SACAlgorithm, "The algorithm 'sac' already exists: choose another name."),

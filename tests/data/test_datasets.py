@@ -406,7 +406,7 @@ def bad_data() -> dict[str, tuple[Arrays, str]]:
         ),
         "other environment": (
             data | {"observations": np.zeros((8, 5)), "next_observations": np.zeros((8, 5))},
-            "has 5 observation values and 1 action values, but the environment has 2 and 1: use",
+            "has 5 observation values and 1 action value, but the environment has 2 and 1: use",
         ),
     }
 

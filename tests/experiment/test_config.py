@@ -134,7 +134,7 @@ def test_traits_of_sizes(entry: Any) -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"algo": "sca"}, "Unknown algorithm 'sca' (register your own"),
+        ({"algo": "sca"}, "Unknown algorithm 'sca' (a custom algorithm needs register_alg"),
         ({"sede": 1}, "Unknown key 'sede'; did you mean 'seed'"),
         (
             {"algo_kwargs": {"alpha": "autoo"}},
@@ -168,6 +168,8 @@ def test_traits_of_sizes(entry: Any) -> None:
         ({"activation": "tanh"}, "'activation' for sac; write networks: {all: {activation"),
         ({"algo_kwargs": {"buffer_size": 1}}, "did you mean 'buffer_capacity'"),
         ({"algo_kwargs": {"lr": 1}}, "did you mean 'learning_rate'"),
+        ({"algo_kwargs": {"actor_lr": 1}}, "write optimizers: {actor: {learning_rate: …}}"),
+        ({"algo": "dqn", "algo_kwargs": {"actor_lr": 1}}, "for dqn; did you mean 'learning_rate'?"),
         ({"algo_kwargs": {"n_envs": 1}}, "did you mean 'num_envs'"),
         ({"algo_kwargs": {"max_steps": 1}}, "did you mean 'total_timesteps'"),
         ({"algo_kwargs": {"max_grad_norm": 1}}, "write optimizers: {all: {max_norm: …}}"),

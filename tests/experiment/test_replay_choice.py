@@ -43,9 +43,9 @@ def test_keys_reach_the_replay() -> None:
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
-        ({"priority_exponent": 0.7}, "priority_exponent is for replay 'prioritized'"),
-        ({"importance_exponent": 1.0}, "importance_exponent is for replay 'prioritized'"),
-        ({"priority_epsilon": 0.1}, "priority_epsilon is for replay 'prioritized'"),
+        ({"priority_exponent": 0.7}, "priority_exponent only applies to replay=prioritized"),
+        ({"importance_exponent": 1.0}, "importance_exponent only applies to replay=prioritized"),
+        ({"priority_epsilon": 0.1}, "priority_epsilon only applies to replay=prioritized"),
         ({"replay": "prioritised"}, "'uniform' or 'prioritized'"),
         ({"replay": "prioritized", "priority_exponent": 1.5}, "less than or equal to 1"),
         ({"replay": "prioritized", "priority_exponent": -0.1}, "greater than or equal to 0"),
@@ -53,7 +53,7 @@ def test_keys_reach_the_replay() -> None:
         ({"replay": "prioritized", "priority_epsilon": 0.0}, "greater than 0"),
         ({"replay": "prioritized", "buffer_capacity": 10**9}, "at most 100000000"),
         ({"algo": "her", "replay": "prioritized"}, "HER samples transitions uniformly"),
-        ({"algo": "her", "priority_exponent": 0.7}, "is for replay 'prioritized'"),
+        ({"algo": "her", "priority_exponent": 0.7}, "only applies to replay=prioritized"),
     ],
 )
 def test_settings_without_effect_are_refused(kwargs: dict[str, Any], message: str) -> None:

@@ -296,7 +296,7 @@ def test_chunked_weight_gradient_equals_the_gradient(of_x: bool) -> None:
     ("sizes", "options", "sentence"),
     [
         ((3, 2, [8]), {"policy": "squashd"}, "policy = 'squashd'"),
-        ((3, 2, [8], 0), {}, "ensemble 0"),
+        ((3, 2, [8], 0), {}, "ensemble size 0"),
         ((0, 2, [8]), {}, "widths"),
         ((3, 2, [8, 0]), {}, "widths"),
     ],

@@ -158,11 +158,14 @@ def module_of(forward: Callable[[Tensor], Any]) -> Callable[[int], nn.Module]:
 @pytest.mark.parametrize(
     ("factory", "message"),
     [
-        (module_of(lambda x: x.sum(-1)), r"returns \[3\] for inputs of the shape \[3, 4\]: should"),
+        (module_of(lambda x: x.sum(-1)), r"returns \[3\] for inputs of the shape \[3, 4\], but"),
         (module_of(lambda x: x[:1]), r"returns \[1, 4\]"),
-        (module_of(lambda x: (x, x)), "returns .*: should return one row of features"),
+        (
+            module_of(lambda x: (x, x)),
+            "returns .* should return one row of floating-point",
+        ),
         (module_of(lambda x: x @ x), "failed for 4 inputs with RuntimeError"),
-        (lambda in_features: 3, "returned 3: it should return a torch.nn.Module"),
+        (lambda in_features: 3, "returned 3, but should return a torch.nn.Module"),
         (lambda in_features: nn.Dropout(0.5), "draws random numbers"),
     ],
 )
@@ -176,7 +179,10 @@ def test_unsupported_modules_raise(factory: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("networks", "message"),
     [
-        ({"actor": {"trunk": "gaited"}}, r"unknown \(register your own .*did you mean 'gated'"),
+        (
+            {"actor": {"trunk": "gaited"}},
+            r"unknown \(a custom network .*did you mean 'gated'",
+        ),
         (
             {"actor": {"trunk": "gated", "widht": 3}},
             "In networks.actor: Unknown key 'widht'; did you mean 'width'?",

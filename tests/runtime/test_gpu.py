@@ -479,7 +479,7 @@ def test_summing_gradients_in_chunks_is_equal(monkeypatch: pytest.MonkeyPatch, m
 def crossq() -> Iterator[Any]:
     """The learner of `examples/crossq.py`, registered while the test runs."""
     yield run_path(str(Path(__file__).parents[2] / "examples" / "crossq.py"))["CrossQ"]
-    del registry.REGISTRY["my_crossq"], registry._OWN["my_crossq"]
+    del registry.REGISTRY["my_crossq"], registry._CUSTOM["my_crossq"]
 
 
 @pytest.fixture

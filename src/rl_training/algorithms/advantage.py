@@ -15,15 +15,15 @@ class AdvantageConfig(ActorCriticConfig):
     """Options shared by learners with an advantage-weighted actor."""
 
     weight_clip: float = Field(default=100.0, gt=0)
-    """Upper bound on a transition's weight in the actor loss; 100 is usual."""
+    """Upper bound on a transition's weight in the actor loss; 100 is common."""
     log_std_bounds: tuple[float, float] = (-5.0, 2.0)
-    """Lower and upper bound of log σ of the Gaussian around a tanh mean."""
+    """Lower and upper bounds of log σ of the Gaussian around a tanh mean."""
 
     @field_validator("log_std_bounds")
     @classmethod
     def _in_order(cls, bounds: tuple[float, float]) -> tuple[float, float]:
         if bounds[0] >= bounds[1]:
-            raise ValueError(f"{list(bounds)}: the first should be less than the second")
+            raise ValueError("the lower bound should be less than the upper bound")
         return bounds
 
 
@@ -38,12 +38,12 @@ def softmax_weights(scores: Tensor) -> Tensor:
 
 
 def imitation_loss(log_prob: Tensor, weights: Tensor) -> Tensor:
-    """−mean w log π(a|s) at the dataset's actions; both are ``[B]``, the weights are constants."""
+    """Return −mean w log π(a|s) at the dataset's actions; the weights ``[B]`` are constants."""
     return -(weights.detach() * log_prob).mean(-1)
 
 
 def imitation_terms(log_prob: Tensor, advantage: Tensor, weights: Tensor) -> Terms:
     """Compute the actor loss and report advantages and weights; all are ``[B]``."""
     loss = imitation_loss(log_prob, weights)
-    figures = {"advantage/mean": advantage.mean(-1), "advantage/weight": weights.mean(-1)}
-    return Terms(loss, {"loss/actor": loss} | figures)
+    extra = {"advantage/mean": advantage.mean(-1), "advantage/weight": weights.mean(-1)}
+    return Terms(loss, {"loss/actor": loss} | extra)

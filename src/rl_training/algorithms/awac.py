@@ -49,7 +49,7 @@ class AWACConfig(AdvantageConfig):
     policy: Literal["tanh_mean", "squashed"] = "tanh_mean"
     """Actor: a Gaussian around a tanh mean, or SAC's squashed Gaussian."""
     log_std_bounds: tuple[float, float] = (-6.0, 0.0)
-    """Lower and upper bound of log σ of `policy: tanh_mean`."""
+    """Lower and upper bounds of log σ of `policy: tanh_mean`."""
 
 
 # --- Losses: pure functions of tensors ----------------------------------------
@@ -57,14 +57,14 @@ class AWACConfig(AdvantageConfig):
 
 @torch.no_grad()
 def awac_target(model: GaussianActorCritic, batch: Batch, noise: Noise, *, gamma: float) -> Tensor:
-    """Y = r + γ (1 − d) min_i Q̄_i(s', a') with a' from the *current* policy; ``[B]``."""
+    """Return y = r + γ (1 − d) min_i Q̄_i(s', a') with a' from the *current* policy; ``[B]``."""
     next_actions = model.actor.explore(batch.next_obs, noise["next_action"])
     return clipped_target(model, batch, next_actions, gamma=gamma)
 
 
 @torch.no_grad()
 def advantages(model: GaussianActorCritic, batch: Batch, own_actions: Tensor) -> Tensor:
-    """Min_i Q_i(s, a) − min_i Q_i(s, ã), for dataset actions a and policy actions ã; ``[B]``."""
+    """Return min_i Q_i(s, a) − min_i Q_i(s, ã), for dataset actions a and policy actions ã."""
     obs = torch.cat((batch.obs, batch.obs), dim=-2)
     q = model.q_values(obs, torch.cat((batch.actions, own_actions), dim=-2))  # [N, 2B]
     taken, own = q.amin(-2).chunk(2, dim=-1)
@@ -152,7 +152,7 @@ class AWACAlgorithm(ActorCritic):
         )
 
     def noise(self, batch_size: int) -> NoiseSpec:
-        """Declare policy noise for the target's action and for the state value's action."""
+        """Declare policy noise for the target's action and for the action that estimates V(s)."""
         field = NoiseField("normal", (batch_size, self.spec.action_dim))
         return {"next_action": field, "action": field}
 

@@ -69,14 +69,14 @@ class Stage(NamedTuple):
 
 @torch.no_grad()
 def polyak_update(target: Tensor, online: Tensor, tau: float) -> None:
-    """Target ← (1 − τ) target + τ online."""
+    """Update the target in place: target ← (1 − τ) target + τ online."""
     target.lerp_(online, tau)
 
 
 def td_target(
     rewards: Tensor, terminations: Tensor, next_value: Tensor, *, gamma: float | Tensor
 ) -> Tensor:
-    """Y = r + γ (1 − d) V(s'). d marks terminations only: time limits bootstrap.
+    """Return y = r + γ (1 − d) V(s'), where d marks only terminations: time limits bootstrap.
 
     ``gamma`` is a number, or the `bootstrap_discount` of each row.
     """
@@ -91,7 +91,7 @@ def bootstrap_discount(batch: Batch, gamma: float) -> float | Tensor:
 
 
 def critic_loss(q: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Σ_i mean w (Q_i(s, a) − y)²; ``q`` is ``[N, B]``, ``target`` ``[B]``.
+    """Return Σ_i mean w (Q_i(s, a) − y)²; ``q`` is ``[N, B]``, ``target`` ``[B]``.
 
     ``weights`` are the importance weights w ``[B]`` of the rows, 1 by default.
     """
@@ -145,7 +145,7 @@ class Algorithm(nn.Module, ABC):
     mapping of named tensors, and `load_state_dict` restores it in place.
     """
 
-    # The declaration. The registry, exports, managed classes and documentation are derived from it.
+    # The declaration, from which the registry, exports, managed classes and docs are derived.
     name: ClassVar[str]
     """The value of `algo:` in a config; for built-in learners also the name of the file."""
     title: ClassVar[str] = ""
@@ -209,15 +209,15 @@ class Algorithm(nn.Module, ABC):
         """Raise an error if the algorithm does not support the environment."""
         if spec.discrete:
             raise ConfigError(
-                f"{cls.name} needs a bounded Box action space, but this one is "
-                f"Discrete({spec.action_dim}): choose an algorithm for discrete actions."
+                f"{cls.name} needs a bounded Box action space, but the action space is "
+                f"Discrete({spec.action_dim}). Choose an algorithm for discrete actions."
             )
 
     @torch.no_grad()
     def act(self, obs: Tensor, *, deterministic: bool, noise: Noise | None = None) -> Tensor:
         """Return actions in model space for raw observations ``[B, obs_dim]``.
 
-        Inference needs nothing else. ``noise`` holds the tensors declared by `act_noise` and is
+        Inference calls only this method. ``noise`` holds the tensors declared by `act_noise` and is
         required unless ``deterministic``.
         """
         normalized = self.normalization.observations(obs)
@@ -250,7 +250,7 @@ class Algorithm(nn.Module, ABC):
 
         Args:
             obs: Raw observations of transitions, ``[n, obs_dim]``.
-            returns: The discounted return of each transition's episode up to it, ``[n]``.
+            returns: Discounted returns of the episodes up to each transition, ``[n]``.
         """
         if self.obs_moments is not None:
             self.obs_moments.update(obs)
@@ -286,12 +286,13 @@ class Algorithm(nn.Module, ABC):
             declared = learner.fields()
         except AttributeError as error:
             raise ConfigError(
-                f"{cls.__name__}.fields should only read self.config: {first_line(error)}."
+                f"{cls.__name__}.fields may only read self.config, since it is called before the "
+                f"networks are built: {first_line(error)}."
             ) from error
         if isinstance(declared, str):  # tuple(declared) would split it into letters
             raise ConfigError(
-                f"{cls.__name__}.fields returns {declared!r}: should return a tuple of names, "
-                f"({declared!r},)."
+                f"{cls.__name__}.fields returns the string {declared!r}, but should return a tuple "
+                f"of names: ({declared!r},)."
             )
         return tuple(declared)
 
@@ -314,30 +315,30 @@ class Algorithm(nn.Module, ABC):
         """Return every value that `due` can take; an engine prepares an update for each."""
         sizes = range(len(self.intervals) + 1)
         groups = [group for size in sizes for group in combinations(self.intervals.values(), size)]
-        # The first update with all stages of a group shows which other stages run in it, too.
+        # The first update that runs all stages of a group also shows which others run with them.
         return list(dict.fromkeys(self.due(math.lcm(*group) - 1) for group in groups))
 
     def checked_due(self, due: Due | None) -> Due:
         """Return ``due``, which may be None if every update runs every stage."""
         if due is None:
-            rare = [f"{key!r} every {n} updates" for key, n in self.intervals.items() if n > 1]
+            rare = [f"{key!r} only every {n} updates" for key, n in self.intervals.items() if n > 1]
             if rare:
                 raise ConfigError(
-                    f"{self.name} runs {', '.join(rare)} only, so update needs `due`: call "
+                    f"{self.name} runs {', '.join(rare)}, so update() needs `due`: call "
                     "update(batch, noise, learner.due(n)) after n earlier updates."
                 )
             return frozenset(self.intervals)
         if unknown := set(due) - set(self.intervals):
             raise ConfigError(
-                f"due = {sorted(unknown)}: the stages of {self.name} are {list(self.intervals)}; "
-                "learner.due(n) returns those that are due after n updates."
+                f"due = {sorted(unknown)}: the delayed stages of {self.name} are "
+                f"{list(self.intervals)}. Pass learner.due(n) after n earlier updates."
             )
         return due
 
     def run_update(self, batch: Batch, noise: Noise, due: Due) -> Metrics:
         """Call `update`, with ``due`` unless every update runs the same stages."""
-        alike = all(every == 1 for every in self.intervals.values())
-        return self.update(batch, noise) if alike else self.update(batch, noise, due)
+        same = all(every == 1 for every in self.intervals.values())
+        return self.update(batch, noise) if same else self.update(batch, noise, due)
 
     def held_out_losses(self, batch: Batch, noise: Noise) -> Metrics:
         """Return every loss at the current parameters, which are not changed.
@@ -391,8 +392,8 @@ class Algorithm(nn.Module, ABC):
                 network is not None or projection or own.projection
             ):  # `all` applies to networks only
                 raise ConfigError(
-                    f"optimizers.{key}.projection = unit_rows: {key!r} has no layers with known "
-                    "units. Remove this key."
+                    f"optimizers.{key}.projection = unit_rows: {key!r} has no weights "
+                    "that can be projected. Remove this key."
                 )
         options["decoupled_weight_decay"] = options.pop("weight_decay")
         adam = FlatAdam(parameter, weight_decay=weight_decay, project=project, **options)
@@ -415,8 +416,8 @@ class Algorithm(nn.Module, ABC):
         """
         if loss.dim():
             raise ConfigError(
-                f"The loss of {', '.join(parameters)} has the shape {list(loss.shape)}: should be "
-                "a scalar."
+                f"The loss of {', '.join(parameters)} has the shape {list(loss.shape)}, but should "
+                "be a scalar. Reduce it, for example with mean()."
             )
         gradients = torch.autograd.grad(loss, tuple(parameters.values()))
         for (key, parameter), gradient in zip(parameters.items(), gradients, strict=True):
@@ -476,11 +477,11 @@ class PolicyLearner(StagedAlgorithm):
         """Return the policy's mode, or actions with exploration."""
         if deterministic:
             return self.model.actor.mode(obs)
-        assert noise is not None, "an exploring act needs the noise that act_noise declares"
+        assert noise is not None, "exploration needs the noise that act_noise declares"
         return self.explore(obs, noise["action"])
 
     def explore(self, obs: Tensor, noise: Tensor) -> Tensor:
-        """Return actions in [-1, 1], explored with standard-normal ``noise``."""
+        """Return exploratory actions in [-1, 1] from standard-normal ``noise``."""
         return self.model.actor.explore(obs, noise)
 
 
@@ -532,7 +533,10 @@ def draw_noise(
     draws = {"normal": torch.randn, "uniform": torch.rand}
     for key, field in spec.items():
         if field.kind not in draws:
-            raise ConfigError(f"noise {key!r} = {field.kind!r}: should be 'normal' or 'uniform'.")
+            raise ConfigError(
+                f"The kind of the noise {key!r} is {field.kind!r}, but should be 'normal' or "
+                "'uniform'."
+            )
         draw = draws[field.kind]
         shape = (*lead, *field.shape)
         drawn[key] = draw(shape, generator=generator, device=device, dtype=dtype)

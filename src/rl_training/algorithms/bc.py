@@ -32,12 +32,12 @@ class BCConfig(NetworkedConfig):
 
 
 def squared_error(predicted: Tensor, actions: Tensor) -> Tensor:
-    """Mean of (μ(s) − a)² over rows and action dimensions; both are ``[B, A]``."""
+    """Return the mean of (μ(s) − a)² over rows and action dimensions; both are ``[B, A]``."""
     return (predicted - actions).square().mean((-2, -1))
 
 
 def negative_log_likelihood(log_prob: Tensor) -> Tensor:
-    """−mean log π(a|s); ``log_prob`` is ``[B]``."""
+    """Return −mean log π(a|s); ``log_prob`` is ``[B]``."""
     return -log_prob.mean(-1)
 
 

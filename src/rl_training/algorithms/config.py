@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Width", "Widths"]
 
-# Upper bounds are far above any use: typos are caught before memory is allocated.
+# Upper bounds are far above practical values; they catch typos before memory is allocated.
 EnsembleSize = Annotated[int, Field(gt=0, le=65_536), Trait.NETWORK_SIZE]
 BatchSize = Annotated[int, Field(gt=0, le=2**24), Trait.UPDATE_SIZE]
 SampleCount = Annotated[int, Field(gt=0, le=65_536), Trait.UPDATE_SIZE]
@@ -47,7 +47,7 @@ class OptimizerConfig(NamedSettings):
 
 
 PRIORITY_KEYS = "priority_exponent", "importance_exponent", "priority_epsilon"
-MOST_PRIORITIES = 100_000_000
+MAX_PRIORITIES = 100_000_000
 """Checkpoints store priorities in ``state.json``, whose size is limited."""
 
 
@@ -126,7 +126,7 @@ class NetworkedConfig(AlgorithmConfig):
         """
         trunks = self.trunks()
 
-        def taken(option: str, value: Any, names: Iterator[str]) -> bool:
+        def is_used(option: str, value: Any, names: Iterator[str]) -> bool:
             value = tuple(value) if isinstance(value, list) else value
             return any(trunks[name].option(option) == value for name in names)
 
@@ -135,22 +135,22 @@ class NetworkedConfig(AlgorithmConfig):
         for option, key in sorted(keys):
             value = getattr(self, key)
             names = (n for n in self.network_names if self._keys_of(n).get(option) == key)
-            if value != fields[key].get_default() and not taken(option, value, names):
+            if value != fields[key].get_default() and not is_used(option, value, names):
                 given = list(value) if isinstance(value, tuple) else value
                 raise ConfigError(
-                    f"{key} = {shown(given)} has no effect: networks = {shown(self.networks)} "
-                    "leaves no network that uses it. Remove one of them."
+                    f"{key} = {shown(given)} has no effect, because no network uses it with "
+                    f"networks = {shown(self.networks)}. Remove one of the two keys."
                 )
         for option, value in self.networks.get("all", {}).items():
-            if not taken(option, value, iter(self.network_names)):
+            if not is_used(option, value, iter(self.network_names)):
                 raise ConfigError(
-                    f"networks.all.{option} = {shown(value)} has no effect: no network uses it. "
-                    "Remove it."
+                    f"networks.all.{option} = {shown(value)} has no effect, because no network "
+                    "uses it. Remove it."
                 )
 
 
 class ActorCriticConfig(NetworkedConfig, ValueConfig):
-    """Options of every actor-critic, online or offline."""
+    """Options of every actor-critic learner, online or offline."""
 
     num_critics: EnsembleSize = 2
     """Number of critics in the ensemble."""
@@ -185,12 +185,12 @@ class CollectionConfig(AlgorithmConfig):
         for key in () if self.replay == "prioritized" else PRIORITY_KEYS:
             if getattr(self, key) != type(self).model_fields[key].default:
                 raise ValueError(
-                    f"{key} is for replay 'prioritized' only; set that or remove this key"
+                    f"{key} only applies to replay=prioritized; set that, or remove {key}"
                 )
-        if self.replay == "prioritized" and self.buffer_capacity > MOST_PRIORITIES:
+        if self.replay == "prioritized" and self.buffer_capacity > MAX_PRIORITIES:
             raise ValueError(
-                f"buffer_capacity = {self.buffer_capacity}: should be at most {MOST_PRIORITIES} "
-                "with replay 'prioritized'"
+                f"buffer_capacity = {self.buffer_capacity}: should be at most {MAX_PRIORITIES} "
+                "with replay=prioritized"
             )
         return self
 
@@ -200,7 +200,7 @@ class CollectionConfig(AlgorithmConfig):
         return self.replay
 
     def replay_options(self) -> dict[str, Any]:
-        """Arguments of the replay besides sizes and device."""
+        """Return the arguments of the replay buffer other than sizes and device."""
         keys = PRIORITY_KEYS if self.replay == "prioritized" else ()
         return {key: getattr(self, key) for key in keys}
 
@@ -211,13 +211,13 @@ class MixingConfig(CollectionConfig):
     offline_batch_ratio: Annotated[float, Trait.FRESH] = Field(default=0.5, ge=0, le=1)
     """Share of dataset rows in every batch, rounded to whole rows (half up)."""
     offline_pretrain_updates: Annotated[int, Trait.FRESH] = Field(default=0, ge=0)
-    """Updates on the dataset alone before the first environment step; intervals count them."""
+    """Updates on the dataset alone before the first environment step; they count as steps."""
     random_play: Annotated[bool, Trait.FRESH] = True
     """Take random actions until `learning_starts`; otherwise the policy acts from the start."""
 
     @property
     def first_step(self) -> int:
-        """Step at which the run starts counting."""
+        """Step count at the start of the run."""
         return 0
 
     @property

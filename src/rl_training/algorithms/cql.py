@@ -42,11 +42,11 @@ class CQLConfig(SoftConfig):
     """Hyperparameters of CQL (docs/algorithms/cql.md)."""
 
     policy_learning_rate: LearningRate = 1e-4
-    """Learning rate of actor and temperature; `learning_rate` applies to the critics."""
+    """Learning rate of the actor and the temperature; the critics use `learning_rate`."""
     conservative_weight: float = Field(default=5.0, ge=0)
     """Weight of the conservative term relative to the squared error; the authors use 5 and 10."""
     num_sampled_actions: SampleCount = 10
-    """Number K of actions of each of the three kinds in the log-sum-exp."""
+    """Number K of sampled actions of each of the three kinds in the log-sum-exp."""
     conservative_temperature: float = Field(default=1.0, gt=0)
     """Temperature T of the log-sum-exp."""
     lagrange_threshold: float | None = Field(default=None, ge=0)
@@ -62,8 +62,8 @@ class CQLConfig(SoftConfig):
 def sampled_actions(model: GaussianActorCritic, batch: Batch, noise: Noise) -> ActionSample:
     """Return the 3K actions per state for the log-sum-exp, and their log-densities.
 
-    They are uniform actions, of density 0.5^|A|, actions of the policy at s, and actions of the
-    policy at s', which are also scored at s. All are constants for the critics.
+    One third are uniform actions, with density 0.5^|A|. The others are actions of the policy at s
+    and at s'. All are evaluated at s, and are constants for the critics.
     """
     here = model.sample(batch.obs, noise["current_actions"])
     following = model.sample(batch.next_obs, noise["next_actions"])
@@ -78,22 +78,22 @@ def sampled_actions(model: GaussianActorCritic, batch: Batch, noise: Noise) -> A
 def conservative_gaps(
     q: Tensor, sampled: Tensor, log_density: Tensor, *, temperature: float
 ) -> Tensor:
-    """Mean of T log Σ_k exp((Q_i(s, a_k) − log μ(a_k)) / T) − Q_i(s, a), eq. 4; ``[N]``.
+    """Return the mean of T log Σ_k exp((Q_i(s, a_k) − log μ(a_k)) / T) − Q_i(s, a), eq. 4.
 
-    ``q`` is ``[N, B]``, ``sampled`` ``[N, S, B]``, ``log_density`` ``[S, B]``. The
-    samples are summed, not averaged: the difference is a constant.
+    The result is ``[N]``. ``q`` is ``[N, B]``, ``sampled`` ``[N, S, B]``, ``log_density``
+    ``[S, B]``. The samples are summed, not averaged: the difference is a constant.
     """
     soft_maximum = temperature * ((sampled - log_density) / temperature).logsumexp(-2)
     return (soft_maximum - q).mean(-1)
 
 
 def multiplier_loss(log_multiplier: Tensor, excess: Tensor) -> Tensor:
-    """−α' mean_i(excess_i), eq. 30: the multiplier grows while the gaps exceed the threshold."""
+    """Return −α' mean_i(excess_i), eq. 30: α' grows while the gaps exceed the threshold."""
     return -bounded_multiplier(log_multiplier) * excess.detach().mean(-1)
 
 
 def bounded_multiplier(log_multiplier: Tensor) -> Tensor:
-    """α' = min(exp(log α'), 1e6)."""
+    """Return α' = min(exp(log α'), 1e6)."""
     return log_multiplier.exp().clamp(max=MULTIPLIER_MAX)
 
 
@@ -124,9 +124,9 @@ def conservative_terms(
         return Terms(loss, critic_metrics(loss, q, target) | metrics)
     excess, multiplier = penalties - threshold, bounded_multiplier(log_multiplier.detach())
     loss = bellman + (multiplier * excess).sum(-1)
-    own_loss = multiplier_loss(log_multiplier, excess)
-    metrics |= {"loss/multiplier": own_loss, "q/multiplier": multiplier}
-    return Terms(loss + own_loss, metrics | critic_metrics(loss, q, target))
+    learned = multiplier_loss(log_multiplier, excess)
+    metrics |= {"loss/multiplier": learned, "q/multiplier": multiplier}
+    return Terms(loss + learned, metrics | critic_metrics(loss, q, target))
 
 
 def cql_loss(
@@ -145,12 +145,12 @@ def cql_loss(
     target_entropy: float = 0.0,
 ) -> Metrics:
     """Compute CQL's losses at the model's current parameters, from the same terms as `update`."""
-    inside = entropy_weight(alpha, backup_entropy)
+    backup_alpha = entropy_weight(alpha, backup_entropy)
     critics = conservative_terms(
         model,
         batch,
         noise,
-        sac_target(model, batch, noise, alpha=inside, gamma=gamma),
+        sac_target(model, batch, noise, alpha=backup_alpha, gamma=gamma),
         weight=conservative_weight,
         temperature=conservative_temperature,
         threshold=lagrange_threshold,

@@ -35,7 +35,7 @@ class DeterministicConfig(ActorCriticConfig):
     """Options shared by learners with a deterministic policy, online and offline."""
 
     exploration_noise: float = Field(default=0.1, ge=0)
-    """Standard deviation of the Gaussian noise on collected actions, which lie in [−1, 1]."""
+    """Standard deviation of the Gaussian noise on collected actions, which are in [−1, 1]."""
 
 
 class DDPGConfig(DeterministicConfig, OffPolicyConfig):
@@ -49,7 +49,7 @@ class DDPGConfig(DeterministicConfig, OffPolicyConfig):
 
 
 def actor_loss(q: Tensor) -> Tensor:
-    """−mean Q_1(s, μ(s)), whose gradient is eq. 6; ``q`` is ``[B]``."""
+    """Return −mean Q_1(s, μ(s)), whose gradient is eq. 6; ``q`` is ``[B]``."""
     return -q.mean(-1)
 
 
@@ -57,7 +57,7 @@ def actor_loss(q: Tensor) -> Tensor:
 def clipped_target(
     model: ActorCriticModel, batch: Batch, next_actions: Tensor, *, gamma: float
 ) -> Tensor:
-    """Y = r + γ (1 − d) min_i Q̄_i(s', a'): DDPG with one critic, TD3 with two; ``[B]``."""
+    """Return y = r + γ (1 − d) min_i Q̄_i(s', a'): DDPG with one critic, TD3 with two; ``[B]``."""
     next_q = model.target_q_values(batch.next_obs, next_actions)  # [N, B]
     discount = bootstrap_discount(batch, gamma)
     return td_target(batch.rewards, batch.terminations, next_q.amin(-2), gamma=discount)
@@ -128,7 +128,7 @@ class DDPGAlgorithm(ActorCritic):
         return Stage(policy_terms(self.model, batch), {"actor": self.model.actor.flat})
 
     def move_targets(self, due: Due) -> None:
-        """Update both targets, if the actor was updated (`policy_delay`)."""
+        """Update both targets if the actor was updated (`policy_delay`)."""
         if "actor" in due:
             super().move_targets(due)
             if self.model.has_target:

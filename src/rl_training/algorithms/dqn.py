@@ -89,7 +89,7 @@ class DQNConfig(NetworkedConfig, OffPolicyConfig):
 
 
 def next_values(target_q: Tensor, choosing_q: Tensor) -> Tensor:
-    """Q̄(s', argmax_a Q(s', a)), arXiv 1509.06461 eq. 4; both are ``[B, A]``, the result ``[B]``.
+    """Return Q̄(s', argmax_a Q(s', a)) ``[B]``, arXiv 1509.06461 eq. 4; inputs are ``[B, A]``.
 
     ``choosing_q`` comes from the online network for Double DQN, and from the target network for
     DQN, which gives the maximum.
@@ -98,9 +98,10 @@ def next_values(target_q: Tensor, choosing_q: Tensor) -> Tensor:
 
 
 def huber_loss(q: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Mean over the batch of ½ δ² where |δ| ≤ 1 and |δ| − ½ beyond, δ = Q(s, a) − y; ``[B]`` each.
+    """Return the mean of ½ δ² where |δ| ≤ 1, else |δ| − ½, with δ = Q(s, a) − y.
 
-    Its slope is δ clipped to [−1, 1], the paper's clipped error. ``weights`` multiply the rows.
+    Its derivative is δ clipped to [−1, 1], the paper's clipped error. ``weights`` multiply the
+    rows. All arguments are ``[B]``.
     """
     return weighted(functional.huber_loss(q, target, reduction="none"), weights).mean(-1)
 
@@ -120,8 +121,8 @@ def q_terms(model: QNetwork, batch: Batch, *, gamma: float, double: bool) -> Ter
     target = dqn_target(model, batch, gamma=gamma, double=double)
     q = model.q_values(batch.obs).gather(-1, batch.actions.long()).squeeze(-1)  # [B]
     loss = huber_loss(q, target, importance_weights(batch))
-    figures = {"q/mean": q.detach().mean(-1), "q/target": target.mean(-1)}
-    return Terms(loss, {"loss/q": loss} | figures | td_errors(q.unsqueeze(-2), target, batch))
+    means = {"q/mean": q.detach().mean(-1), "q/target": target.mean(-1)}
+    return Terms(loss, {"loss/q": loss} | means | td_errors(q.unsqueeze(-2), target, batch))
 
 
 def dqn_loss(
@@ -162,11 +163,11 @@ class DQNAlgorithm(StagedAlgorithm):
 
     @classmethod
     def check_spec(cls, spec: EnvSpec) -> None:
-        """Refuse continuous actions."""
+        """Raise an error for continuous actions."""
         if not spec.discrete:
             raise ConfigError(
-                f"{cls.name} needs a Discrete action space, but this one is a Box of "
-                f"{spec.action_dim} values: choose an algorithm for continuous actions."
+                f"{cls.name} needs a Discrete action space, but the action space is a Box of "
+                f"{spec.action_dim} values. Choose an algorithm for continuous actions."
             )
 
     def explore_at(self, step: int) -> None:
@@ -186,7 +187,7 @@ class DQNAlgorithm(StagedAlgorithm):
         greedy = self.model.q_values(obs).argmax(-1)  # [B]
         if deterministic:
             return greedy.to(obs.dtype).unsqueeze(-1)
-        assert noise is not None, "an exploring act needs the noise that act_noise declares"
+        assert noise is not None, "exploration needs the noise that act_noise declares"
         coin, uniform = noise["explore"].unbind(-1)  # [B] each, below 1
         random = (uniform * self.spec.action_dim).floor()
         return torch.where(coin < self.epsilon, random, greedy).unsqueeze(-1)

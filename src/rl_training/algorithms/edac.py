@@ -51,13 +51,15 @@ class EDACConfig(SoftConfig):
 
 
 def critic_diversity_loss(gradients: Tensor, *, num_critics: int | None = None) -> Tensor:
-    """Mean of Σ_{i≠j} cos(∂Q_i/∂a, ∂Q_j/∂a) / (N − 1), eq. 7; ``gradients`` are ``[N, B, A]``.
+    """Return the mean of Σ_{i≠j} cos(∂Q_i/∂a, ∂Q_j/∂a) / (N − 1), eq. 7.
+
+    ``gradients`` are ``[N, B, A]``.
 
     The value is N for N aligned gradients, 0 for orthogonal ones and −2 for two opposed ones.
     ``num_critics``, if given, is checked against N.
 
     Raises:
-        ConfigError: If there are fewer than two critics, or the axes are in another order.
+        ConfigError: If there are fewer than two critics, or the axes are in the wrong order.
     """
     critics = gradients.shape[-3] if gradients.dim() > 2 else 0
     if critics < 2 or num_critics not in (None, critics):
@@ -67,7 +69,7 @@ def critic_diversity_loss(gradients: Tensor, *, num_critics: int | None = None) 
         )
     norms: Tensor = torch.linalg.vector_norm(gradients, dim=-1, keepdim=True)
     units = gradients / (norms + NORM_EPS)
-    # Σ_{i≠j} ⟨u_i, u_j⟩ = |Σ_i u_i|² − Σ_i |u_i|²: no table of pairs.
+    # Σ_{i≠j} ⟨u_i, u_j⟩ = |Σ_i u_i|² − Σ_i |u_i|² avoids computing all pairs.
     pairs = units.sum(-3).square().sum(-1) - units.square().sum((-3, -1))
     return pairs.mean(-1) / (critics - 1)
 
@@ -75,7 +77,7 @@ def critic_diversity_loss(gradients: Tensor, *, num_critics: int | None = None) 
 def diversified_terms(
     model: GaussianActorCritic, batch: Batch, target: Tensor, *, eta: float
 ) -> Terms:
-    """Σ_i mean (Q_i(s, a) − y)² + η diversity, at the dataset's actions.
+    """Compute Σ_i mean (Q_i(s, a) − y)² + η diversity, at the dataset's actions.
 
     With η = 0, no gradient with respect to the action is computed.
     """

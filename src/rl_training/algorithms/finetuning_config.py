@@ -26,7 +26,7 @@ class FinetuningConfig(MixingConfig):
 
     @property
     def first_step(self) -> int:
-        """Step of the source checkpoint, where counting continues."""
+        """Step of the source checkpoint, from which the count continues."""
         return self.finetuned_step
 
 

@@ -39,7 +39,7 @@ class FQEConfig(ValueConfig):
 
 
 def td_loss(q: Tensor, target: Tensor) -> Tensor:
-    """Σ_i mean (Q_i(s, a) − y_i)² with a separate target for each critic; both are ``[N, B]``."""
+    """Return Σ_i mean (Q_i(s, a) − y_i)² with one target per critic; both are ``[N, B]``."""
     return (q - target).square().mean(-1).sum(-1)
 
 
@@ -47,7 +47,7 @@ class FittedQ(StagedAlgorithm):
     """Critics of a frozen policy, on observations normalized like the policy's.
 
     A value is `value_shift` + `value_scale` · network. The networks start at the returns of the
-    data and learn the difference, independently of the unit of the rewards.
+    data and learn the difference, independently of the scale of the rewards.
     """
 
     name: ClassVar[str] = "fqe"
@@ -70,12 +70,12 @@ class FittedQ(StagedAlgorithm):
         self.add_optimizer("critic", self.critic.flat)
 
     def set_units(self, mean: float, deviation: float) -> None:
-        """Set the initial value and the scale of values."""
+        """Set the initial value and the scale of the values."""
         self.value_shift.fill_(mean)
         self.value_scale.fill_(deviation)
 
     def values(self, obs: Tensor, actions: Tensor, flat: Tensor | None = None) -> Tensor:
-        """Q_i(s, a) in the units of the rewards, ``[N, B]``."""
+        """Return Q_i(s, a) in the units of the rewards, ``[N, B]``."""
         if self.spec.discrete:
             # One input per action. `one_hot` would read the values on the host.
             kinds = torch.arange(self.spec.action_dim, dtype=actions.dtype, device=actions.device)
@@ -96,7 +96,7 @@ class FittedQ(StagedAlgorithm):
 
     @torch.no_grad()
     def targets(self, batch: Batch) -> Tensor:
-        """Y_i = r + γ (1 − d) Q̄_i(s', π(s')), ``[N, B]``; π is the evaluated policy."""
+        """Return y_i = r + γ (1 − d) Q̄_i(s', π(s')), ``[N, B]``; π is the evaluated policy."""
         actions = self.choose_actions(batch.next_obs, deterministic=True, noise=None)
         next_q = self.values(batch.next_obs, actions, self.target)
         return td_target(batch.rewards, batch.terminations, next_q, gamma=self.config.gamma)
@@ -115,7 +115,7 @@ class FittedQ(StagedAlgorithm):
 
     @torch.no_grad()
     def policy_values(self, obs: Tensor) -> Tensor:
-        """Q_i(s, π(s)) of every critic, ``[N, B]``."""
+        """Return Q_i(s, π(s)) of every critic, ``[N, B]``."""
         parts = torch.split(obs, ROWS_AT_ONCE)
         actions = (self.choose_actions(part, deterministic=True, noise=None) for part in parts)
         found = [self.values(part, chosen) for part, chosen in zip(parts, actions, strict=True)]

@@ -43,7 +43,7 @@ class HindsightConfig(ConfigModel):
         return "hindsight"
 
     def replay_options(self) -> dict[str, Any]:
-        """Arguments of the replay besides sizes and device."""
+        """Return the arguments of the replay buffer other than sizes and device."""
         return {"strategy": self.her_strategy, "ratio": self.her_ratio}
 
 

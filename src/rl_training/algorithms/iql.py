@@ -47,7 +47,10 @@ class IQLConfig(AdvantageConfig):
 
 
 def expectile_loss(v: Tensor, q: Tensor, *, expectile: float) -> Tensor:
-    """Mean of |τ − 1[u < 0]| u² with u = q − v, eq. 5; both ``[B]``, no gradient through q."""
+    """Return the mean of |τ − 1[u < 0]| u² with u = q − v, eq. 5; both are ``[B]``.
+
+    ``q`` is a constant.
+    """
     error = q - v
     weight = (expectile - (error < 0.0).to(error.dtype)).abs()
     return (weight * error.square()).mean(-1)
@@ -55,7 +58,7 @@ def expectile_loss(v: Tensor, q: Tensor, *, expectile: float) -> Tensor:
 
 @torch.no_grad()
 def dataset_q_values(model: MLPIQLModel, batch: Batch) -> Tensor:
-    """Min_i Q̄_i(s, a) of the *target* critics at the dataset's actions, ``[B]``."""
+    """Return min_i Q̄_i(s, a) of the *target* critics at the dataset's actions, ``[B]``."""
     return model.target_q_values(batch.obs, batch.actions).amin(-2)
 
 
@@ -168,8 +171,8 @@ class IQLAlgorithm(PolicyLearner):
             weight_clip=config.weight_clip,
         )
         networks = {"value": model.value, "actor": model.actor, "critic": model.critic}
-        for (key, network), of_network in zip(networks.items(), terms, strict=True):
-            yield Stage(of_network, {key: network.flat})
+        for (key, network), network_terms in zip(networks.items(), terms, strict=True):
+            yield Stage(network_terms, {key: network.flat})
 
     def move_targets(self, due: Due) -> None:
         """Update the target critics by Polyak averaging."""

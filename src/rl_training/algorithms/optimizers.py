@@ -96,8 +96,8 @@ class FlatAdam(nn.Module):
     def step(self, parameter: Tensor, gradient: Tensor) -> None:
         """Take one step along ``gradient``; on the CPU with PyTorch's fused kernel.
 
-        Runs on a GPU use compiled updates. Eager updates there use the same formula, as their
-        reference.
+        Runs on a GPU use compiled updates. Eager updates on a GPU serve as a reference for them
+        and use the same formula.
         """
         self.steps.add_(1)
         if self.max_norm is not None:
@@ -120,7 +120,7 @@ class FlatAdam(nn.Module):
     def _fused_step(self, parameter: Tensor, gradient: Tensor) -> None:
         step, weight_decay = torch._fused_adam_, self.weight_decay
         if self.decoupled_weight_decay:
-            gradient = self._with_weights(parameter, gradient)
+            gradient = self._with_weight_decay(parameter, gradient)
             step, weight_decay = torch._fused_adamw_, self.decoupled_weight_decay
         step(
             [parameter],
@@ -138,14 +138,14 @@ class FlatAdam(nn.Module):
             maximize=False,
         )
 
-    def _with_weights(self, parameter: Tensor, gradient: Tensor) -> Tensor:
+    def _with_weight_decay(self, parameter: Tensor, gradient: Tensor) -> Tensor:
         """Return the gradient with coupled weight decay added."""
         return gradient + self.weight_decay * parameter if self.weight_decay else gradient
 
     def _plain_step(self, parameter: Tensor, gradient: Tensor) -> None:
         """Take the step with separate operations, which a compiler fuses into one loop."""
         beta1, beta2 = self.betas
-        gradient = self._with_weights(parameter, gradient)
+        gradient = self._with_weight_decay(parameter, gradient)
         if self.decoupled_weight_decay:
             rate = self.learning_rate.to(widest_float(parameter.device))
             kept = 1.0 - rate * self.decoupled_weight_decay

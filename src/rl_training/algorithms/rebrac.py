@@ -34,13 +34,13 @@ class ReBRACConfig(SmoothedConfig):
 
 
 def squared_distance(actions: Tensor, dataset_actions: Tensor) -> Tensor:
-    """‖a − â‖², summed over the action dimensions; ``[B]``."""
+    """Return ‖a − â‖², summed over the action dimensions; ``[B]``."""
     return (actions - dataset_actions).square().sum(-1)
 
 
 @torch.no_grad()
 def rebrac_target(model: MLPTD3Model, batch: Batch, noise: Noise, config: ReBRACConfig) -> Tensor:
-    """Y = r + γ (1 − d) (min_i Q̄_i(s', a') − β₂ m ‖a' − â'‖²); ``[B]``.
+    """Return y = r + γ (1 − d) (min_i Q̄_i(s', a') − β₂ m ‖a' − â'‖²); ``[B]``.
 
     a' is TD3's smoothed target action, â' the dataset's action at s'; m is 0 if there is none.
     """
@@ -55,7 +55,7 @@ def rebrac_target(model: MLPTD3Model, batch: Batch, noise: Noise, config: ReBRAC
 
 
 def policy_terms(model: MLPTD3Model, batch: Batch, config: ReBRACConfig) -> Terms:
-    """β₁ mean ‖μ(s) − a‖² − λ mean min_i Q_i(s, μ(s)), with λ = 1 / mean |min_i Q_i(s, μ(s))|."""
+    """Compute β₁ mean ‖μ(s) − a‖² − λ mean q, with q = min_i Q_i(s, μ(s)) and λ = 1 / mean |q|."""
     actions = model.actor.mode(batch.obs)
     q = model.frozen_q_values(batch.obs, actions).amin(-2)  # [B]
     weight = value_weight(q, alpha=1.0)

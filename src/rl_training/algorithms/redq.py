@@ -1,7 +1,7 @@
 """Randomized Ensembled Double Q-learning (arXiv 2101.05982): SAC with many critics and updates.
 
-A block of G updates (Algorithm 1) updates critics and targets G times, then actor and temperature
-once.
+A block of G updates (Algorithm 1) updates the critics and targets G times, then the actor and the
+temperature once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class REDQConfig(SACConfig):
     """Hyperparameters of REDQ (docs/algorithms/redq.md)."""
 
     gradient_updates_per_step: int = Field(default=20, gt=0)
-    """Number G of updates in each round; actor and temperature are updated in the last one."""
+    """Number G of updates in each round; the last one also updates actor and temperature."""
     num_critics: EnsembleSize = 10
     """Number N of critics."""
     subset_size: int = Field(default=2, gt=0)
@@ -53,7 +53,7 @@ class REDQConfig(SACConfig):
 
 
 def mean_actor_loss(q: Tensor, log_prob: Tensor, *, alpha: Tensor) -> Tensor:
-    """Mean of α log π(ã|s) − (1/N) Σ_i Q_i(s, ã) over all critics; ``q`` is ``[N, B]``."""
+    """Return the mean of α log π(ã|s) − (1/N) Σ_i Q_i(s, ã) for ``q`` ``[N, B]``."""
     return (alpha * log_prob - q.mean(-2)).mean(-1)
 
 
@@ -96,8 +96,10 @@ def redq_loss(
 
     RLPD's losses are the same on a mixed batch, optionally without entropy in the target.
     """
-    inside = entropy_weight(alpha, backup_entropy)
-    target = redq_target(model, batch, noise, alpha=inside, subset_size=subset_size, gamma=gamma)
+    backup_alpha = entropy_weight(alpha, backup_entropy)
+    target = redq_target(
+        model, batch, noise, alpha=backup_alpha, subset_size=subset_size, gamma=gamma
+    )
     temperature = Temperature(alpha, log_alpha, target_entropy)
     policy = policy_terms(model, batch, noise, mean_actor_loss, temperature)
     return critic_terms(model, batch, target).losses | policy.losses

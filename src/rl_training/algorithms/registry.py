@@ -87,15 +87,15 @@ class HindsightEntry(AlgorithmEntry):
         ]
 
 
-class OwnEntry(AlgorithmEntry):
+class CustomEntry(AlgorithmEntry):
     """A learner registered by the user."""
 
     def learner_class(self, kwargs: Mapping[str, Any] | None = None) -> type[Algorithm]:
         """Return the registered class."""
-        return _OWN[self.name]
+        return _CUSTOM[self.name]
 
 
-_OWN: dict[str, type[Algorithm]] = {}
+_CUSTOM: dict[str, type[Algorithm]] = {}
 
 REGISTRY: dict[str, AlgorithmEntry] = {
     declared["name"]: (HindsightEntry if declared["goals"] else AlgorithmEntry)(**declared)
@@ -107,8 +107,8 @@ def get_algorithm(name: str) -> AlgorithmEntry:
     """Return the entry of an algorithm; the error for an unknown name suggests the nearest one."""
     if name not in REGISTRY:
         raise ConfigError(
-            f"Unknown algorithm {shown(name)} (register your own with register_algorithm, or on "
-            "the command line with --import MODULE)"
+            f"Unknown algorithm {shown(name)} (a custom algorithm needs register_algorithm in "
+            "Python, or --import MODULE on the command line)"
             f"{nearest(name, REGISTRY)}"
         )
     return REGISTRY[name]
@@ -127,12 +127,12 @@ def register_algorithm(
     """
     check_learner(learner, mode, actions)
     name, own = learner.name, vars(learner)
-    if name in REGISTRY and name not in _OWN:
+    if name in REGISTRY and name not in _CUSTOM:
         remedy = "choose another name" if "name" in own else f"set name in {learner.__name__}"
         raise ConfigError(f"The algorithm {name!r} already exists: {remedy}.")
     text = (own.get("summary") or learner.__doc__ or "").strip()
-    _OWN[name] = learner
-    REGISTRY[name] = OwnEntry(
+    _CUSTOM[name] = learner
+    REGISTRY[name] = CustomEntry(
         name=name,
         title=own.get("title") or learner.__name__,
         paper=own.get("paper", ""),
@@ -146,7 +146,7 @@ def register_algorithm(
 def check_learner(
     learner: type[Algorithm], mode: Mode | None = None, actions: ActionKind | None = None
 ) -> None:
-    """Raise an error that says what is missing if a class cannot be trained."""
+    """Raise an error with the reason if a class cannot be trained."""
     from rl_training.algorithms.base import Algorithm
 
     if not (isinstance(learner, type) and issubclass(learner, Algorithm)):
@@ -156,8 +156,8 @@ def check_learner(
         raise ConfigError(f"{label} has no name: set one in the class, such as name = 'mine'.")
     if not (isinstance(name, str) and re.fullmatch("[a-z][a-z0-9_]*", name)):
         raise ConfigError(
-            f"{label}.name = {shown(name)}: should have only lower-case letters, digits and "
-            "underscores, such as 'my_sac'."
+            f"{label}.name = {shown(name)}: should contain only lowercase letters, digits "
+            "and underscores, such as 'my_sac'."
         )
     if isabstract(learner):
         missing = _listed(sorted(learner.__abstractmethods__))
@@ -169,7 +169,7 @@ def check_learner(
     ):
         if value not in get_args(kinds):
             options = _listed(map(repr, get_args(kinds)), "or")
-            raise ConfigError(f"{key} = {shown(value)} of {label}: should be {options}.")
+            raise ConfigError(f"{label} has {key} = {shown(value)}, but should have {options}.")
     _check_update(learner)
     _check_config_class(label, getattr(learner, "config_class", None), mode)
 
@@ -180,13 +180,13 @@ def _check_update(learner: type[Algorithm]) -> None:
         if hasattr(learner, former):
             raise ConfigError(
                 f"{learner.__name__}.{former} is no longer used: declare intervals, such as "
-                "{'actor': 2}, and take update(self, batch, noise, due)."
+                "{'actor': 2}, and define update(self, batch, noise, due)."
             )
     taken = list(signature(learner.update).parameters)
     if "phase" in taken or not 3 <= len(taken) <= 4:
         raise ConfigError(
-            f"{learner.__name__}.update takes {_listed(taken)}: should be update(self, batch, "
-            "noise), or update(self, batch, noise, due) with intervals."
+            f"{learner.__name__}.update has the parameters {_listed(taken)}: define it as "
+            "update(self, batch, noise), or as update(self, batch, noise, due) with intervals."
         )
 
 

@@ -25,7 +25,7 @@ class RLPDConfig(REDQConfig, MixingConfig):
     }
 
     target_entropy: float | Literal["auto"] = "auto"
-    """Target entropy of a learned α; `auto` is −|A|/2, minus half the action dimensions."""
+    """Target entropy of a learned α; `auto` is −|A|/2 for |A| action dimensions."""
     backup_entropy: bool = True
     """Include the entropy term −α log π in the critics' target."""
     layer_norm: bool = True

@@ -52,7 +52,7 @@ def soft_target(
     alpha: Tensor,
     gamma: float | Tensor,
 ) -> Tensor:
-    """Y = r + γ (1 − d) (min_i Q̄_i(s', a') − α log π(a'|s')), eq. 3 and 5; ``[B]``.
+    """Return y = r + γ (1 − d) (min_i Q̄_i(s', a') − α log π(a'|s')), eq. 3 and 5; ``[B]``.
 
     ``next_q`` is ``[N, B]``.
     """
@@ -61,12 +61,12 @@ def soft_target(
 
 
 def actor_loss(q: Tensor, log_prob: Tensor, *, alpha: Tensor) -> Tensor:
-    """Mean of α log π(ã|s) − min_i Q_i(s, ã), eq. 9; ``q`` is ``[N, B]``."""
+    """Return the mean of α log π(ã|s) − min_i Q_i(s, ã), eq. 9; ``q`` is ``[N, B]``."""
     return (alpha * log_prob - q.amin(-2)).mean(-1)
 
 
 def temperature_loss(log_alpha: Tensor, log_prob: Tensor, *, target_entropy: float) -> Tensor:
-    """−log α · mean(log π + H̄), eq. 18 with log α instead of α, as in the authors' code."""
+    """Return −log α · mean(log π + H̄): eq. 18 with log α for α, as in the authors' code."""
     return -log_alpha * (log_prob.detach() + target_entropy).mean(-1)
 
 
@@ -162,7 +162,8 @@ class SACAlgorithm(ActorCritic):
         auto, wanted = config.alpha == "auto", config.target_entropy
         # A fixed α is stored directly, since α = 0 has no logarithm.
         self.register_buffer("fixed_alpha", torch.tensor(0.0 if auto else float(config.alpha)))
-        first = torch.tensor(config.initial_alpha, device="cpu")  # experiment/memory.py: no "meta"
+        # On the CPU, since experiment/memory.py builds learners on the meta device.
+        first = torch.tensor(config.initial_alpha, device="cpu")
         self.log_alpha = nn.Parameter(first.log()) if auto else None
         self.target_entropy = -float(spec.action_dim) if wanted == "auto" else float(wanted)
         self.add_optimizer("actor", self.model.actor.flat)
@@ -198,7 +199,7 @@ class SACAlgorithm(ActorCritic):
         return sac_target(self.model, batch, noise, alpha=self.backup_alpha, gamma=gamma)
 
     def actor_loss(self, q: Tensor, log_prob: Tensor, *, alpha: Tensor) -> Tensor:
-        """Compute eq. 9; variants whose actor has another objective override this."""
+        """Compute eq. 9; variants with a different actor objective override this."""
         return actor_loss(q, log_prob, alpha=alpha)
 
     def policy_stage(self, batch: Batch, noise: Noise) -> Stage:

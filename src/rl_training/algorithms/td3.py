@@ -32,9 +32,9 @@ class SmoothedConfig(DeterministicConfig):
     """Number of critics; the target uses their minimum."""
 
     policy_delay: int = Field(default=2, gt=0)
-    """Number of critic updates per update of actor and targets."""
+    """Number of critic updates for each update of the actor and the targets."""
     target_noise: float = Field(default=0.2, ge=0)
-    """Standard deviation of the noise on the target's action, which lies in [−1, 1]."""
+    """Standard deviation of the noise on the target's action, which is in [−1, 1]."""
     target_noise_clip: float = Field(default=0.5, ge=0)
     """Clip the noise on the target's action to ± this value."""
 

@@ -29,12 +29,12 @@ class TD3BCConfig(SmoothedConfig):
 
 
 def value_weight(q: Tensor, *, alpha: float) -> Tensor:
-    """Λ = α / mean |Q_1(s, μ(s))|, a scale without gradient."""
+    """Return λ = α / mean |Q_1(s, μ(s))|, a scale without gradient."""
     return alpha / q.detach().abs().mean(-1)
 
 
 def actor_terms(q: Tensor, actions: Tensor, dataset_actions: Tensor, *, alpha: float) -> Terms:
-    """−λ mean Q_1(s, μ(s)) + mean (μ(s) − a)²; ``q`` is ``[B]``.
+    """Compute −λ mean Q_1(s, μ(s)) + mean (μ(s) − a)²; ``q`` is ``[B]``.
 
     The imitation term is averaged over rows and action dimensions.
     """
@@ -46,7 +46,7 @@ def actor_terms(q: Tensor, actions: Tensor, dataset_actions: Tensor, *, alpha: f
 
 
 def policy_terms(model: MLPTD3Model, batch: Batch, *, alpha: float) -> Terms:
-    """The actor's loss by the first critic alone."""
+    """Compute the actor loss with the first critic only."""
     actions = model.actor.mode(batch.obs)
     q = model.critic.first_q_values(batch.obs, actions)
     return actor_terms(q, actions, batch.actions, alpha=alpha)

@@ -46,7 +46,7 @@ class TQCConfig(SACConfig):
     num_quantiles: Width = 25
     """Number M of quantiles per critic."""
     top_quantiles_to_drop_per_net: int = Field(default=2, ge=0)
-    """Largest quantiles dropped per critic from the pooled target; below `num_quantiles`."""
+    """Number of largest target quantiles to drop per critic; less than `num_quantiles`."""
     critic_hidden_sizes: Widths = (512, 512, 512)
     """Widths of the critics' hidden layers."""
 
@@ -74,7 +74,7 @@ def truncated_quantiles(quantiles: Tensor, drop_per_net: int) -> Tensor:
 
 
 def quantile_huber_loss(quantiles: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Σ_i mean of w |τ_m − 1[u < 0]| · Huber(u) over B, M and K, with u = y_k − z_im.
+    """Return Σ_i mean of w |τ_m − 1[u < 0]| · Huber(u) over B, M and K, with u = y_k − z_im.
 
     ``quantiles`` is ``[N, B, M]``, ``target`` ``[B, K]``; τ_m = (m − ½)/M. ``weights`` are the
     weights w ``[B]`` of the rows, 1 by default.
@@ -89,7 +89,7 @@ def quantile_huber_loss(quantiles: Tensor, target: Tensor, weights: Tensor | Non
 
 
 def critic_loss(quantiles: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Compute `quantile_huber_loss`; on the CPU, one node also computes its gradient."""
+    """Compute `quantile_huber_loss`, on the CPU with one autograd node."""
     if quantiles.dim() == 3 and use_kernels(quantiles):
         inputs = quantiles, target, weights
         loss: Tensor = QuantileHuberFunction.apply(*inputs)  # type: ignore[no-untyped-call]
@@ -107,7 +107,10 @@ def tqc_target(
     drop_per_net: int,
     gamma: float,
 ) -> Tensor:
-    """Y_k = r + γ (1 − d) (z_(k)(s', a') − α log π(a'|s')), for the quantiles kept; ``[B, K]``."""
+    """Return y_k = r + γ (1 − d) (z_(k)(s', a') − α log π(a'|s')) for the kept quantiles.
+
+    The result is ``[B, K]``.
+    """
     following = model.sample(batch.next_obs, noise["next_action"])
     quantiles = model.critic.quantiles(batch.next_obs, following.actions, model.target)
     kept = truncated_quantiles(quantiles, drop_per_net)

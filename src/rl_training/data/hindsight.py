@@ -101,7 +101,7 @@ class HindsightReplay(ReplayBuffer):
         """Index of the oldest stored row, counted from the first row of the run."""
         return self.total - len(self)
 
-    def _note_ends(self, terminations: BoolArray, truncations: BoolArray) -> None:
+    def _after_add(self, terminations: BoolArray, truncations: BoolArray) -> None:
         """Index the newest rows, one per environment in order, and the episodes they end."""
         if len(terminations) != self.num_envs:
             raise ValueError(

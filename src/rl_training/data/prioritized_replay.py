@@ -117,7 +117,7 @@ class PrioritizedReplay(ReplayBuffer):
         fields = tuple(dict.fromkeys((*fields, *self.needed_fields)))
         super().supply(fields, gamma=gamma, n_step=n_step)
 
-    def _note_ends(self, terminations: BoolArray, truncations: BoolArray) -> None:
+    def _after_add(self, terminations: BoolArray, truncations: BoolArray) -> None:
         """Give the newest rows, one per environment, the largest priority so far."""
         count = len(terminations)
         start = (self.total - count) % self.capacity

@@ -162,9 +162,9 @@ class ReplayBuffer(Sampler):
         self.total += count
         if self._fields is not None:
             self._position.fill_(self.total % self.capacity)
-        self._note_ends(terminations, truncations)
+        self._after_add(terminations, truncations)
 
-    def _note_ends(self, terminations: BoolArray, truncations: BoolArray) -> None:
+    def _after_add(self, terminations: BoolArray, truncations: BoolArray) -> None:
         """Do nothing; a subclass may index the newest rows and the episodes they end."""
 
     def cut_episodes(self, num_envs: int) -> None:

@@ -8,6 +8,7 @@ from itertools import accumulate
 
 import torch
 
+from rl_training.text import counted
 from rl_training.types import Batch, EnvSpec
 
 FIELDS = "observations", "actions", "rewards", "next_observations", "terminations", "truncations"
@@ -65,7 +66,7 @@ class RowLayout:
         if (self.obs_dim, self.action_dim) == (spec.obs_dim, spec.action_width):
             return None
         return (
-            f"{source} has {self.obs_dim} observation values and {self.action_dim} action values, "
-            f"but {env} has {spec.obs_dim} and {spec.action_width}: use data from the same "
-            "environment."
+            f"{source} has {counted(self.obs_dim, 'observation value')} and "
+            f"{counted(self.action_dim, 'action value')}, but {env} has {spec.obs_dim} and "
+            f"{spec.action_width}: use data from the same environment."
         )

@@ -146,7 +146,7 @@ class MixedSampler(Sampler):
         """Whether all rows come from the dataset, which does not grow."""
         return self.pretraining
 
-    has_place = True  # the position in the dataset, the phase and the counts
+    has_position = True  # the position in the dataset, the phase and the counts
 
     def __len__(self) -> int:
         return len(self.offline) + len(self.online)
@@ -245,7 +245,7 @@ class NormalizedSampler(Sampler):
         self._normalization = Normalization(shift, scale, clip, reward_scale)
 
     is_fixed = property(attrgetter("source.is_fixed"))
-    has_place = property(attrgetter("source.has_place"))
+    has_position = property(attrgetter("source.has_position"))
     form = property(attrgetter("source.form"))
 
     def __len__(self) -> int:

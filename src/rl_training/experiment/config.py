@@ -23,7 +23,7 @@ from rl_training.config_model import ConfigModel, Model, Trait, keys_with, sente
 from rl_training.data.config import DataConfig
 from rl_training.envs.factory import EnvConfig, WrappersConfig
 from rl_training.envs.resolving import name_env, name_kwargs
-from rl_training.errors import ConfigError, familiar, nearest
+from rl_training.errors import ConfigError, nearest, suggest_key
 from rl_training.experiment.plain_values import env_id_of, listed, plain
 from rl_training.rewards import RewardTransformConfig
 from rl_training.runtime.control_config import ControlsConfig
@@ -286,7 +286,7 @@ def unknown_key(key: str, algo: str, known: Sequence[str]) -> str:
     others = [
         entry.short_name for entry in REGISTRY.values() if key in entry.config_class().model_fields
     ]
-    if others and not familiar(key, names):
+    if others and not suggest_key(key, names):
         owners = ", ".join(others[:4]) + (" and others" if len(others) > 4 else "")
         name = get_algorithm(algo).short_name
         return f"{key!r} is not an option of {name}; it is an option of {owners}."
@@ -331,7 +331,7 @@ def _check_level(data: Mapping[str, Any]) -> None:
                 f"{key} = {shown(data[key])} belongs in algo_kwargs: "
                 f"algo_kwargs={{{key!r}: {shown(data[key])}}}."
             )
-        if key not in TrainConfig.model_fields and familiar(key, known):
+        if key not in TrainConfig.model_fields and suggest_key(key, known):
             raise ConfigError(unknown_key(key, algo, known))
 
 

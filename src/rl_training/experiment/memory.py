@@ -15,7 +15,7 @@ import torch
 
 from rl_training.algorithms.base import Algorithm
 from rl_training.algorithms.config import AlgorithmConfig, CollectionConfig, NetworkedConfig
-from rl_training.algorithms.registry import OwnEntry, get_algorithm
+from rl_training.algorithms.registry import CustomEntry, get_algorithm
 from rl_training.config_model import Trait, keys_with
 from rl_training.data.rows import RowLayout
 from rl_training.errors import ConfigError, RLTrainingError
@@ -23,7 +23,7 @@ from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.machine import available_memory
 from rl_training.experiment.plain_values import listed
 from rl_training.models import Network
-from rl_training.models.network_config import OwnTrunkConfig
+from rl_training.models.network_config import CustomTrunkConfig
 from rl_training.text import shown
 from rl_training.types import EnvSpec
 
@@ -107,9 +107,9 @@ def plan_learner(config: TrainConfig, spec: EnvSpec) -> Algorithm | None:
     """Build a run's learner on the meta device; return None if it has custom code."""
     settings = config.parts.algorithm
     trunks = settings.trunks() if isinstance(settings, NetworkedConfig) else {}
-    own_networks = any(isinstance(trunk, OwnTrunkConfig) for trunk in trunks.values())
+    custom_networks = any(isinstance(trunk, CustomTrunkConfig) for trunk in trunks.values())
     # Custom code may read the values of tensors, which meta tensors do not have.
-    if own_networks or isinstance(get_algorithm(config.algo), OwnEntry):
+    if custom_networks or isinstance(get_algorithm(config.algo), CustomEntry):
         return None
     with torch.device("meta"):
         return config.learner_class.build(spec, config.parts.algorithm)

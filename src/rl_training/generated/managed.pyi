@@ -53,7 +53,7 @@ class DDPG(ManagedAlgorithm):
         num_critics (default 1): Number of critics; the target uses their minimum, the actor
             only the first.
         exploration_noise (default 0.1): Standard deviation of the Gaussian noise on collected
-            actions, which lie in [−1, 1].
+            actions, which are in [−1, 1].
 
     Run options:
         seed (default 0): Seed of all random streams.
@@ -426,28 +426,29 @@ class HER(ManagedAlgorithm):
         num_critics (default 1): Number of critics; the target uses their minimum, the actor
             only the first.
         exploration_noise (default 0.1): Standard deviation of the Gaussian noise on collected
-            actions, which lie in [−1, 1].
+            actions, which are in [−1, 1].
 
     With base_algo='redq':
-        gradient_updates_per_step (default 20): Number G of updates in each round; actor and
-            temperature are updated in the last one.
+        gradient_updates_per_step (default 20): Number G of updates in each round; the last one
+            also updates actor and temperature.
         num_critics (default 10): Number N of critics.
         subset_size (default 2): Number M ≤ N of target critics whose minimum is used, drawn at
             random in each update.
 
     With base_algo='td3':
         exploration_noise (default 0.1): Standard deviation of the Gaussian noise on collected
-            actions, which lie in [−1, 1].
-        policy_delay (default 2): Number of critic updates per update of actor and targets.
+            actions, which are in [−1, 1].
+        policy_delay (default 2): Number of critic updates for each update of the actor and the
+            targets.
         target_noise (default 0.2): Standard deviation of the noise on the target's action,
-            which lies in [−1, 1].
+            which is in [−1, 1].
         target_noise_clip (default 0.5): Clip the noise on the target's action to ± this value.
 
     With base_algo='tqc':
         num_critics (default 5): Number N of critics.
         num_quantiles (default 25): Number M of quantiles per critic.
-        top_quantiles_to_drop_per_net (default 2): Largest quantiles dropped per critic from the
-            pooled target; below `num_quantiles`.
+        top_quantiles_to_drop_per_net (default 2): Number of largest target quantiles to drop
+            per critic; less than `num_quantiles`.
         critic_hidden_sizes (default (512, 512, 512)): Widths of the critics' hidden layers.
 
     Run options:
@@ -619,8 +620,8 @@ class REDQ(ManagedAlgorithm):
         learning_starts (default 5000): Environment steps with uniform random actions before the
             first update.
         train_frequency (default 1): Transitions to collect between rounds of updates.
-        gradient_updates_per_step (default 20): Number G of updates in each round; actor and
-            temperature are updated in the last one.
+        gradient_updates_per_step (default 20): Number G of updates in each round; the last one
+            also updates actor and temperature.
         replay (default 'uniform'): How transitions are sampled: uniformly, or in proportion to
             their TD errors.
         priority_exponent (default 0.6): Exponent α of the priorities; 0 samples uniformly.
@@ -995,10 +996,11 @@ class TD3(ManagedAlgorithm):
             (docs/configuration.md).
         num_critics (default 2): Number of critics; the target uses their minimum.
         exploration_noise (default 0.1): Standard deviation of the Gaussian noise on collected
-            actions, which lie in [−1, 1].
-        policy_delay (default 2): Number of critic updates per update of actor and targets.
+            actions, which are in [−1, 1].
+        policy_delay (default 2): Number of critic updates for each update of the actor and the
+            targets.
         target_noise (default 0.2): Standard deviation of the noise on the target's action,
-            which lies in [−1, 1].
+            which is in [−1, 1].
         target_noise_clip (default 0.5): Clip the noise on the target's action to ± this value.
 
     Run options:
@@ -1180,8 +1182,8 @@ class TQC(ManagedAlgorithm):
         target_entropy (default 'auto'): Target entropy of a learned α; `auto` is −|A|, minus
             the number of action dimensions.
         num_quantiles (default 25): Number M of quantiles per critic.
-        top_quantiles_to_drop_per_net (default 2): Largest quantiles dropped per critic from the
-            pooled target; below `num_quantiles`.
+        top_quantiles_to_drop_per_net (default 2): Number of largest target quantiles to drop
+            per critic; less than `num_quantiles`.
         critic_hidden_sizes (default (512, 512, 512)): Widths of the critics' hidden layers.
 
     Run options:
@@ -1344,8 +1346,8 @@ class AWAC(ManagedAlgorithm):
             (docs/configuration.md).
         num_critics (default 2): Number of critics in the ensemble.
         weight_clip (default 100.0): Upper bound on a transition's weight in the actor loss; 100
-            is usual.
-        log_std_bounds (default (-6.0, 0.0)): Lower and upper bound of log σ of `policy:
+            is common.
+        log_std_bounds (default (-6.0, 0.0)): Lower and upper bounds of log σ of `policy:
             tanh_mean`.
         critic_hidden_sizes (default (256, 256)): Widths of the critics' hidden layers.
         weight_decay (default 0.0001): L2 weight decay of the actor, added to its gradient.
@@ -1647,12 +1649,12 @@ class CQL(ManagedAlgorithm):
         initial_alpha (default 1.0): Initial value of a learned α.
         target_entropy (default 'auto'): Target entropy of a learned α; `auto` is −|A|, minus
             the number of action dimensions.
-        policy_learning_rate (default 0.0001): Learning rate of actor and temperature;
-            `learning_rate` applies to the critics.
+        policy_learning_rate (default 0.0001): Learning rate of the actor and the temperature;
+            the critics use `learning_rate`.
         conservative_weight (default 5.0): Weight of the conservative term relative to the
             squared error; the authors use 5 and 10.
-        num_sampled_actions (default 10): Number K of actions of each of the three kinds in the
-            log-sum-exp.
+        num_sampled_actions (default 10): Number K of sampled actions of each of the three kinds
+            in the log-sum-exp.
         conservative_temperature (default 1.0): Temperature T of the log-sum-exp.
         lagrange_threshold (default None): Target of the weighted gap for a learned multiplier;
             None uses the fixed weight alone.
@@ -1965,8 +1967,8 @@ class IQL(ManagedAlgorithm):
             (docs/configuration.md).
         num_critics (default 2): Number of critics in the ensemble.
         weight_clip (default 100.0): Upper bound on a transition's weight in the actor loss; 100
-            is usual.
-        log_std_bounds (default (-5.0, 2.0)): Lower and upper bound of log σ of the Gaussian
+            is common.
+        log_std_bounds (default (-5.0, 2.0)): Lower and upper bounds of log σ of the Gaussian
             around a tanh mean.
         expectile (default 0.7): Expectile of Q(s, ·) over the dataset that V(s) estimates; 0.5
             gives the mean.
@@ -2121,10 +2123,11 @@ class ReBRAC(ManagedAlgorithm):
             (docs/configuration.md).
         num_critics (default 2): Number of critics; the target uses their minimum.
         exploration_noise (default 0.1): Standard deviation of the Gaussian noise on collected
-            actions, which lie in [−1, 1].
-        policy_delay (default 2): Number of critic updates per update of actor and targets.
+            actions, which are in [−1, 1].
+        policy_delay (default 2): Number of critic updates for each update of the actor and the
+            targets.
         target_noise (default 0.2): Standard deviation of the noise on the target's action,
-            which lies in [−1, 1].
+            which is in [−1, 1].
         target_noise_clip (default 0.5): Clip the noise on the target's action to ± this value.
         actor_penalty (default 0.01): Weight β₁ of the squared distance to the dataset's action
             in the actor loss.
@@ -2281,10 +2284,11 @@ class TD3BC(ManagedAlgorithm):
             (docs/configuration.md).
         num_critics (default 2): Number of critics; the target uses their minimum.
         exploration_noise (default 0.1): Standard deviation of the Gaussian noise on collected
-            actions, which lie in [−1, 1].
-        policy_delay (default 2): Number of critic updates per update of actor and targets.
+            actions, which are in [−1, 1].
+        policy_delay (default 2): Number of critic updates for each update of the actor and the
+            targets.
         target_noise (default 0.2): Standard deviation of the noise on the target's action,
-            which lies in [−1, 1].
+            which is in [−1, 1].
         target_noise_clip (default 0.5): Clip the noise on the target's action to ± this value.
         alpha (default 2.5): Weight α of the value relative to the imitation; higher values
             trust the critics more.
@@ -2439,8 +2443,8 @@ class RLPD(ManagedAlgorithm):
         learning_starts (default 5000): Environment steps with uniform random actions before the
             first update.
         train_frequency (default 1): Transitions to collect between rounds of updates.
-        gradient_updates_per_step (default 20): Number G of updates in each round; actor and
-            temperature are updated in the last one.
+        gradient_updates_per_step (default 20): Number G of updates in each round; the last one
+            also updates actor and temperature.
         replay (default 'uniform'): How transitions are sampled: uniformly, or in proportion to
             their TD errors.
         priority_exponent (default 0.6): Exponent α of the priorities; 0 samples uniformly.
@@ -2455,7 +2459,7 @@ class RLPD(ManagedAlgorithm):
         offline_batch_ratio (default 0.5): Share of dataset rows in every batch, rounded to
             whole rows (half up).
         offline_pretrain_updates (default 0): Updates on the dataset alone before the first
-            environment step; intervals count them.
+            environment step; they count as steps.
         random_play (default True): Take random actions until `learning_starts`; otherwise the
             policy acts from the start.
         networks (default {}): Trunk and options of each network by name, or of `all`
@@ -2463,8 +2467,8 @@ class RLPD(ManagedAlgorithm):
         num_critics (default 10): Number N of critics.
         alpha (default 'auto'): Entropy temperature α: a fixed number, or `auto` to learn it.
         initial_alpha (default 1.0): Initial value of a learned α.
-        target_entropy (default 'auto'): Target entropy of a learned α; `auto` is −|A|/2, minus
-            half the action dimensions.
+        target_entropy (default 'auto'): Target entropy of a learned α; `auto` is −|A|/2 for |A|
+            action dimensions.
         subset_size (default 2): Number M ≤ N of target critics whose minimum is used, drawn at
             random in each update.
         backup_entropy (default True): Include the entropy term −α log π in the critics' target.

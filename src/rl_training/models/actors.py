@@ -28,15 +28,15 @@ class ActionSample(NamedTuple):
 
 
 def gaussian_log_prob(standardized: Tensor, log_std: Tensor) -> Tensor:
-    """Log N(u; μ, σ), summed over the action dimensions, from (u − μ)/σ and log σ."""
+    """Return log N(u; μ, σ), summed over the action dimensions, from (u − μ)/σ and log σ."""
     per_dim = torch.addcmul(log_std, standardized, standardized, value=0.5)
     return -per_dim.sum(-1) - 0.5 * math.log(2.0 * math.pi) * standardized.shape[-1]
 
 
 def tanh_log_det(pre_tanh: Tensor) -> Tensor:
-    """Log |d tanh(u)/du|, summed over the action dimensions, stable for large |u|.
+    """Return log |d tanh(u)/du|, summed over the action dimensions, stable for large |u|.
 
-    log(1 − a² + ε) would lose the tails and bias the entropy.
+    Computing log(1 − a² + ε) instead would lose the tails and bias the entropy.
     """
     inner = (pre_tanh + F.softplus(-2.0 * pre_tanh)).sum(-1)
     return 2.0 * (math.log(2.0) * pre_tanh.shape[-1] - inner)
@@ -127,7 +127,7 @@ class SquashedGaussianActor(GaussianActor):
         return self.distribution(obs)[0].tanh()
 
     def density(self, mean: Tensor, log_std: Tensor, actions: Tensor) -> Tensor:
-        """Return the log-density, with the change of variables of the tanh."""
+        """Return the log-density, with the change of variables for the tanh."""
         pre_tanh = actions.clamp(-ACTION_BOUND, ACTION_BOUND).atanh()
         standardized = (pre_tanh - mean) * (-log_std).exp()
         return gaussian_log_prob(standardized, log_std) - tanh_log_det(pre_tanh)
@@ -137,7 +137,7 @@ class TanhMeanGaussianActor(GaussianActor):
     """N(tanh(f(s)), σ) with a state-independent log σ.
 
     Unlike a squashed Gaussian's, its density is finite at ±1, so saturated dataset actions are
-    unproblematic. log σ is a parameter that follows the network's layers in the flat vector and is
+    not a problem. log σ is a parameter that follows the network's layers in the flat vector and is
     clamped to ``log_std_bounds``. It starts at 0, or midway between the bounds if they exclude 0:
     at a bound, the gradient of the clamp would be missing or one-sided.
     """

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from rl_training.models.activations import ACTIVATIONS
 from rl_training.models.kernels.products import linear
-from rl_training.models.mlp import layer_shapes, neutral_norms, norm_shapes, uniform_layers
+from rl_training.models.mlp import initialize_layers, initialize_norms, layer_shapes, norm_shapes
 from rl_training.models.network import State, Trunk
 from rl_training.models.network_config import BatchNormConfig, Sizes
 
@@ -40,8 +40,8 @@ class BatchNormTrunk(Trunk):
     ) -> dict[str, Tensor]:
         """Initialize layers like PyTorch, scales and variances with 1, shifts and means with 0."""
         split = 2 * self.num_layers
-        uniform_layers(params[:split], generator, self.last_layer_bound)
-        neutral_norms(params[split:])
+        initialize_layers(params[:split], generator, self.last_layer_bound)
+        initialize_norms(params[split:])
         lead = self.bias_lead or (1,)
         return {
             "running_mean": torch.zeros(*lead, sum(self.widths)),
@@ -62,7 +62,7 @@ class BatchNormTrunk(Trunk):
             if i > 0:
                 x = self.activation(linear(x, layers[2 * i - 2], layers[2 * i - 1]))
             if training:
-                x = self._by_batch(x, means[i], variances[i], state["batches"])
+                x = self._normalize_batch(x, means[i], variances[i], state["batches"])
             else:
                 x = (x - means[i]) * (variances[i] + self.options.eps).rsqrt()
             x = torch.addcmul(norms[2 * i + 1], x, norms[2 * i])
@@ -70,7 +70,7 @@ class BatchNormTrunk(Trunk):
             state["batches"].add_(1.0)
         return linear(x, layers[-2], layers[-1])
 
-    def _by_batch(
+    def _normalize_batch(
         self, x: Tensor, running_mean: Tensor, running_variance: Tensor, batches: Tensor
     ) -> Tensor:
         """Normalize with the batch's statistics and update the running statistics."""

@@ -15,7 +15,7 @@ from rl_training.models.network import Network
 from rl_training.models.network_config import Sizes, TrunkConfig, plain_mlp
 
 CACHED_ROWS = 1_024
-"""Chunk size of large evaluations on the CPU; the fastest from 512 to 8,192 at 256 units."""
+"""Chunk size of large evaluations on the CPU, the fastest of 512 to 8,192 with 256 units."""
 
 
 class EnsembleCritic(Network):
@@ -70,8 +70,8 @@ class EnsembleCritic(Network):
     def sampled_q_values(self, obs: Tensor, actions: Tensor) -> Tensor:
         """Return Q_i(s, a_k) for S actions ``[S, B, A]`` per state, ``[num_critics, S, B]``.
 
-        In a perceptron, the observation's part of the first layer is the same for all actions and
-        computed once.
+        In a perceptron, the observation's part of the first layer is the same for all actions, so
+        it is computed once.
         """
         count, size, width = actions.shape
         trunk = self.trunk
@@ -79,23 +79,23 @@ class EnsembleCritic(Network):
             rows = obs.expand(count, size, -1).flatten(0, 1), actions.flatten(0, 1)
             return self.q_values(*rows).view(-1, count, size)
         # On the CPU, in chunks whose activations stay in the cache from layer to layer.
-        together = max(1, CACHED_ROWS // size) if obs.device.type == "cpu" else count
+        chunk = max(1, CACHED_ROWS // size) if obs.device.type == "cpu" else count
         if use_kernels(obs):
             repeated = obs.expand(count, size, -1)
-            split = [torch.split(x.flatten(0, 1), together * size) for x in (repeated, actions)]
+            split = [torch.split(x.flatten(0, 1), chunk * size) for x in (repeated, actions)]
             pieces = [self.q_values(*piece) for piece in zip(*split, strict=True)]
             return torch.cat(pieces, dim=-1).view(-1, count, size)
         params = self.views(self.flat)
         widths = [obs.shape[-1], width]
-        of_obs, of_actions = torch.split_with_sizes(params[0], widths, dim=-2)
-        base = linear(obs, of_obs, params[1]).unsqueeze(-3)  # [N, 1, B, H]
+        obs_weight, action_weight = torch.split_with_sizes(params[0], widths, dim=-2)
+        base = linear(obs, obs_weight, params[1]).unsqueeze(-3)  # [N, 1, B, H]
         values = []
-        for some in torch.split(actions, together):
-            rows_of_all = some.flatten(0, 1).expand(len(base), -1, -1)
-            change = stacked_product(rows_of_all, of_actions)  # [N, S·B, H]
-            first = base + change.view(len(base), len(some), size, -1)
+        for part in torch.split(actions, chunk):
+            inputs = part.flatten(0, 1).expand(len(base), -1, -1)
+            change = stacked_product(inputs, action_weight)  # [N, S·B, H]
+            first = base + change.view(len(base), len(part), size, -1)
             above = trunk.evaluate_above(first.flatten(-3, -2), params, {}, training=False)
-            values.append(above.view(-1, len(some), size))
+            values.append(above.view(-1, len(part), size))
         return torch.cat(values, dim=-2)
 
     def action_gradients(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
@@ -115,7 +115,7 @@ class EnsembleCritic(Network):
         return action_gradients(inputs, self.views(self.flat), actions.shape[-1])
 
     def _plain_action_gradients(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the same for any other trunk, with a differentiable backward pass."""
+        """Return the same values for any trunk, with a differentiable backward pass."""
         params = self.views(self.flat)
         training = self.is_training(self.flat)
         with torch.enable_grad():  # held-out losses are computed without gradients

@@ -18,7 +18,7 @@ from rl_training.models.network import Network, State, Trunk
 from rl_training.models.network_config import MLPConfig, Sizes, plain_mlp
 
 
-def uniform_layers(
+def initialize_layers(
     layers: list[Tensor], generator: torch.Generator | None, last_bound: float | None = None
 ) -> None:
     """Draw weights and biases uniformly in ±1/√fan_in, as `torch.nn.Linear` does.
@@ -33,7 +33,7 @@ def uniform_layers(
             tensor.uniform_(-bound, bound, generator=generator)
 
 
-def neutral_norms(norms: list[Tensor]) -> None:
+def initialize_norms(norms: list[Tensor]) -> None:
     """Set the alternating scales and shifts to 1 and 0."""
     for scale, shift in zip(norms[0::2], norms[1::2], strict=True):
         scale.fill_(1.0)
@@ -46,7 +46,8 @@ def layer_shapes(
     """Return the shapes of weights and biases, and the leading axes of a bias."""
     if min(*widths, 1 if ensemble is None else ensemble) < 1:
         raise ConfigError(
-            f"A network has widths {list(widths)}, ensemble {ensemble}: all should be at least 1."
+            f"A network has the widths {list(widths)} and the ensemble size {ensemble}, but all "
+            "should be at least 1."
         )
     lead: tuple[int, ...] = () if ensemble is None else (ensemble,)
     bias_lead: tuple[int, ...] = () if ensemble is None else (ensemble, 1)
@@ -62,14 +63,14 @@ def norm_shapes(widths: Sequence[int], bias_lead: tuple[int, ...]) -> list[tuple
 
 
 def normalized(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    """LayerNorm over the last axis, with ε = 1e-5."""
+    """Apply LayerNorm over the last axis, with ε = 1e-5."""
     return torch.addcmul(shift, F.layer_norm(x, x.shape[-1:]), scale)
 
 
 class MLPTrunk(Trunk):
     """A perceptron, or an ensemble of them with one batched product per layer.
 
-    With ``layer_norm`` every hidden layer is normalized (arXiv 1607.06450), before its activation
+    With ``layer_norm``, every hidden layer is normalized (arXiv 1607.06450), before its activation
     or, with ``"after"``, after it. Scales and shifts follow the layers in the flat vector.
     ``dropout`` zeroes outputs of the hidden layers before the normalization and the activation, as
     in DroQ (arXiv 2110.02034).
@@ -96,8 +97,8 @@ class MLPTrunk(Trunk):
     ) -> dict[str, Tensor]:
         """Initialize layers like PyTorch, scales with 1 and shifts with 0."""
         split = 2 * self.num_layers
-        uniform_layers(params[:split], generator, self.last_layer_bound)
-        neutral_norms(params[split:])
+        initialize_layers(params[:split], generator, self.last_layer_bound)
+        initialize_norms(params[split:])
         return {"dropout_counter": first_counters(self.lead, generator)} if self.dropout else {}
 
     def unit_weights(self, params: list[Tensor]) -> list[Tensor]:

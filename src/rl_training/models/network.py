@@ -95,7 +95,7 @@ class Network(FlatModule):
     Inputs are ``[B, in]``; outputs are ``[B, out]``, or ``[members, B, out]`` for a stack.
 
     A network is in training mode while gradients of the parameters that it is evaluated with are
-    recorded, that is in the stage that updates them. Target networks, critics with detached
+    recorded, that is, in the stage that updates them. Target networks, critics with detached
     parameters in an actor loss, and everything under `torch.no_grad` (acting, held-out losses, the
     target's action) are in evaluation mode. `in_mode` overrides this.
     """

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
     from rl_training.models.network import Trunk
 
-# Upper bounds are far above any use: typos are caught before memory is allocated.
+# Upper bounds are far above practical values; they catch typos before memory is allocated.
 Width = Annotated[int, Field(gt=0, le=65_536), Trait.NETWORK_SIZE]
 Widths = Annotated[tuple[Width, ...], Field(min_length=1, max_length=64), Trait.NETWORK_SIZE]
 Activation = Literal["relu", "leaky_relu", "elu", "gelu", "silu", "mish", "tanh"]
 
 
 class Sizes(NamedTuple):
-    """Sizes of a network, which follow from its use."""
+    """Sizes of a network, which depend on its role."""
 
     inputs: int
     outputs: int
@@ -65,7 +65,7 @@ class MLPConfig(TrunkConfig):
     layer_norm: bool | Literal["after"] = False
     """Apply LayerNorm to every hidden layer: `true` before the activation, `after` after it."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Probability of zeroing an output of a hidden layer in training."""
+    """Probability of setting an output of a hidden layer to 0 in training."""
 
     def build(self, sizes: Sizes) -> Trunk:
         """Build the perceptron."""
@@ -138,7 +138,7 @@ TRUNKS: dict[str, type[TrunkConfig]] = {
 _FACTORIES: dict[str, Callable[..., nn.Module]] = {}
 
 
-class OwnTrunkConfig(TrunkConfig):
+class CustomTrunkConfig(TrunkConfig):
     """A registered network and its options."""
 
     options: dict[str, Any]
@@ -154,39 +154,39 @@ class OwnTrunkConfig(TrunkConfig):
 
     def build(self, sizes: Sizes) -> Trunk:
         """Build the trunk around the user's module."""
-        from rl_training.models.own_network import OwnTrunk
+        from rl_training.models.own_network import CustomTrunk
 
-        return OwnTrunk(sizes, self)
+        return CustomTrunk(sizes, self)
 
 
 def register_network(name: str, factory: Callable[..., nn.Module]) -> None:
     """Register a custom network for this process, used with ``trunk: name`` in `networks`.
 
     Args:
-        name: Lower-case letters, digits and underscores; not the name of a built-in trunk.
+        name: Lowercase letters, digits and underscores; not the name of a built-in trunk.
         factory: A class or function. ``factory(in_features, **options)`` returns an `nn.Module`
             that maps ``[B, in_features]`` to ``[B, features]``, for any number of features. The
-            options are the network's other keys in the config. Initial weights follow from the
-            run's seed, however the module draws them.
+            options are the network's other keys in the config. The run's seed determines the
+            initial weights, however the module draws them.
 
     Raises:
         ConfigError: If the name is invalid or taken, or the factory cannot be called.
     """
     if not (isinstance(name, str) and re.fullmatch("[a-z][a-z0-9_]*", name)):
         raise ConfigError(
-            f"name = {shown(name)}: should have only lower-case letters, digits and underscores."
+            f"name = {shown(name)}: should contain only lowercase letters, digits and underscores."
         )
     if name in TRUNKS:
         raise ConfigError(f"The trunk {name!r} already exists: choose another name.")
-    made_already = hasattr(factory, "named_parameters") and not isinstance(factory, type)
-    if made_already or not callable(factory):
+    is_instance = hasattr(factory, "named_parameters") and not isinstance(factory, type)
+    if is_instance or not callable(factory):
         raise ConfigError(
             f"factory = {shown(factory)}: should be a class or a function that returns a module."
         )
     _FACTORIES[name] = factory
 
 
-def _own_trunk(name: str, options: dict[str, Any], where: str) -> OwnTrunkConfig:
+def _custom_trunk(name: str, options: dict[str, Any], where: str) -> CustomTrunkConfig:
     """Return the config of a registered network; raise an error for unknown or missing options."""
     parameters = list(signature(_FACTORIES[name]).parameters.values())[1:]
     keys = [p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
@@ -198,7 +198,7 @@ def _own_trunk(name: str, options: dict[str, Any], where: str) -> OwnTrunkConfig
     for key in missing:
         if key not in options:
             raise ConfigError(f"In {where}: The key {key!r} is missing.")
-    return OwnTrunkConfig(trunk=name, options=options)
+    return CustomTrunkConfig(trunk=name, options=options)
 
 
 def trunk_config(options: Mapping[str, Any], where: str) -> TrunkConfig:
@@ -207,11 +207,11 @@ def trunk_config(options: Mapping[str, Any], where: str) -> TrunkConfig:
     if not isinstance(name, str):
         raise ConfigError(f"{where}.trunk = {shown(name)}: should be text.")
     if name in _FACTORIES:
-        return _own_trunk(name, {k: v for k, v in options.items() if k != "trunk"}, where)
+        return _custom_trunk(name, {k: v for k, v in options.items() if k != "trunk"}, where)
     if name not in TRUNKS:
         raise ConfigError(
-            f"{where}.trunk = {shown(name)} is unknown (register your own with register_network, "
-            "or on the command line with --import MODULE)"
+            f"{where}.trunk = {shown(name)} is unknown (a custom network needs register_network "
+            "in Python, or --import MODULE on the command line)"
             f"{nearest(name, [*TRUNKS, *_FACTORIES])}"
         )
     try:

@@ -11,9 +11,9 @@ from torch.func import functional_call, vmap
 
 from rl_training.errors import ConfigError
 from rl_training.models.kernels.products import linear
-from rl_training.models.mlp import layer_shapes, uniform_layers
+from rl_training.models.mlp import initialize_layers, layer_shapes
 from rl_training.models.network import State, Trunk
-from rl_training.models.network_config import OwnTrunkConfig, Sizes
+from rl_training.models.network_config import CustomTrunkConfig, Sizes
 from rl_training.text import shorten, shown
 
 PROBE_ROWS = 3
@@ -27,7 +27,7 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
-class OwnTrunk(Trunk):
+class CustomTrunk(Trunk):
     """The features of a user's module, followed by a linear layer.
 
     The flat vector holds the module's parameters in the order of `named_parameters`, then the
@@ -35,14 +35,14 @@ class OwnTrunk(Trunk):
     with `torch.vmap`.
     """
 
-    def __init__(self, sizes: Sizes, options: OwnTrunkConfig) -> None:
+    def __init__(self, sizes: Sizes, options: CustomTrunkConfig) -> None:
         self.options, self.inputs = options, sizes.inputs
         self.last_layer_bound = sizes.last_layer_bound
         self.members = sizes.ensemble
         try:
             with seeded(0), torch.device("cpu"):
-                module = self._made()
-                features = self._probed(module)
+                module = self._create_module()
+                features = self._count_features(module)
         except ConfigError:
             raise
         except Exception as error:  # user code may raise anything
@@ -60,28 +60,28 @@ class OwnTrunk(Trunk):
         self.activations = (sizes.ensemble or 1) * (features + sizes.outputs)
         self.module = module.to("meta")  # its tensors are never used
 
-    def _made(self) -> nn.Module:
+    def _create_module(self) -> nn.Module:
         module = self.options.factory(self.inputs, **self.options.options)
         if not isinstance(module, nn.Module):
             raise ConfigError(
-                f"The factory of the network {self.options.trunk!r} returned {shown(module)}: it "
+                f"The factory of the network {self.options.trunk!r} returned {shown(module)}, but "
                 "should return a torch.nn.Module."
             )
         return module
 
-    def _probed(self, module: nn.Module) -> int:
+    def _count_features(self, module: nn.Module) -> int:
         """Return the number of features; reject invalid outputs and random numbers."""
         name = self.options.trunk
         before = torch.get_rng_state()
         for training in (True, False):
             out = module.train(training)(torch.zeros(PROBE_ROWS, self.inputs))
-        right = isinstance(out, Tensor) and out.dim() == 2 and len(out) == PROBE_ROWS
-        if not right or not out.is_floating_point():
+        is_matrix = isinstance(out, Tensor) and out.dim() == 2 and len(out) == PROBE_ROWS
+        if not is_matrix or not out.is_floating_point():
             found = list(out.shape) if isinstance(out, Tensor) else shown(out)
             raise ConfigError(
                 f"The network {name!r} returns {found} for inputs of the shape "
-                f"{[PROBE_ROWS, self.inputs]}: should return one row of features for each row of "
-                f"inputs, [{PROBE_ROWS}, features] of floating-point numbers."
+                f"{[PROBE_ROWS, self.inputs]}, but should return one row of floating-point "
+                f"features for each row of inputs: [{PROBE_ROWS}, features]."
             )
         if not torch.equal(before, torch.get_rng_state()):
             raise ConfigError(
@@ -98,7 +98,7 @@ class OwnTrunk(Trunk):
         for _ in range(self.members or 1):
             seed = torch.randint(0, 2**62, (), generator=generator, device="cpu")
             with seeded(int(seed)), torch.device("cpu"):
-                made.append(_tensors(self._made()))
+                made.append(_tensors(self._create_module()))
 
         def gathered(name: str) -> Tensor:
             tensors = [tensors[name].detach() for tensors in made]
@@ -106,7 +106,7 @@ class OwnTrunk(Trunk):
 
         for param, name in zip(params, self.param_shapes, strict=False):
             param.copy_(gathered(name))
-        uniform_layers(params[-2:], generator, self.last_layer_bound)
+        initialize_layers(params[-2:], generator, self.last_layer_bound)
         return {_buffer_name(name): gathered(name) for name in self.state_names}
 
     def evaluate(self, x: Tensor, params: list[Tensor], state: State, *, training: bool) -> Tensor:

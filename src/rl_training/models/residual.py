@@ -10,11 +10,11 @@ from torch import Tensor, nn
 from rl_training.models.activations import ACTIVATIONS
 from rl_training.models.kernels.products import linear
 from rl_training.models.mlp import (
+    initialize_layers,
+    initialize_norms,
     layer_shapes,
-    neutral_norms,
     norm_shapes,
     normalized,
-    uniform_layers,
 )
 from rl_training.models.network import State, Trunk
 from rl_training.models.network_config import ResidualConfig, Sizes
@@ -50,12 +50,12 @@ class ResidualTrunk(Trunk):
             nn.init.orthogonal_(weight, generator=generator)
         params[1].zero_()
         for i in range(2, len(params) - 4, 6):
-            neutral_norms(params[i : i + 2])
+            initialize_norms(params[i : i + 2])
             for weight, bias in (params[i + 2 : i + 4], params[i + 4 : i + 6]):
                 weight.normal_(0.0, math.sqrt(2.0 / weight.shape[-2]), generator=generator)
                 bias.zero_()
-        neutral_norms(params[-4:-2])
-        uniform_layers(params[-2:], generator, self.last_layer_bound)
+        initialize_norms(params[-4:-2])
+        initialize_layers(params[-2:], generator, self.last_layer_bound)
         return {}
 
     def unit_weights(self, params: list[Tensor]) -> list[Tensor]:

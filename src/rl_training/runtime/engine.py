@@ -224,7 +224,7 @@ class Engine:
 
     def _sources(self) -> dict[str, Any]:
         """Return what determines the next block: the generator and the sampler's position."""
-        sampler = {"sampler": self.sampler.state_dict()} if self.sampler.has_place else {}
+        sampler = {"sampler": self.sampler.state_dict()} if self.sampler.has_position else {}
         return {"generator": generator_state(self.generator), **sampler}
 
     def state_dict(self) -> dict[str, Any]:
@@ -251,7 +251,7 @@ class Engine:
             raise StateError("the sums and the counts of the metrics have different keys")
         restore_generator(self.generator, state["generator"])
         self._block = []
-        if self.sampler.has_place:
+        if self.sampler.has_position:
             self.sampler.load_state_dict(state["sampler"])
         for index, key in enumerate(self._keys):
             self._totals[index] = self._sums.get(key, 0.0)

@@ -1,4 +1,4 @@
-"""Hand-written CPU kernels, and the function that decides whether they run."""
+"""Hand-written CPU kernels, and the function that decides whether to use them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _depth = 0
 def use_kernels(x: Tensor) -> bool:
     """Return whether to use hand-written kernels: on the CPU, outside `plain_operations`.
 
-    The kernels are eager and differentiable once. Runs on a GPU use compiled updates; eager
-    updates there are their reference and use the same operations.
+    The kernels run eagerly and can be differentiated only once. Runs on a GPU use compiled
+    updates; eager updates on a GPU serve as a reference for them and use the same operations.
     """
     return x.device.type == "cpu" and _depth == 0
 

@@ -39,7 +39,7 @@ def _masked(values: Tensor, below: Tensor) -> Tensor:
 def action_gradients(
     inputs: Tensor, params: list[Tensor], action_dim: int
 ) -> tuple[Tensor, Tensor]:
-    """Return Q ``[N, B]`` and ∂Q/∂a ``[N, B, A]``; the action is the end of the inputs."""
+    """Return Q ``[N, B]`` and ∂Q/∂a ``[N, B, A]``; the action is the last part of the inputs."""
     q, below = _forward(inputs, params)
     first = _slopes(below, params)[0]
     return q, torch.bmm(first, params[0][:, -action_dim:].mT)

@@ -18,11 +18,11 @@ from rl_training.models.kernels import use_kernels
 
 PIECE = 256
 MANY_ROWS = 4_096
-"""From this many rows on, a GPU sums a stack's weight gradients over chunks of `PIECE` rows."""
+"""With at least this many rows, a GPU sums weight gradients over chunks of `PIECE` rows."""
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Compute ``x @ weight + bias``, fusing the bias into the product if the rank allows it.
+    """Compute ``x @ weight + bias``, fusing the bias into the product if the shapes allow it.
 
     On the CPU, a batched product with one column is five times slower than the equivalent sum.
     """
@@ -69,7 +69,7 @@ class ManyRowsProduct(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor]:
-        """Return both gradients; the one of ``x`` only if it is needed."""
+        """Return both gradients; the gradient of ``x`` is None if it is not needed."""
         x, weight = ctx.saved_tensors
         grad_x = torch.bmm(grad, weight.mT) if ctx.needs_input_grad[0] else None
         rows, columns = (part.reshape(-1, PIECE, part.shape[-1]) for part in (x, grad))
@@ -100,7 +100,7 @@ class MLPFunction(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients of ``x`` and of the flat vector, each only if it is needed."""
+        """Return the gradients of ``x`` and of the flat vector, None if not needed."""
         flat, *activations = ctx.saved_tensors
         params: list[Tensor] = ctx.params
         grad_flat, targets = None, None
