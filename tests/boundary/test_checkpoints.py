@@ -1,4 +1,4 @@
-"""Checkpoints and run folders that somebody edited: refused, and nothing outside is touched."""
+"""Edited checkpoints and run folders are rejected, and files outside are not changed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def run(trained: Path, tmp_path: Path) -> Path:
 
 
 def edit_manifest(checkpoint: Path, **changes: Any) -> None:
-    """Change a manifest and give it the digest of what it says now."""
+    """Change a manifest and update its digest."""
     file = checkpoint / MANIFEST
     body = json.loads(file.read_bytes()) | changes
     del body["digest"]
@@ -72,7 +72,7 @@ def last(run: Path) -> Path:
     return list_steps(run)[-1]
 
 
-def test_a_checkpoint_in_a_folder_of_another_step_is_rejected(run: Path) -> None:
+def test_checkpoint_in_folder_of_another_step_is_rejected(run: Path) -> None:
     edit_manifest(last(run), step=39)
     with pytest.raises(
         CheckpointError, match="is from step 39, which does not match its folder name"
@@ -106,7 +106,7 @@ SPEC = {
         ({"discrete": True}, "invalid env_spec"),
     ],
 )
-def test_an_inconsistent_environment_is_rejected(
+def test_inconsistent_environment_is_rejected(
     run: Path, changes: dict[str, Any], sentence: str
 ) -> None:
     spec = {k: v for k, v in (SPEC | changes).items() if v is not ...}
@@ -115,7 +115,7 @@ def test_an_inconsistent_environment_is_rejected(
         predict_checkpoint(run, np.zeros(3))
 
 
-def test_weights_that_are_not_finite_are_rejected(run: Path) -> None:
+def test_nonfinite_weights_are_rejected(run: Path) -> None:
     file = last(run) / "model.safetensors"
     tensors = safetensors.torch.load(file.read_bytes())
     name = next(name for name, tensor in tensors.items() if tensor.is_floating_point())
@@ -136,7 +136,7 @@ def test_weights_that_are_not_finite_are_rejected(run: Path) -> None:
         {"@array": 5},
     ],
 )
-def test_arrays_in_a_state_have_the_bytes_they_declare(value: Any) -> None:
+def test_arrays_with_wrong_declared_size_are_rejected(value: Any) -> None:
     with pytest.raises((ValueError, TypeError)):
         json_codec.loads(json.dumps(value).encode())
 
@@ -144,7 +144,7 @@ def test_arrays_in_a_state_have_the_bytes_they_declare(value: Any) -> None:
 @pytest.mark.parametrize(
     "name", ["checkpoints/.tmp-last", "checkpoints/.tmp-best", "run.json", "metrics.jsonl"]
 )
-def test_resume_writes_nothing_through_a_planted_link(run: Path, tmp_path: Path, name: str) -> None:
+def test_resume_does_not_write_through_planted_links(run: Path, tmp_path: Path, name: str) -> None:
     victim = tmp_path / "victim"
     victim.write_text("precious")
     shutil.rmtree(run / "checkpoints")
@@ -157,7 +157,7 @@ def test_resume_writes_nothing_through_a_planted_link(run: Path, tmp_path: Path,
     assert victim.read_text() == "precious"
 
 
-def test_replay_rows_are_not_written_through_a_planted_link(run: Path, tmp_path: Path) -> None:
+def test_replay_rows_are_not_written_through_planted_links(run: Path, tmp_path: Path) -> None:
     names = json.loads((last(run) / MANIFEST).read_bytes())["replay"]
     victim = tmp_path / "victim"
     victim.write_text("precious")
@@ -172,19 +172,19 @@ def test_replay_rows_are_not_written_through_a_planted_link(run: Path, tmp_path:
 
 
 def grow(file: Path) -> None:
-    """Make a file of eight gigabytes, which no disk has to hold."""
+    """Create a sparse file of eight gigabytes."""
     with file.open("r+b") as stream:
         stream.truncate(8 << 30)
 
 
-def test_a_huge_config_is_not_read(run: Path) -> None:
+def test_huge_config_is_not_read(run: Path) -> None:
     grow(run / "config.yaml")
     assert list_runs(run.parent) == []
     with pytest.raises(ConfigError, match="at most 4,194,304 are allowed"):
         resume(run)
 
 
-def test_a_huge_run_record_is_not_read(run: Path) -> None:
+def test_huge_run_record_is_not_read(run: Path) -> None:
     grow(run / "run.json")
     assert [row.state for row in list_runs(run.parent)] == ["unknown"]
 
@@ -195,14 +195,14 @@ def test_huge_metrics_are_not_read(run: Path) -> None:
         resume(run, ["total_timesteps=50"])
 
 
-def test_a_huge_line_of_metrics_is_skipped(run: Path) -> None:
+def test_huge_metrics_line_is_skipped(run: Path) -> None:
     rows = list(read_metrics(run))
     with (run / "metrics.jsonl").open("ab") as stream:
         stream.write(b"{" * (3 << 20) + b"\n" + b'{"step": 99}\n')
     assert list(read_metrics(run)) == [*rows, {"step": 99}]
 
 
-def test_a_checkpoint_that_is_a_pipe_or_link_is_rejected(run: Path, tmp_path: Path) -> None:
+def test_pipe_or_link_in_a_checkpoint_is_rejected(run: Path, tmp_path: Path) -> None:
     file = last(run) / "state.json"
     os.rename(file, tmp_path / "state.json")
     file.symlink_to(tmp_path / "state.json")

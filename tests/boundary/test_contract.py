@@ -1,4 +1,4 @@
-"""Files are opened, and environments made, in the modules that are there for it."""
+"""Only dedicated modules open files and create environments."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ALLOWED = {
 
 
 def calls(file: Path) -> list[tuple[str, str, str]]:
-    """The enclosing function, the owner ("" for a plain name) and the name of each call."""
+    """Return the enclosing function, owner ("" for a plain name) and name of each call."""
     found = []
     tree = ast.parse(file.read_text())
     homes = {
@@ -66,14 +66,16 @@ def modules(*but: str) -> list[Path]:
     "file", modules("boundary/"), ids=lambda file: file.relative_to(SOURCE).as_posix()
 )
 def test_only_the_boundary_opens_files(file: Path) -> None:
-    place = file.relative_to(SOURCE).as_posix()
+    module = file.relative_to(SOURCE).as_posix()
     for function, owner, name in calls(file):
         opens = name == "open" or (owner and name in FILES) or (owner, name) in OWNED_FILES
-        assert not opens or (place, function) in ALLOWED, f"{place}:{function} calls {owner}.{name}"
+        assert not opens or (module, function) in ALLOWED, (
+            f"{module}:{function} calls {owner}.{name}"
+        )
 
 
-def test_the_contract_sees_what_it_forbids() -> None:
-    """The names above are those that the boundary itself uses."""
+def test_scan_finds_file_access_in_the_boundary() -> None:
+    """The boundary itself opens files, so a scan of it must find such calls."""
     used = {name for file in (SOURCE / "boundary").glob("*.py") for _, _, name in calls(file)}
     assert {"open", "fdopen", "write_bytes", "fromfile", "memmap"} <= used
 
@@ -82,7 +84,7 @@ def test_the_contract_sees_what_it_forbids() -> None:
 
 MAKING = {"make", "make_vec", "spec", "register_envs", "load_env_creator"}
 IMPORTING = {
-    "cli/user_imports.py": "--import, which a person gives",
+    "cli/user_imports.py": "--import, given by the user",
     "lazy.py": "the package's own modules",
     "algorithms/registry.py": "the package's own modules",
     "envs/resolving.py": "environments",
@@ -90,7 +92,7 @@ IMPORTING = {
 
 
 def names_used(tree: ast.AST) -> Iterator[str]:
-    """The functions of gymnasium and importlib that a module names, however it imports them."""
+    """Yield the gymnasium and importlib functions that a module uses, in any import style."""
     names = {"__import__": "importlib.__import__"}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -110,7 +112,7 @@ def names_used(tree: ast.AST) -> Iterator[str]:
 
 @pytest.mark.parametrize("file", modules(), ids=lambda file: file.relative_to(SOURCE).as_posix())
 def test_only_one_module_creates_and_imports_environments(file: Path) -> None:
-    place = file.relative_to(SOURCE).as_posix()
+    module = file.relative_to(SOURCE).as_posix()
     found = set(names_used(ast.parse(file.read_text())))
     makes = {c for c in found if c.startswith("gymnasium.") and c.rpartition(".")[2] in MAKING}
     imports = {
@@ -118,14 +120,14 @@ def test_only_one_module_creates_and_imports_environments(file: Path) -> None:
         for c in found
         if re.match(r"importlib\.(import_module|__import__|util|machinery)|(runpy|pkgutil)\.", c)
     }
-    if place == "envs/resolving.py":
+    if module == "envs/resolving.py":
         assert makes == {"gymnasium.make", "gymnasium.spec", "gymnasium.register_envs"}
     else:
-        assert not makes, f"{place} makes environments by itself"
-    assert bool(imports) == (place in IMPORTING), f"{place}: {imports}"
+        assert not makes, f"{module} creates environments"
+    assert bool(imports) == (module in IMPORTING), f"{module}: {imports}"
 
 
-def test_the_scan_sees_every_spelling() -> None:
+def test_scan_recognizes_every_import_style() -> None:
     for text in (
         "import gymnasium as gym\ngym.make('x')",
         "from gymnasium import make as m\nm('x')",

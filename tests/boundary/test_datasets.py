@@ -1,4 +1,4 @@
-"""Dataset files that lie, point elsewhere or ask for code: refused in one sentence."""
+"""Datasets with false sizes, external references or code are rejected with a one-line error."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def refused(source: Path | str, sentence: str) -> None:
 
 
 def edit_pt(path: Path, change: Callable[[bytes], bytes], member: str = "data.pkl") -> Path:
-    """Rewrite one member of a pt file; the archive itself stays sound."""
+    """Rewrite one member of a pt file; the archive itself stays valid."""
     torch.save({k: torch.from_numpy(v) for k, v in make_data([4, 4]).items()}, path)
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
@@ -45,7 +45,7 @@ def edit_pt(path: Path, change: Callable[[bytes], bytes], member: str = "data.pk
 
 
 def element_count(count: int, wanted: int) -> Callable[[bytes], bytes]:
-    """Replace a storage's number of elements, written as one byte, by four."""
+    """Replace a storage's number of elements, stored in one byte, with a four-byte number."""
 
     def change(program: bytes) -> bytes:
         old = b"X\x03\x00\x00\x00cpu"
@@ -58,7 +58,7 @@ def element_count(count: int, wanted: int) -> Callable[[bytes], bytes]:
 
 
 @pytest.mark.parametrize("wanted", [2**30, 23, 25, 0, -1])
-def test_a_storage_must_declare_the_bytes_present(tmp_path: Path, wanted: int) -> None:
+def test_storage_with_wrong_declared_size_is_rejected(tmp_path: Path, wanted: int) -> None:
     path = edit_pt(tmp_path / "d.pt", element_count(16, wanted))
     refused(path, r"declares -?[0-9,]+ elements")
 
@@ -71,12 +71,12 @@ def test_a_storage_must_declare_the_bytes_present(tmp_path: Path, wanted: int) -
         (b"torch\nFloatStorage", b"torch\nQuantizedStorage"),
     ],
 )
-def test_a_name_in_a_pt_file_is_never_looked_up(tmp_path: Path, old: bytes, new: bytes) -> None:
+def test_names_in_a_pt_file_are_never_imported(tmp_path: Path, old: bytes, new: bytes) -> None:
     path = edit_pt(tmp_path / "d.pt", lambda program: program.replace(old, new))
     refused(path, "cannot be read as a dict of tensors")
 
 
-def test_a_tensor_cannot_extend_beyond_its_storage(tmp_path: Path) -> None:
+def test_tensor_cannot_extend_beyond_its_storage(tmp_path: Path) -> None:
     def change(program: bytes) -> bytes:
         # The first tensor's shape is (8, 2): make it (200, 2).
         return program.replace(b"K\x08K\x02\x86", b"K\xc8K\x02\x86", 1)
@@ -84,7 +84,7 @@ def test_a_tensor_cannot_extend_beyond_its_storage(tmp_path: Path) -> None:
     refused(edit_pt(tmp_path / "d.pt", change), "extends beyond its storage")
 
 
-def test_a_small_pt_file_cannot_expand_to_a_large_one(tmp_path: Path) -> None:
+def test_pt_file_cannot_expand_to_a_large_tensor(tmp_path: Path) -> None:
     data = {k: torch.from_numpy(v) for k, v in make_data([4, 4]).items()}
     torch.save({k: v[:1].expand(10**8, *v.shape[1:]) for k, v in data.items()}, tmp_path / "d.pt")
     refused(tmp_path / "d.pt", "more than 200 times its size")
@@ -93,11 +93,11 @@ def test_a_small_pt_file_cannot_expand_to_a_large_one(tmp_path: Path) -> None:
 # --- npz --------------------------------------------------------------------------------
 
 
-def test_a_directory_with_false_sizes_is_rejected(tmp_path: Path) -> None:
+def test_directory_with_false_sizes_is_rejected(tmp_path: Path) -> None:
     np.savez(tmp_path / "d.npz", **make_data([4, 4]))
     raw = bytearray((tmp_path / "d.npz").read_bytes())
     entry = raw.index(b"PK\x01\x02")
-    raw[entry + 24 : entry + 28] = struct.pack("<L", 2**31)  # the size when unpacked
+    raw[entry + 24 : entry + 28] = struct.pack("<L", 2**31)  # the uncompressed size
     (tmp_path / "d.npz").write_bytes(raw)
     refused(tmp_path / "d.npz", "claims 2,147,483,648 bytes")
 
@@ -116,20 +116,20 @@ def test_overlapping_members_are_rejected(tmp_path: Path) -> None:
     refused(tmp_path / "d.npz", "overlap|claims|damaged")
 
 
-def test_a_header_of_gigabytes_is_not_read(tmp_path: Path) -> None:
+def test_header_of_gigabytes_is_not_read(tmp_path: Path) -> None:
     header = b"\x93NUMPY\x02\x00" + struct.pack("<L", 2**31) + b"{" * 100
     with zipfile.ZipFile(tmp_path / "d.npz", "w") as archive:
         archive.writestr("observations.npy", header)
     refused(tmp_path / "d.npz", "its header claims 2,147,483,648 bytes")
 
 
-def test_a_deflated_bomb_is_rejected(tmp_path: Path) -> None:
+def test_deflate_bomb_is_rejected(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "d.npz", observations=np.zeros((10**8, 2), np.int8))
     refused(tmp_path / "d.npz", "more than 200 times its size")
 
 
 @pytest.mark.parametrize("name", ["d.npz", "d.pt", "d.hdf5"])
-def test_a_pipe_is_not_opened(tmp_path: Path, name: str) -> None:
+def test_pipe_is_not_opened(tmp_path: Path, name: str) -> None:
     os.mkfifo(tmp_path / name)
     refused(tmp_path / name, "no dataset file|not a regular file")
 
@@ -186,7 +186,7 @@ def plugin_filter(file: Any, folder: Path) -> None:
         (plugin_filter, "'rewards' uses the unsupported HDF5 filter 32015"),
     ],
 )
-def test_hdf5_reads_no_other_file(
+def test_hdf5_does_not_read_other_files(
     tmp_path: Path, change: Callable[[Any, Path], None], sentence: str
 ) -> None:
     refused(hdf5(tmp_path / "d.hdf5", change), sentence)
@@ -197,7 +197,7 @@ def test_hdf5_reads_no_other_file(
 
 @pytest.fixture
 def dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A dataset `tests/odd-v0`; returns its folder of data."""
+    """Create the dataset `tests/odd-v0` and return its data folder."""
     pytest.importorskip("minari")
     (tmp_path / "minari").mkdir()
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
@@ -217,7 +217,9 @@ def evil_spec(marker: Path) -> str:
 
 
 @pytest.mark.parametrize("missing", ["observation_space", "action_space"])
-def test_minari_metadata_builds_no_environment(dataset: Path, tmp_path: Path, missing: str) -> None:
+def test_minari_metadata_does_not_create_an_environment(
+    dataset: Path, tmp_path: Path, missing: str
+) -> None:
     marker = tmp_path / "marker"
     edit_metadata(dataset, **{missing: ..., "env_spec": evil_spec(marker)})
     assert inspect_data("tests/odd-v0").rows == 8
@@ -231,13 +233,13 @@ def test_minari_metadata_builds_no_environment(dataset: Path, tmp_path: Path, mi
     "dataset_id",
     ["/etc/passwd", "../odd-v0", "a/../odd-v0", "hf://x/y-v0", "a\\b-v0", "x", "x-v0\n", "~/x-v0"],
 )
-def test_a_dataset_id_is_neither_a_path_nor_an_address(dataset_id: str) -> None:
+def test_dataset_id_cannot_be_a_path_or_an_address(dataset_id: str) -> None:
     with pytest.raises(ConfigError, match="should be a Minari id"):
         check_minari_id(dataset_id)
 
 
 @pytest.mark.parametrize("dataset_id", ["D4RL/door/human-v2", "x-v0", "a/b/c.d_e-f-v12"])
-def test_a_minari_id_is_accepted(dataset_id: str) -> None:
+def test_minari_id_is_accepted(dataset_id: str) -> None:
     assert check_minari_id(dataset_id) == dataset_id
 
 
@@ -253,7 +255,7 @@ def test_a_minari_id_is_accepted(dataset_id: str) -> None:
         ({"action_space": '{"type": "Discrete", "n": -1}'}, "action_space"),
     ],
 )
-def test_minari_metadata_has_a_schema(
+def test_invalid_minari_metadata_is_rejected(
     dataset: Path, changes: dict[str, Any], sentence: str
 ) -> None:
     edit_metadata(dataset, **changes)
@@ -277,7 +279,7 @@ def test_linked_minari_files_are_rejected(dataset: Path, tmp_path: Path) -> None
     assert open_minari("tests/odd-v0").episodes == 2
 
 
-def test_a_download_fetches_only_the_requested_dataset(
+def test_download_fetches_only_the_requested_dataset(
     dataset: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fetched = []
@@ -297,7 +299,7 @@ def test_a_download_fetches_only_the_requested_dataset(
 
 
 @pytest.mark.parametrize("name", ["out.npz", "out.pt", "out.hdf5"])
-def test_a_planted_link_is_not_written_through(tmp_path: Path, name: str) -> None:
+def test_planted_link_is_not_written_through(tmp_path: Path, name: str) -> None:
     victim = tmp_path / "victim"
     victim.write_text("precious")
     (tmp_path / f".tmp-{name}").symlink_to(victim)

@@ -1,4 +1,4 @@
-"""HDF5 files that the library itself does not survive."""
+"""HDF5 files that crash or block the HDF5 library."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def read(path: Path) -> np.ndarray:
         return np.concatenate(list(columns["rewards"].chunks()))
 
 
-def test_columns_of_the_top_level_and_of_groups(file: Path) -> None:
+def test_columns_at_the_top_level_and_in_groups(file: Path) -> None:
     np.testing.assert_array_equal(read(file), np.arange(8, dtype=np.float32))
     with open_hdf5(file, depth=2) as found:
         assert found["group"] is None
@@ -48,8 +48,8 @@ def test_columns_of_the_top_level_and_of_groups(file: Path) -> None:
     np.testing.assert_array_equal(rows, np.arange(6, dtype=np.int16).reshape(3, 2))
 
 
-def test_a_file_that_crashes_the_library_is_rejected(file: Path) -> None:
-    """A node of the group's B-tree that is its own child: the library recurses without end."""
+def test_file_that_crashes_the_library_is_rejected(file: Path) -> None:
+    """A node of the group's B-tree is its own child, so the library recurses infinitely."""
     data = bytearray(file.read_bytes())
     node = data.index(b"TREE")
     data[node + 5] = 1  # the node's level
@@ -60,10 +60,10 @@ def test_a_file_that_crashes_the_library_is_rejected(file: Path) -> None:
     assert subprocess.run(opened, check=False).returncode < 0  # a signal
     with pytest.raises(ConfigError, match=r"broken.hdf5 is damaged .* crashed or did not finish"):
         read(broken)
-    np.testing.assert_array_equal(read(file), np.arange(8))  # by a new process
+    np.testing.assert_array_equal(read(file), np.arange(8))  # read by a new process
 
 
-def test_a_file_that_the_library_never_finishes_is_rejected(
+def test_file_that_blocks_the_library_is_rejected(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endless = (
@@ -76,7 +76,7 @@ def test_a_file_that_the_library_never_finishes_is_rejected(
         read(file)
 
 
-def test_a_file_that_needs_far_more_memory_than_its_size_is_rejected(
+def test_file_that_needs_too_much_memory_is_rejected(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     greedy = "import h5py; h5py.File = lambda *_: bytearray(1 << 30); "
@@ -85,7 +85,7 @@ def test_a_file_that_needs_far_more_memory_than_its_size_is_rejected(
         read(file)
 
 
-def test_a_process_that_dies_between_two_reads_gets_a_clear_error(file: Path) -> None:
+def test_process_that_dies_between_reads_raises_a_clear_error(file: Path) -> None:
     with open_hdf5_columns(file) as columns:
         process = columns["rewards"].read.args[0]._process  # type: ignore[attr-defined]
         process.kill()
@@ -101,13 +101,13 @@ def test_consecutive_files_share_a_process(file: Path) -> None:
     assert hdf5._idle == [reader]
 
 
-def test_files_may_be_open_at_the_same_time(file: Path) -> None:
+def test_several_files_can_be_open(file: Path) -> None:
     with open_hdf5_columns(file) as columns, open_hdf5_columns(file) as others:
         for one, other in zip(columns["rewards"].chunks(), others["rewards"].chunks(), strict=True):
             np.testing.assert_array_equal(one, other)
 
 
-def test_a_forked_process_starts_its_own_reader(file: Path) -> None:
+def test_forked_process_starts_a_separate_reader(file: Path) -> None:
     read(file)
     child = os.fork()
     if child == 0:

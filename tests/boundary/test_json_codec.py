@@ -1,4 +1,4 @@
-"""Arrays inside JSON: what a forged file can say of them."""
+"""Arrays in JSON: round trips and forged content."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rl_training.errors import CheckpointError
 
 
 @pytest.mark.parametrize("dtype", ["f4", "u1", "i8", "b1", "f8"])
-def test_arrays_survive(dtype: str) -> None:
+def test_arrays_round_trip(dtype: str) -> None:
     array = np.array([[0, 1], [1, 0]], dtype)
     found = json_codec.loads(json_codec.dumps({"a": array}))["a"]
     assert found.dtype == array.dtype
@@ -39,7 +39,7 @@ def test_forged_arrays_are_rejected_with_printable_errors(content: list[Any]) ->
     assert str(caught.value).isprintable()
 
 
-def test_an_error_quotes_at_most_a_line_of_a_file() -> None:
+def test_error_quotes_at_most_one_line_of_a_file() -> None:
     with pytest.raises(CheckpointError) as caught, report_state_errors(Path("state.json")):
         raise StateError("class is " + "x\x07" * 5_000)
     assert len(str(caught.value)) < 600

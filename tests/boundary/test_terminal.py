@@ -1,4 +1,4 @@
-"""Printing: bounded plain text, on streams that may break."""
+"""Printing of bounded plain text, also to broken streams."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ def zygote() -> Zygote:
         ("\udcff", r"\udcff"),
     ],
 )
-def test_a_message_is_one_plain_line(text: str, printed: str) -> None:
+def test_message_is_one_plain_line(text: str, printed: str) -> None:
     assert one_line(text) == printed
 
 
-def test_a_message_has_a_bounded_length() -> None:
+def test_message_length_is_bounded() -> None:
     line = one_line(f"first {'x' * 1_000_000} last")
     assert len(line) <= MAX_MESSAGE
     assert (line[:6], line[-5:]) == ("first ", " last")
 
 
-def test_line_breaks_stay_where_they_are_kept() -> None:
+def test_line_breaks_are_kept_on_request() -> None:
     assert printable("a\nb\tc\r", keep="\n") == "a\nb\\tc\\r"
 
 
@@ -53,7 +53,7 @@ def broken_stream(encoding: str = "utf-8") -> io.TextIOWrapper:
     return io.TextIOWrapper(os.fdopen(writer, "wb"), encoding=encoding)
 
 
-def test_a_broken_stream_drops_output() -> None:
+def test_broken_stream_drops_output() -> None:
     broken = broken_stream()
     broken.write("lost")
     stream = guarded(broken)
@@ -64,7 +64,7 @@ def test_a_broken_stream_drops_output() -> None:
         broken.close()
 
 
-def test_a_closed_stream_becomes_a_null_device() -> None:
+def test_closed_stream_is_replaced_by_the_null_device() -> None:
     closed = broken_stream()
     closed.close()
     for stream in (None, closed, io.StringIO()):
@@ -78,8 +78,8 @@ def test_unencodable_characters_are_replaced(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_text() == "? ?\n"
 
 
-def test_a_full_pipe_is_waited_for() -> None:
-    """A descriptor that does not block is shared by other programs with the terminal."""
+def test_writes_wait_for_a_full_pipe() -> None:
+    """Another program that shares the terminal may have made the descriptor non-blocking."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     text = "x" * 1_000_000
@@ -97,7 +97,7 @@ def test_a_full_pipe_is_waited_for() -> None:
     assert parts == [text.encode()]
 
 
-def test_a_program_may_replace_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replaced_standard_error_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
     monkeypatch.setattr("sys.stderr", stream)
     tell("Warning: two\nlines")
@@ -105,7 +105,9 @@ def test_a_program_may_replace_standard_error(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("fault", ["broken", "full", "closed", "ascii"])
-def test_a_program_trains_without_a_display(zygote: Zygote, tmp_path: Path, fault: str) -> None:
+def test_training_from_python_works_with_broken_streams(
+    zygote: Zygote, tmp_path: Path, fault: str
+) -> None:
     code = f"""
 from rl_training import SAC
 options = dict(hidden_sizes=[8], batch_size=8, learning_starts=10, eval_interval=0)
@@ -117,7 +119,7 @@ print(model.learn(20, progress=True).result.stop_reason)
     assert (done.status, done.out) == (0, "completed\n"), done.err
 
 
-def test_an_error_is_one_printable_line_for_any_input() -> None:
+def test_error_is_one_printable_line_for_any_input() -> None:
     error = ConfigError("a\tb\n\x1b[2J" + "x" * 100_000)
     assert str(error).isprintable()
     assert str(error).startswith("a b \\x1b[2J")

@@ -1,4 +1,4 @@
-"""The command line as a user meets it: one run in a process of its own, the rest forked."""
+"""The command line: one run in a new process, the other commands in forked processes."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ SMALL = [
 
 
 def new_process(*command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """A program that imports everything itself: seconds, where `cli` takes a tenth of one."""
+    """Run a command in a new process, which takes seconds; `cli` takes a tenth of a second."""
     return subprocess.run(
         command, capture_output=True, text=True, cwd=cwd, timeout=120, check=False, env=ENVIRONMENT
     )
 
 
 def cli(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """``rl-training ARGUMENTS`` in a forked process."""
+    """Run ``rl-training ARGUMENTS`` in a forked process."""
     done = shared_zygote().run(*arguments, cwd=cwd)
     return subprocess.CompletedProcess(arguments, done.status, done.out, done.err)
 
@@ -51,13 +51,13 @@ def ok(*arguments: str, cwd: Path) -> str:
 
 
 def only_json(*arguments: str, cwd: Path) -> Any:
-    """One machine-readable object on standard output and nothing else."""
+    """Return the JSON object that must be the only text on standard output."""
     return json.loads(ok(*arguments, "--json", cwd=cwd))
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run, made by a process that is started as users start it."""
+    """Create a finished run in a new process, as users do."""
     folder = tmp_path_factory.mktemp("cli")
     program = (sys.executable, "-m", "rl_training")
     done = new_process(*program, "train", "-c", "sac/pendulum", *SMALL, "--json", cwd=folder)
@@ -74,7 +74,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / str(result["run_dir"])
 
 
-def test_train_tells_the_result_and_what_to_do_next(tmp_path: Path) -> None:
+def test_train_prints_the_result_and_next_commands(tmp_path: Path) -> None:
     done = cli("train", "-c", "sac/pendulum", *SMALL, "total_timesteps=60", cwd=tmp_path)
     assert done.returncode == 0
     for text in ("Evaluation return", "runs/sac_Pendulum-v1_seed0", "rl-training resume"):
@@ -85,7 +85,7 @@ def test_train_tells_the_result_and_what_to_do_next(tmp_path: Path) -> None:
     assert "runs/sac_Pendulum-v1_seed0_2" in again
 
 
-def test_run_folder_holds_what_it_should(run: Path) -> None:
+def test_run_folder_contents(run: Path) -> None:
     names = {path.name for path in run.iterdir()}
     assert names >= {"config.yaml", "metrics.jsonl", "run.json", "tensorboard", "replay"}
     assert list((run / "tensorboard").iterdir())
@@ -109,14 +109,14 @@ def test_evaluate(run: Path) -> None:
     assert "eval_returns" not in (run / "metrics.jsonl").read_text()
 
 
-def test_predict_one_and_a_batch(run: Path, tmp_path: Path) -> None:
+def test_predict_single_observation_and_batch(run: Path, tmp_path: Path) -> None:
     obs = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
     np.save(tmp_path / "batch.npy", obs)
     np.save(tmp_path / "one.npy", obs[0])
     ok("predict", str(run), "--obs", "batch.npy", "--out", "actions.npy", cwd=tmp_path)
     actions = np.load(tmp_path / "actions.npy")
     assert actions.shape == (4, 1)
-    assert np.abs(actions).max() <= 2  # Pendulum's own bounds
+    assert np.abs(actions).max() <= 2  # Pendulum's action bounds
     one = only_json("predict", str(run), "--obs", "one.npy", cwd=tmp_path)["actions"]
     np.testing.assert_allclose(one, actions[0], rtol=1e-4)
 
@@ -144,11 +144,11 @@ def test_resume_of_a_finished_run_needs_more_steps(run: Path) -> None:
     assert "total_timesteps=N to more than 120" in shorter.stderr
 
 
-def test_a_branch_that_evaluates_nothing_is_told_without_a_best(run: Path, tmp_path: Path) -> None:
+def test_branch_without_evaluations_prints_no_best_return(run: Path, tmp_path: Path) -> None:
     older = run / "checkpoints" / "step_000000100"
-    told = ok("resume", str(older), "eval_episodes=0", f"output_dir={tmp_path}", cwd=run)
-    assert "Evaluation return" in told
-    assert "; best" not in told
+    printed = ok("resume", str(older), "eval_episodes=0", f"output_dir={tmp_path}", cwd=run)
+    assert "Evaluation return" in printed
+    assert "; best" not in printed
 
 
 def test_resume_from_an_older_checkpoint_branches(run: Path) -> None:
@@ -171,14 +171,14 @@ BAD = {
     "discrete actions": (["env_id=CartPole-v1"], "Discrete(2)"),
     "dict observations": (["env_id=Blackjack-v1"], "observation space"),
     "missing device": (["device=cuda:7"], "cuda:7"),
-    "strange device": (["device=abacus"], "use auto, cpu, cuda"),
-    "output below a file": (["output_dir=file/runs"], "cannot be written"),
+    "unknown device": (["device=abacus"], "use auto, cpu, cuda"),
+    "output inside a file": (["output_dir=file/runs"], "cannot be written"),
     "too many environments": (["num_envs=9", "buffer_capacity=4"], "buffer_capacity = 4"),
 }
 
 
 @pytest.mark.parametrize(("overrides", "sentence"), BAD.values(), ids=list(BAD))
-def test_bad_input_is_one_sentence_and_leaves_nothing(
+def test_bad_input_is_a_one_line_error_and_leaves_no_files(
     tmp_path: Path, overrides: list[str], sentence: str
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -191,7 +191,7 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_bad_paths_are_one_sentence(run: Path, tmp_path: Path) -> None:
+def test_bad_paths_are_one_line_errors(run: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "wide.npy", np.zeros((2, 7)))
     np.save(tmp_path / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
     (tmp_path / "text.npy").write_text("hello")
@@ -244,8 +244,8 @@ def test_help_and_listing_do_not_load_torch(tmp_path: Path) -> None:
     assert new_process(sys.executable, "-c", code, cwd=tmp_path).returncode == 0
 
 
-def test_the_script_and_the_module_are_one_program(tmp_path: Path) -> None:
-    """They exit and print as the forked processes of the other tests do."""
+def test_script_and_module_behave_the_same(tmp_path: Path) -> None:
+    """They exit and print like the forked processes of the other tests."""
     script = str(Path(sys.executable).with_name("rl-training"))
     for arguments in (("algorithms", "--json"), ("--import", "no_such", "algorithms")):
         forked = cli(*arguments, cwd=tmp_path)
@@ -307,24 +307,24 @@ gymnasium.register("Mine-v0", entry_point=PendulumEnv, max_episode_steps=40)
 """
 
 
-def test_a_run_without_an_environment(recorded: Path, tmp_path: Path) -> None:
-    """What to do next, listings and estimates speak of data, not of episodes."""
+def test_run_without_an_environment(recorded: Path, tmp_path: Path) -> None:
+    """Suggested commands, listings and estimates refer to the data instead of episodes."""
     keys = {"action_low": -2.0, "action_high": 2.0, "num_epochs": 1, "hidden_sizes": [16]}
     keys |= {"dataset_kind": "npz", "dataset_path": str(recorded), "num_threads": 1}
     (tmp_path / "alone.yaml").write_text(json.dumps({"algo": "bc", "algo_kwargs": keys}))
     done = cli("train", "-c", "alone.yaml", cwd=tmp_path)
-    told = done.stdout
+    printed = done.stdout
     assert (done.returncode, "Warning" in done.stderr) == (0, False), done.stderr
-    assert "rl-training evaluate runs/bc_data_seed0 --fqe" in told
-    assert "Held-out loss" in told
+    assert "rl-training evaluate runs/bc_data_seed0 --fqe" in printed
+    assert "Held-out loss" in printed
     assert re.search(r"loss 0\.\d+ .* completed", ok("runs", cwd=tmp_path))
     arguments = ("evaluate", "runs/bc_data_seed0", "--fqe", "--fqe-updates", "20")
     done = cli(*arguments, cwd=tmp_path)
-    told = done.stdout
+    printed = done.stdout
     assert (done.returncode, done.stderr) == (0, "")
-    assert re.match(r"Step 2, 20 updates on .*pendulum.npz: value -\d+\.\d\d ± ", told)
-    assert "discount 0.99" in told
-    assert f"{only_json(*arguments, cwd=tmp_path)['fqe_value']:.2f} ±" in told
+    assert re.match(r"Step 2, 20 updates on .*pendulum.npz: value -\d+\.\d\d ± ", printed)
+    assert "discount 0.99" in printed
+    assert f"{only_json(*arguments, cwd=tmp_path)['fqe_value']:.2f} ±" in printed
     for extra, sentence in {
         ("--video", "x.mp4"): "so no video can be recorded",
         ("--seed", "-1"): "seed = -1 at least 0",
@@ -333,11 +333,11 @@ def test_a_run_without_an_environment(recorded: Path, tmp_path: Path) -> None:
         assert (done.returncode, sentence in done.stderr) == (2, True), done.stderr
     stopping = "early_stopping={metric: eval_loss, mode: min, target_value: 1.0e+9}"
     longer = "eval_interval=1", "num_epochs=3"
-    told = ok("train", "-c", "alone.yaml", stopping, *longer, cwd=tmp_path)
-    assert "rl-training resume runs/bc_data_seed0_2 early_stopping=null" in told
+    printed = ok("train", "-c", "alone.yaml", stopping, *longer, cwd=tmp_path)
+    assert "rl-training resume runs/bc_data_seed0_2 early_stopping=null" in printed
 
 
-def test_environments_of_ones_own_are_imported_only_when_told(tmp_path: Path) -> None:
+def test_custom_environments_are_imported_only_with_import_option(tmp_path: Path) -> None:
     (tmp_path / "my_envs.py").write_text(MODULE)
     train = ["train", "-c", "sac/pendulum", *SMALL, "total_timesteps=60"]
     refused = cli(*train, "env_id=my_envs:Mine-v0", cwd=tmp_path)
@@ -345,11 +345,11 @@ def test_environments_of_ones_own_are_imported_only_when_told(tmp_path: Path) ->
     missing = cli("--import", "no_such", *train, cwd=tmp_path)
     assert (missing.returncode, "no_such" in missing.stderr) == (2, True)
     assert not (tmp_path / "imported").exists()
-    told = ok("--import", "my_envs", *train, "env_id=Mine-v0", cwd=tmp_path)
-    suggested = [line for line in told.splitlines() if line.startswith("  rl-training ")]
+    printed = ok("--import", "my_envs", *train, "env_id=Mine-v0", cwd=tmp_path)
+    suggested = [line for line in printed.splitlines() if line.startswith("  rl-training ")]
     assert all("--import my_envs " in line for line in suggested[:-1])  # all but `runs`
     assert any("data collect runs/sac_Mine-v0_seed0 --steps" in line for line in suggested)
-    assert "  tensorboard --logdir runs/sac_Mine-v0_seed0" in told or not extra("tensorboard")
+    assert "  tensorboard --logdir runs/sac_Mine-v0_seed0" in printed or not extra("tensorboard")
     assert (tmp_path / "imported").exists()
     run_dir = "runs/sac_Mine-v0_seed0"
     assert cli("evaluate", run_dir, "--episodes", "1", cwd=tmp_path).returncode == 2
@@ -357,7 +357,7 @@ def test_environments_of_ones_own_are_imported_only_when_told(tmp_path: Path) ->
 
 
 def extra(command: str) -> bool:
-    """Whether what a command needs is installed."""
+    """Return whether a command's optional dependency is installed."""
     module = {"plot": "matplotlib", "evaluate": "imageio"}.get(command, command)
     return importlib.util.find_spec(module) is not None
 
@@ -365,8 +365,8 @@ def extra(command: str) -> bool:
 def test_printed_commands_can_be_pasted(run: Path, tmp_path: Path) -> None:
     copy = tmp_path / "my folder" / "my run's é"
     shutil.copytree(run, copy)
-    told = ok("resume", str(copy), "total_timesteps=121", cwd=tmp_path)
-    lines = [line for line in told.splitlines() if line.startswith("  rl-training ")]
+    printed = ok("resume", str(copy), "total_timesteps=121", cwd=tmp_path)
+    lines = [line for line in printed.splitlines() if line.startswith("  rl-training ")]
     commands = [shlex.split(line)[1:] for line in lines]
     assert [words[:2] for words in commands if words[0] != "data"] == [
         ["evaluate", str(copy)],
@@ -376,7 +376,7 @@ def test_printed_commands_can_be_pasted(run: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_a_checkpoint_is_found_from_inside_its_run(run: Path) -> None:
+def test_checkpoint_is_found_from_inside_its_run(run: Path) -> None:
     checkpoints = run / "checkpoints"
     ok("evaluate", "step_000000120", "--episodes", "1", cwd=checkpoints)
     done = cli("resume", "step_000000120", cwd=checkpoints)

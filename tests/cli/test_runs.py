@@ -1,4 +1,4 @@
-"""`runs`, `runs delete` and `configs keys`, and tables in narrow terminals."""
+"""`runs`, `runs delete`, `configs keys`, and tables in narrow terminals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Config = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def runs(tmp_path: Path, small_config: Config) -> Path:
-    """Three runs with other results, times and tags in their records."""
+    """Create three runs with different results, times and tags in their records."""
     made = train(small_config(total_timesteps=20)).run_dir
     folder = tmp_path / "made"
     facts = {
@@ -72,7 +72,7 @@ def test_delete(runs: Path) -> None:
     assert os.listdir(runs) == ["c"]
 
 
-def test_delete_refuses_all_but_runs(runs: Path) -> None:
+def test_delete_rejects_everything_except_runs(runs: Path) -> None:
     (runs / "notes").mkdir()
     (runs / "link").symlink_to(runs / "a")
     refused = {
@@ -83,14 +83,14 @@ def test_delete_refuses_all_but_runs(runs: Path) -> None:
         ".": "is not a run folder",
     }
     for path, sentence in refused.items():
-        # The run before it is not deleted either.
+        # The run listed before it is not deleted either.
         done = cli("runs", "delete", "b", path, "--yes", cwd=runs)
         assert (done.returncode, sentence in done.stderr) == (2, True), done.stderr
         assert (runs / "b" / "run.json").exists()
     assert sorted(os.listdir(runs)) == ["a", "b", "c", "link", "notes"]
 
 
-def test_delete_refuses_a_run_that_is_trained(runs: Path) -> None:
+def test_delete_rejects_a_run_in_training(runs: Path) -> None:
     with lock_run(runs / "a"), pytest.raises(ConfigError, match="is being trained"):
         delete_run(runs / "a")
     shutil.copytree(runs / "b", runs / "a" / "inner")
@@ -116,20 +116,20 @@ HEADS = ["name", "one", "two", "three"]
 ROWS = [["runs/sac_Pendulum-v1_seed0_finetuned", "1" * 20, "2" * 20, "some words to wrap " * 2]]
 
 
-def test_a_wide_table_is_whole() -> None:
+def test_wide_table_shows_all_columns() -> None:
     lines = list(table_lines(HEADS, ROWS, None, drop=["one", "two"]))
     assert len(lines) == 2
     assert all(cell.strip() in lines[1] for cell in ROWS[0])
 
 
-def test_a_narrow_table_drops_columns_and_keeps_the_name() -> None:
+def test_narrow_table_drops_columns_and_keeps_the_name() -> None:
     head, *lines = table_lines(HEADS, ROWS, 80, drop=["one", "two"])
     assert head.split() == ["name", "two", "three"] or head.split() == ["name", "three"]
     assert lines[0].startswith(ROWS[0][0] + "  ")
     assert max(map(len, [head, *lines])) <= 80
 
 
-def test_the_last_column_is_wrapped() -> None:
+def test_last_column_is_wrapped() -> None:
     rows = [["sac", "word " * 40]]
     lines = list(table_lines(["name", "text"], rows, 40))
     assert len(lines) > 4
@@ -137,7 +137,7 @@ def test_the_last_column_is_wrapped() -> None:
     assert all(line.startswith("      word") for line in lines[2:])
 
 
-def test_a_table_has_no_boxes(tmp_path: Path) -> None:
+def test_table_has_no_borders(tmp_path: Path) -> None:
     lines = ok("algorithms", cwd=tmp_path).splitlines()
     assert lines[0].split()[:2] == ["name", "algorithm"]
     assert all(line.isascii() or "│" not in line for line in lines)
@@ -161,14 +161,13 @@ def test_keys_of_an_algorithm(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("algo", ["iql", "her", "dqn", "rlpd"])
-def test_every_key_of_an_algorithm_can_be_set(algo: str) -> None:
-    """Each default is valid, and found in its place."""
+def test_config_keys_are_flat_and_unique(algo: str) -> None:
     names = [key.name for key in config_keys(algo)]
     assert len(names) == len(set(names))
     assert "algo_kwargs" not in names
 
 
-def test_settings_that_differ_from_the_defaults() -> None:
+def test_changed_settings_omit_defaults() -> None:
     config = TrainConfig.load("sac/pendulum", ["seed=3", "hidden_sizes=[8]", "gamma=0.99"])
     changed = changed_settings(config)
     assert (changed["seed"], changed["hidden_sizes"]) == (3, [8])

@@ -18,13 +18,13 @@ from tests.cli.test_cli import SMALL, cli, new_process, ok
 from tests.faults.zygote import ENVIRONMENT
 
 
-def test_a_word_is_a_config() -> None:
+def test_positional_argument_is_a_config() -> None:
     named, _ = config_of("sac/pendulum", ["seed=1"])
     word, note = config_of(None, ["seed=1", "sac/pendulum"])
     assert (named, note) == (word, "")
 
 
-def test_keys_alone_are_a_config() -> None:
+def test_overrides_alone_are_a_config() -> None:
     config, note = config_of(None, ["batch_size=32", "env_id=Pendulum-v1", "algo=sac"])
     assert (config.algo, config.total_timesteps) == ("sac", DEFAULT_STEPS)
     assert config.algo_kwargs == {"batch_size": 32}
@@ -46,7 +46,7 @@ def test_keys_alone_are_a_config() -> None:
         (None, ["algo=scc", "env_id=Pendulum-v1"], "did you mean 'sac'"),
     ],
 )
-def test_unclear_arguments_are_one_sentence(
+def test_ambiguous_arguments_are_a_one_line_error(
     named: str | None, words: list[str], sentence: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -54,7 +54,7 @@ def test_unclear_arguments_are_one_sentence(
     assert sentence in str(caught.value)
 
 
-def test_show_config_prints_all_and_trains_nothing(tmp_path: Path) -> None:
+def test_show_config_prints_all_keys_without_training(tmp_path: Path) -> None:
     shown = yaml.safe_load(ok("train", "sac/pendulum", "--show-config", "seed=4", cwd=tmp_path))
     assert (shown["seed"], shown["algo_kwargs"]["gamma"]) == (4, 0.99)
     as_json = ok("train", "sac/pendulum", "--show-config", "--json", "seed=4", cwd=tmp_path)
@@ -63,7 +63,7 @@ def test_show_config_prints_all_and_trains_nothing(tmp_path: Path) -> None:
     assert cli("train", "sac/pendulum", "--show-config", "seed=x", cwd=tmp_path).returncode == 2
 
 
-def test_train_prints_the_settings_that_differ(tmp_path: Path) -> None:
+def test_train_prints_non_default_settings(tmp_path: Path) -> None:
     keys = [*SMALL, "total_timesteps=40", "eval_episodes=0"]
     done = cli("train", "algo=sac", "env_id=Pendulum-v1", *keys, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -80,7 +80,7 @@ def test_train_prints_the_settings_that_differ(tmp_path: Path) -> None:
 
 
 def completed(words: str, cwd: Path) -> list[str]:
-    """What bash gets for the last of the words."""
+    """Return bash's completions of the last word."""
     variables = {"_RL_TRAINING_COMPLETE": "complete_bash", "COMP_WORDS": words}
     variables["COMP_CWORD"] = str(len(words.split(" ")) - 1)
     script = str(Path(sys.executable).with_name("rl-training"))
@@ -95,7 +95,7 @@ def test_completion_in_a_shell(tmp_path: Path) -> None:
     assert completed("rl-training train sac/p", tmp_path) == ["sac/pendulum"]
 
 
-def test_completion_of_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_completion_of_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.yaml").touch()
     (tmp_path / "runs" / "one").mkdir(parents=True)
@@ -111,7 +111,7 @@ def test_completion_of_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert completion.complete_config_name("mi") == []
 
 
-def test_completion_imports_nothing_heavy(tmp_path: Path) -> None:
+def test_completion_does_not_import_heavy_modules(tmp_path: Path) -> None:
     code = (
         "import sys; from rl_training.cli import completion as c;"
         "c.complete_train(''); c.complete_run(''); c.complete_algorithm('');"

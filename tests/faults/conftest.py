@@ -19,7 +19,7 @@ class Reference:
 
     run_dir: Path
     events: list[Event]
-    """All of its changes on disk, in order."""
+    """All its changes on disk, in order."""
 
 
 @pytest.fixture(scope="session")

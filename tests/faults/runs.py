@@ -122,7 +122,7 @@ def assert_no_leftovers(run_dir: Path) -> None:
 
 
 def copy_run(run_dir: Path, parent: Path) -> Path:
-    """A run to damage."""
+    """Copy a run, to damage the copy."""
     return Path(shutil.copytree(run_dir, parent / run_dir.name, symlinks=True))
 
 

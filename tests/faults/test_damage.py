@@ -180,9 +180,9 @@ def test_incomplete_metrics_line_is_dropped(
 
 
 LINES = {
-    "seconds in words": '{"step": 150, "time/seconds": "x"}',
+    "seconds as text": '{"step": 150, "time/seconds": "x"}',
     "deep": "[" * 100_000,
-    "a return in words": '{"step": 150, "eval_return_mean": "x"}',
+    "a return as text": '{"step": 150, "eval_return_mean": "x"}',
     "no return": '{"step": 150, "eval_return_mean": null}',
     "a huge return": f'{{"step": 150, "eval_return_mean": 1{"0" * 400}}}',
     "a huge step": f'{{"step": 1{"0" * 400}, "eval_return_mean": 1}}',
@@ -210,7 +210,7 @@ POINTERS = {
     "garbage": b"\xff\xfe\x00 not a name",
     "outside": b"../../../../../../etc\n",
     "absolute": b"/etc\n",
-    "hidden way out": b"step_000000100/../../../outside\n",
+    "hidden path traversal": b"step_000000100/../../../outside\n",
     "huge": b"step_" + b"0" * 1_000_000,
     "gone": b"step_000000001\n",
 }

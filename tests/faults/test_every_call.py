@@ -130,7 +130,7 @@ def cases(
 
 
 def _source(zygote: Zygote, folder: Path, case: Case) -> Path:
-    """A run to continue."""
+    """Create a run to continue."""
     folder.mkdir()
     done = zygote.run(*case.argv(folder))
     assert done.status == 0, done.err
@@ -140,7 +140,7 @@ def _source(zygote: Zygote, folder: Path, case: Case) -> Path:
 
 
 def _interrupted(zygote: Zygote, folder: Path, case: Case) -> Path:
-    """A run that was killed while updating its pointer to the second-to-last checkpoint."""
+    """Create a run that was killed while updating its pointer to the second-to-last checkpoint."""
     folder.mkdir()
     probe = folder / "probe"
     probe.mkdir()
@@ -165,7 +165,7 @@ def run_in(folder: Path) -> Path | None:
 
 @dataclass(frozen=True)
 class Whole:
-    """Return the result of an uninterrupted case."""
+    """Result of an uninterrupted case."""
 
     case: Case
     run_dir: Path
@@ -268,7 +268,7 @@ def _names(run_dir: Path) -> set[str]:
 
 @pytest.fixture(scope="module")
 def totals(request: pytest.FixtureRequest) -> Iterator[dict[str, Tally]]:
-    """The results by case; the sum is printed at the end."""
+    """Collect the results by case; the sum is printed at the end."""
     found: dict[str, Tally] = {}
     yield found
     total = Tally()

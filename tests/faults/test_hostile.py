@@ -78,7 +78,7 @@ def _configs(sentinel: Path) -> dict[str, bytes]:
     return {
         "a tag that calls": f"{valid}tags: {apply}\n".encode(),
         "a tag at the top": apply.encode(),
-        "a tag that makes an object": f"{valid}tags: !!python/object:os.PathLike {{}}".encode(),
+        "a tag that creates an object": f"{valid}tags: !!python/object:os.PathLike {{}}".encode(),
         "a list": b"- algo\n- sac\n",
         "a word": b"sac",
         "nothing": b"",
@@ -87,12 +87,14 @@ def _configs(sentinel: Path) -> dict[str, bytes]:
         "deep mappings": b"algo: " + b"{a: " * 50_000,
         "deep and closed": b"algo: " + b"[" * 300 + b"]" * 300,
         "deep extras": valid.encode() + b"env_kwargs: {a: " + b"[" * 200 + b"]" * 200 + b"}",
-        "a bomb of aliases": f"{valid}{bomb}".encode(),
-        "a bomb in a field": f"{valid}{bomb}".replace("a11:", "tags:").encode(),
-        "a bomb in the kwargs": f"{valid}env_kwargs:\n{bomb}".replace("\na", "\n  a").encode(),
-        "itself": b"algo: &self [*self]\n",
+        "an alias bomb": f"{valid}{bomb}".encode(),
+        "an alias bomb in a field": f"{valid}{bomb}".replace("a11:", "tags:").encode(),
+        "an alias bomb in the kwargs": f"{valid}env_kwargs:\n{bomb}".replace(
+            "\na", "\n  a"
+        ).encode(),
+        "a self-referential alias": b"algo: &self [*self]\n",
         "an unhashable key": b"? [a]\n: 1\n",
-        "a key that is a number": b"1: 2\n",
+        "a number as a key": b"1: 2\n",
     }
 
 
@@ -112,7 +114,7 @@ def test_hostile_config_is_refused(
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("name", [name for name in CONFIGS if name != "a bomb of aliases"])
+@pytest.mark.parametrize("name", [name for name in CONFIGS if name != "an alias bomb"])
 def test_hostile_config_of_a_run_is_refused(
     zygote: Zygote, lone: Path, danger: Danger, name: str
 ) -> None:
@@ -142,7 +144,7 @@ def _tensor(dtype: str, shape: list[int], end: int) -> dict[str, Any]:
 
 
 def _retyped(path: Path) -> bytes:
-    """The tensors of the checkpoint, declared as integers."""
+    """Return the checkpoint's tensors, declared as integers."""
     return (path / MODEL).read_bytes().replace(b'"F32"', b'"I32"')
 
 
@@ -153,14 +155,14 @@ TENSORS: dict[str, Callable[[Path], bytes]] = {
     "a header beyond the file": lambda path: _safetensors(b"{}", length=4096),
     "a broken header": lambda path: _safetensors(b"{not json"),
     "a deep header": lambda path: _safetensors(b"[" * 100_000),
-    "a list for a header": lambda path: _safetensors([]),
+    "a list as the header": lambda path: _safetensors([]),
     "no tensors": lambda path: _safetensors({}),
     "a huge shape": lambda path: _safetensors(
         {"a": _tensor("F32", [1 << 40, 1 << 40], 8)}, b"8" * 8
     ),
     "data beyond the file": lambda path: _safetensors({"a": _tensor("F32", [1 << 30], 1 << 32)}),
     "an unknown type": lambda path: _safetensors({"a": _tensor("PICKLE", [1], 4)}, b"4" * 4),
-    "a type that torch lacks": lambda path: _safetensors({"a": _tensor("F4", [2], 1)}, b"1"),
+    "a type unknown to torch": lambda path: _safetensors({"a": _tensor("F4", [2], 1)}, b"1"),
     "a pickle": lambda path: b"\x80\x04cos\nsystem\n.",
     "another type": _retyped,
 }
@@ -218,47 +220,47 @@ STATES: dict[str, Callable[[Any], Any]] = {
     "no engine": lambda state: state | {"engine": None},
     "no storage": lambda state: state | {"storage": 3},
     "no collector": lambda state: state | {"collector": "x"},
-    "callbacks in a list": lambda state: state | {"callbacks": None},
-    "a step in words": _put("trainer", "step", value="many"),
+    "callbacks as a list": lambda state: state | {"callbacks": None},
+    "a step as text": _put("trainer", "step", value="many"),
     "a negative step": _put("trainer", "step", value=-5),
     "another step": _put("trainer", "step", value=10**15),
     "a fractional step": _put("trainer", "step", value=1.5),
-    "a best return in words": _put("trainer", "best_return", value="high"),
-    "a best step in words": _put("trainer", "best_step", value="../../outside"),
-    "an evaluation in a list": _put("trainer", "evaluation", value=[]),
-    "a stop in words": _put("trainer", "should_stop", value="no"),
-    "a reason in numbers": _put("trainer", "stop_reason", value=7),
+    "a best return as text": _put("trainer", "best_return", value="high"),
+    "a best step as text": _put("trainer", "best_step", value="../../outside"),
+    "an evaluation as a list": _put("trainer", "evaluation", value=[]),
+    "a stop as text": _put("trainer", "should_stop", value="no"),
+    "a number as the stop reason": _put("trainer", "stop_reason", value=7),
     "infinite updates": _put("engine", "updates", value=float("inf")),
     "negative updates": _put("engine", "updates", value=-1),
-    "a generator in words": _put("engine", "generator", value="random"),
-    "sums in a list": _put("engine", "sums", value=[]),
-    "sums in words": _put("engine", "sums", value={"loss/critic": "x"}),
+    "a generator as text": _put("engine", "generator", value="random"),
+    "sums as a list": _put("engine", "sums", value=[]),
+    "sums as text": _put("engine", "sums", value={"loss/critic": "x"}),
     "NaN sums": _put("engine", "sums", value={"loss/critic": float("nan")}),
     "a huge array": _put("collector", "obs", value=_array("<f4", [1 << 40], "AAAA")),
     "an enormous array": _put("collector", "obs", value=_array("<f4", [10**30], "AAAA")),
     "a negative array": _put("collector", "obs", value=_array("<f4", [-5, 3], "AAAA")),
     "an array of objects": _put("collector", "obs", value=_array("|O", [1], "AAAAAAAAAAA=")),
-    "an array of nonsense": _put("collector", "obs", value=_array("nonsense", [1], "AAAA")),
+    "an unknown array type": _put("collector", "obs", value=_array("nonsense", [1], "AAAA")),
     "an array of lists": _put("collector", "obs", value=_array([["a", "<f4"]], [1], "AAAA")),
     "an array of numbers": _put("collector", "obs", value={"@array": 5}),
-    "an array of another shape": _put("collector", "obs", value=_array("<f4", [1], "AAAAAA==")),
+    "an array with another shape": _put("collector", "obs", value=_array("<f4", [1], "AAAAAA==")),
     "NaN observations": _put("collector", "obs", value=_array("<f4", [1, 3], "AADAfwAAwH8AAMB/")),
-    "returns of another shape": _put("collector", "returns", value=_array("<f8", [0], "")),
-    "lengths in words": _put("collector", "lengths", value="long"),
-    "finished in words": _put("collector", "finished", value=["x"]),
-    "episodes in words": _put("collector", "episodes", value="many"),
-    "a last return in words": _put("collector", "last_return", value="high"),
+    "returns with another shape": _put("collector", "returns", value=_array("<f8", [0], "")),
+    "lengths as text": _put("collector", "lengths", value="long"),
+    "finished as text": _put("collector", "finished", value=["x"]),
+    "episodes as text": _put("collector", "episodes", value="many"),
+    "a last return as text": _put("collector", "last_return", value="high"),
     "no environments": _put("collector", "environments", value=[]),
-    "environments in words": _put("collector", "environments", value="x"),
+    "environments as text": _put("collector", "environments", value="x"),
     "no layers": _put(*ENVIRONMENT, value=[]),
     "another class": _put(*ENVIRONMENT, 0, "class", value="Evil"),
     "a method replaced": lambda state: _add_attribute(state, "step", 1),
     "a space replaced": lambda state: _add_attribute(state, "action_space", 1),
-    "a physical state in words": lambda state: _add_attribute(state, "state", "x"),
-    "a generator of another kind": lambda state: _set_generator(state, {"bit_generator": "MT"}),
-    "rows that are not there": _put("storage", "total", value=10**6),
-    "fewer than no rows": _put("storage", "total", value=-1),
-    "a capacity in words": _put("storage", "capacity", value="large"),
+    "a physical state as text": lambda state: _add_attribute(state, "state", "x"),
+    "a generator of another type": lambda state: _set_generator(state, {"bit_generator": "MT"}),
+    "more rows than stored": _put("storage", "total", value=10**6),
+    "a negative number of rows": _put("storage", "total", value=-1),
+    "a capacity as text": _put("storage", "capacity", value="large"),
 }
 
 
@@ -286,9 +288,11 @@ def test_hostile_state_is_refused(zygote: Zygote, lone: Path, danger: Danger, na
 REPLAY_STATES = {
     "nothing": lambda state: {"trainer": state["trainer"]},
     "no total": lambda state: state | {"storage": {"capacity": state["storage"]["capacity"]}},
-    "a total in a list": _put("storage", "total", value=[1]),
+    "a total as a list": _put("storage", "total", value=[1]),
     "an infinite total": _put("storage", "total", value=float("inf")),
-} | {name: STATES[name] for name in ("no storage", "fewer than no rows", "a capacity in words")}
+} | {
+    name: STATES[name] for name in ("no storage", "a negative number of rows", "a capacity as text")
+}
 
 
 @pytest.mark.parametrize("name", REPLAY_STATES)
@@ -328,37 +332,37 @@ def _rename_file(manifest: dict[str, Any]) -> None:
 
 
 MANIFESTS: dict[str, Callable[[dict[str, Any]], object]] = {
-    "a file elsewhere": _rename_file,
-    "a file more": lambda manifest: manifest["files"].update({"/etc/passwd": {}}),
-    "a file less": lambda manifest: manifest["files"].pop(STATE),
-    "files in a list": _changed(files=[]),
-    "a file in words": lambda manifest: manifest["files"].update({MODEL: "x"}),
-    "a size in words": lambda manifest: manifest["files"][MODEL].update(bytes="x"),
+    "a renamed file": _rename_file,
+    "an extra file": lambda manifest: manifest["files"].update({"/etc/passwd": {}}),
+    "a missing file": lambda manifest: manifest["files"].pop(STATE),
+    "files as a list": _changed(files=[]),
+    "a file as text": lambda manifest: manifest["files"].update({MODEL: "x"}),
+    "a size as text": lambda manifest: manifest["files"][MODEL].update(bytes="x"),
     "no size": lambda manifest: manifest["files"][MODEL].pop("bytes"),
     "rows elsewhere": _changed(replay=["../../outside/precious"]),
-    "rows at the root": _changed(replay=["/etc/passwd"]),
-    "rows in words": _changed(replay="abc"),
-    "rows in numbers": _changed(replay=[7]),
+    "an absolute replay path": _changed(replay=["/etc/passwd"]),
+    "rows as text": _changed(replay="abc"),
+    "rows as numbers": _changed(replay=[7]),
     "another format": _changed(format=99),
-    "a format in a list": _changed(format=[1]),
-    "a step in words": _changed(step="../../outside"),
+    "a format as a list": _changed(format=[1]),
+    "a step as text": _changed(step="../../outside"),
     "a negative step": _changed(step=-1),
-    "a step that is true": _changed(step=True),
+    "true as the step": _changed(step=True),
     "no config": _changed(config=None),
-    "a config in a list": _changed(config=[1]),
+    "a config as a list": _changed(config=[1]),
     "another algorithm": _config(algo="evil"),
-    "an algorithm in a list": _config(algo=["sac"]),
+    "an algorithm as a list": _config(algo=["sac"]),
     "an unknown key": _config(evil=1),
-    "kwargs in words": _config(algo_kwargs="x"),
+    "kwargs as text": _config(algo_kwargs="x"),
     "deep kwargs": _config(algo_kwargs={"hidden_sizes": _nested(400)}),
     "no sizes": _changed(env_spec={}),
-    "sizes in words": _spec(obs_dim="three"),
+    "sizes as text": _spec(obs_dim="three"),
     "a negative size": _spec(obs_dim=-3),
     "another size": _spec(obs_dim=4),
     "a huge size": _spec(obs_dim=10**12),
-    "an endless size": _spec(obs_dim=float("inf")),
-    "bounds in words": _spec(action_low="low"),
-    "bounds that are missing": _spec(action_low=[]),
+    "an infinite size": _spec(obs_dim=float("inf")),
+    "bounds as text": _spec(action_low="low"),
+    "missing bounds": _spec(action_low=[]),
     "NaN bounds": _spec(action_low=[float("nan")]),
     "discrete": _spec(discrete=True),
 }
@@ -462,7 +466,7 @@ def _segments(sentinel: Path) -> dict[str, bytes]:
         "a negative shape": _npy_header("{'descr':'<f4','fortran_order':False,'shape':(-1,10)}"),
         "a deep header": _npy_header("(" * 5000),
         "an unclosed header": _npy_header("{'descr':'<f4"),
-        "a header that calls": _npy_header("__import__('os').system('x')"),
+        "a header with a call": _npy_header("__import__('os').system('x')"),
         "fewer bytes": _npy(rows)[:-40],
     }
 
@@ -496,7 +500,7 @@ def test_hostile_observations_are_refused(
 
 
 def _replace_by_link(path: Path, danger: Danger) -> None:
-    """Move a file out of the run and replace it by a link."""
+    """Move a file out of the run and replace it with a link."""
     target = danger.outside.parent / "moved"
     shutil.move(path, target)
     path.symlink_to(target)

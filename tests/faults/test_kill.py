@@ -71,18 +71,18 @@ def _first(reference: Reference, name: str, part: str) -> int:
 
 
 DELICATE: dict[str, Callable[[Reference], tuple[int, str]]] = {
-    "before the very first save": lambda r: (_first(r, "mkdir", "checkpoints"), "kill"),
-    "amid the very first save": lambda r: (_first(r, "open", "manifest.json"), "kill"),
-    "before the only pointer to the best": lambda r: (_last(r, "rename", "/best"), "kill"),
-    "between a segment's halves": lambda r: (_last(r, "open", "/replay/.tmp-") + 1, "tear"),
-    "between the state's halves": lambda r: (_last(r, "open", "state.json") + 1, "tear"),
-    "before the last folder gets its name": lambda r: (
+    "before the first save": lambda r: (_first(r, "mkdir", "checkpoints"), "kill"),
+    "during the first save": lambda r: (_first(r, "open", "manifest.json"), "kill"),
+    "before the best pointer is written": lambda r: (_last(r, "rename", "/best"), "kill"),
+    "in the middle of a segment": lambda r: (_last(r, "open", "/replay/.tmp-") + 1, "tear"),
+    "in the middle of the state": lambda r: (_last(r, "open", "state.json") + 1, "tear"),
+    "before the last folder is renamed": lambda r: (
         _last(r, "rename", f"/{step_name(TOTAL)}"),
         "kill",
     ),
-    "before the last pointer": lambda r: (_last(r, "rename", "/last"), "kill"),
-    "while the oldest checkpoint goes": lambda r: (_last(r, "remove", "state.json"), "kill"),
-    "before its rows go": lambda r: (_last(r, "remove", ".npy"), "kill"),
+    "before the last pointer is written": lambda r: (_last(r, "rename", "/last"), "kill"),
+    "while the oldest checkpoint is removed": lambda r: (_last(r, "remove", "state.json"), "kill"),
+    "before its rows are removed": lambda r: (_last(r, "remove", ".npy"), "kill"),
 }
 """Points at which a kill is most likely to cause damage."""
 
@@ -98,10 +98,10 @@ def test_kill_at_a_critical_point_changes_nothing(
 def test_kill_at_a_random_event_changes_nothing(
     zygote: Zygote, reference: Reference, tmp_path: Path
 ) -> None:
-    _kill_by_the_clock(zygote, reference, tmp_path, random.Random().uniform(0.05, 0.3))
+    _kill_after(zygote, reference, tmp_path, random.Random().uniform(0.05, 0.3))
 
 
-def _kill_by_the_clock(zygote: Zygote, reference: Reference, folder: Path, seconds: float) -> int:
+def _kill_after(zygote: Zygote, reference: Reference, folder: Path, seconds: float) -> int:
     """Kill the process after ``seconds``; return its status."""
     config = write_config(folder)
     killed = zygote.start("train", "-c", config, watch=folder).wait(kill_after=seconds)
@@ -124,7 +124,7 @@ def test_kill_at_a_random_time_changes_nothing(
     for number in range(30):
         folder = tmp_path / str(number)
         folder.mkdir()
-        statuses.append(_kill_by_the_clock(zygote, reference, folder, rng.uniform(0.02, 0.4)))
+        statuses.append(_kill_after(zygote, reference, folder, rng.uniform(0.02, 0.4)))
     assert statuses.count(-signal.SIGKILL) >= 15
 
 

@@ -134,7 +134,7 @@ def test_read_only_run_is_one_line(interrupted: Path, tmp_path: Path) -> None:
     assert before == {path: path.stat().st_mtime_ns for path in run_dir.rglob("*")}
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="permissions do not bind a superuser")
+@pytest.mark.skipif(os.geteuid() == 0, reason="permissions do not apply to root")
 def test_folder_without_write_permission_is_one_line(
     zygote: Zygote, interrupted: Path, tmp_path: Path
 ) -> None:
@@ -270,7 +270,7 @@ def test_run_whose_folder_is_removed_ends_in_one_line(
         assert resume(moved).metrics["step"] == 200
 
 
-class Bored(BaseException):
+class CustomExit(BaseException):
     """Neither an Exception nor one of Python's own exit exceptions."""
 
 
@@ -280,7 +280,7 @@ class Bored(BaseException):
         ("on_start", SystemExit(0)),
         ("on_step", KeyboardInterrupt()),
         ("on_log", SystemExit("bye")),
-        ("on_evaluation", Bored()),
+        ("on_evaluation", CustomExit()),
         ("on_end", SystemExit(0)),
     ],
 )
@@ -395,7 +395,7 @@ def test_older_checkpoint_starts_a_new_run(
 
 
 def test_saving_twice_in_a_step_keeps_retention_working(tmp_path: Path) -> None:
-    """A callback may save at a step at which the run saves, too."""
+    """A callback may save at a step at which the run also saves."""
 
     class Saver(Callback):
         def on_step(self, session: Session) -> None:

@@ -18,11 +18,11 @@ ASYNC = {"num_envs": 2, "env_kwargs": {"vectorization": "async"}, "total_timeste
 
 
 @pytest.mark.parametrize("name", EXIT_CODES)
-@pytest.mark.parametrize("place", ["amid a save", "between saves"])
+@pytest.mark.parametrize("moment", ["during a save", "between saves"])
 def test_signal_ends_a_run_cleanly(
-    zygote: Zygote, reference: Reference, tmp_path: Path, name: str, place: str
+    zygote: Zygote, reference: Reference, tmp_path: Path, name: str, moment: str
 ) -> None:
-    saving = place == "amid a save"
+    saving = moment == "during a save"
     part = "step_000000100/optimizers" if saving else "run.json"
     numbers = [n for n, e in enumerate(reference.events) if part in e.path and e.saving == saving]
     at = numbers[len(numbers) // 2]

@@ -100,15 +100,15 @@ def test_run_metadata_is_printed_as_plain_text(
 # --- Broken streams --------------------------------------------------
 
 STREAMS: dict[str, tuple[dict[str, str], int]] = {
-    "the reader of both has left": ({"out": "broken", "err": "broken"}, 141),
-    "the reader of standard output has left": ({"out": "broken"}, 141),
+    "both readers are closed": ({"out": "broken", "err": "broken"}, 141),
+    "the reader of standard output is closed": ({"out": "broken"}, 141),
     "standard error is full": ({"err": "full"}, 0),
     "standard error is closed": ({"err": "closed"}, 0),
     "standard output is full": ({"out": "full"}, 1),
     "standard output is closed": ({"out": "closed"}, 0),
     "both are closed": ({"out": "closed", "err": "closed"}, 0),
     "both are full": ({"out": "full", "err": "full"}, 1),
-    "both know ASCII alone": ({"out": "ascii", "err": "ascii"}, 0),
+    "both support only ASCII": ({"out": "ascii", "err": "ascii"}, 0),
 }
 
 
@@ -212,7 +212,7 @@ def test_json_of_an_interrupted_training(
     assert one_object(done)["stop_reason"] == "signal: SIGTERM"
 
 
-def test_an_error_leaves_standard_output_empty(zygote: Zygote) -> None:
+def test_error_leaves_standard_output_empty(zygote: Zygote) -> None:
     done = zygote.run("--import", "tests.faults.noisy", "resume", "nowhere", "--json")
     assert (done.status, done.out) == (2, "")
     assert "The run or checkpoint 'nowhere' does not exist" in done.error_line()
@@ -248,7 +248,7 @@ def test_failed_import_is_one_sentence(
 
 @pytest.fixture
 def planted(tmp_path: Path, reference: Reference) -> Path:
-    """A folder with a run and modules that report their import."""
+    """Create a folder with a run and modules that report their import."""
     copy_run(reference.run_dir, tmp_path)
     for name in ("gymnasium_robotics", "minari", "yaml", "h5py", "rich", "torch", "typer", "mine"):
         (tmp_path / f"{name}.py").write_text(f"open('imported', 'a').write('{name} ')")
@@ -346,7 +346,7 @@ def test_nonfinite_actions_are_reported_once(
     assert done.err.count("\n") == 1
 
 
-def film(file: Path) -> None:
+def record_video(file: Path) -> None:
     def evaluate(policy: Any, episodes: int, on_frame: Callable[[Any], None]) -> None:
         for shade in (0, 255):
             on_frame(np.full((16, 16, 3), shade, dtype=np.uint8))
@@ -371,7 +371,7 @@ def test_plot_is_written_atomically_and_follows_no_planted_link(
     (tmp_path / f".tmp-{name}").symlink_to(target)
 
     def write() -> None:
-        film(file) if name.endswith(".gif") else draw(reference, file)
+        record_video(file) if name.endswith(".gif") else draw(reference, file)
 
     write()
     before = file.read_bytes()
@@ -395,7 +395,7 @@ def test_plot_needs_a_folder_and_a_suffix(reference: Reference, tmp_path: Path) 
     with pytest.raises(ConfigError, match=r"must end in \.png or \.pdf"):
         draw(reference, tmp_path / "a.xyz")
     with pytest.raises(ConfigError, match="does not exist"):
-        film(tmp_path / "none" / "a.gif")
+        record_video(tmp_path / "none" / "a.gif")
 
 
 def test_dollar_signs_in_a_name_are_not_math(reference: Reference, tmp_path: Path) -> None:

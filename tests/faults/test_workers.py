@@ -70,14 +70,14 @@ KILLED = (
 )
 
 
-@pytest.mark.parametrize(("step", "place"), [(60, "at step 61, "), (40, "")])
+@pytest.mark.parametrize(("step", "prefix"), [(60, "at step 61, "), (40, "")])
 def test_killed_worker_ends_the_run_and_resume_continues_it(
-    step: int, place: str, small_config: Config
+    step: int, prefix: str, small_config: Config
 ) -> None:
     """During collection, and just before a save requests the state of every worker."""
     config = small_config(env_id=WALK, num_envs=2, env_kwargs={"vectorization": "async"})
     killing = KillAt(step)
-    with pytest.raises(EnvError, match=f"^{place}{KILLED}"):
+    with pytest.raises(EnvError, match=f"^{prefix}{KILLED}"):
         train(config, callbacks=[killing])
     assert time.monotonic() - killing.killed < SECONDS
     (run_dir,) = Path(config["output_dir"]).iterdir()

@@ -160,7 +160,7 @@ class Child:
             text = Path(self.folder, "err").read_text()
             if any(line.startswith(start) for line in text.splitlines()):
                 return
-            assert time.monotonic() < deadline, f"no line begins with {start!r}: {text}"
+            assert time.monotonic() < deadline, f"no line starts with {start!r}: {text}"
             time.sleep(0.01)
 
     def wait(self, kill_after: float = PATIENCE_SECONDS) -> Outcome:
@@ -218,7 +218,7 @@ def _fork(request: dict[str, Any], folder: Path) -> int:
         for descriptor in files:
             os.close(descriptor)
         return pid
-    _exit_with(lambda: _become(request, files))
+    _exit_with(lambda: _run_program(request, files))
 
 
 def _exit_with(work: Callable[[], int]) -> NoReturn:
@@ -233,7 +233,7 @@ def _exit_with(work: Callable[[], int]) -> NoReturn:
         os._exit(status)
 
 
-def _become(request: dict[str, Any], files: list[int]) -> int:
+def _run_program(request: dict[str, Any], files: list[int]) -> int:
     """Run the requested program and return its exit code."""
     os.setsid()
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

@@ -1,1 +1,1 @@
-"""Runs of earlier versions."""
+"""Tests with runs recorded by earlier versions."""

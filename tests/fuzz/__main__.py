@@ -1,7 +1,7 @@
-"""``python -m tests.fuzz``: mutate the input of every parser, and report what they do not survive.
+"""``python -m tests.fuzz``: mutate the input of every parser and report failures.
 
-``FUZZ_SECONDS`` (3600) is divided among the parsers, ``FUZZ_SEED`` (0) decides the inputs. What is
-found is kept in ``.fuzz``.
+``FUZZ_SECONDS`` (3600) is divided among the parsers, and ``FUZZ_SEED`` (0) determines the inputs.
+Findings are saved in ``.fuzz``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FOUND = REPOSITORY / ".fuzz"
 
 
 def main() -> None:
-    """Fuzz all parsers or some, or replay one input."""
+    """Fuzz some or all parsers, or replay one input."""
     options = _options()
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as scratch:
@@ -38,18 +38,18 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     names = [parser.name for parser in PARSERS]
     options = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    options.add_argument("parsers", nargs="*", metavar="PARSER", help=f"of {', '.join(names)}")
+    options.add_argument("parsers", nargs="*", metavar="PARSER", help=f"any of {', '.join(names)}")
     options.add_argument(
         "--seconds", type=float, default=float(os.environ.get("FUZZ_SECONDS", "3600"))
     )
-    options.add_argument("--inputs", type=int, default=sys.maxsize, help="at most, of each parser")
+    options.add_argument("--inputs", type=int, default=sys.maxsize, help="limit per parser")
     options.add_argument("--seed", default=os.environ.get("FUZZ_SEED", "0"))
-    options.add_argument("--replay", type=Path, help="an input that was kept in .fuzz")
-    options.add_argument("--outcomes", action="store_true", help="list what parsers answered")
+    options.add_argument("--replay", type=Path, help="an input saved in .fuzz")
+    options.add_argument("--outcomes", action="store_true", help="list all outcomes")
     found = options.parse_args()
     for name in found.parsers:
         if name not in names:
-            options.error(f"there is no parser {name!r}")
+            options.error(f"unknown parser {name!r}")
     return found
 
 
@@ -78,7 +78,7 @@ def _in_child(ordinary: Path) -> None:
         finally:
             os._exit(status)
     if os.waitpid(pid, 0)[1] != 0:
-        raise SystemExit("the ordinary files could not be made")
+        raise SystemExit("the ordinary files could not be created")
 
 
 def _fuzz(options: argparse.Namespace, ordinary: Path, work: Path) -> int:
@@ -95,7 +95,7 @@ def _fuzz(options: argparse.Namespace, ordinary: Path, work: Path) -> int:
         failed += len(report.findings)
         for folder in work.iterdir():
             shutil.rmtree(folder)
-    print(f"{failed} findings" if failed else "Nothing was found")
+    print(f"{failed} findings" if failed else "No findings")
     return 1 if failed else 0
 
 
@@ -122,7 +122,7 @@ def _replay(file: Path, ordinary: Path, work: Path) -> int:
     name = file.name.partition("+")[0]
     parser = next((parser for parser in PARSERS if parser.name == name), None)
     if parser is None:
-        raise SystemExit(f"{file.name} does not begin with the name of a parser")
+        raise SystemExit(f"{file.name} does not start with the name of a parser")
     report = replay(parser, ordinary, work, file.read_bytes())
     for finding in report.findings.values():
         print(f"{finding.kind}\n{finding.detail}")

@@ -1,9 +1,9 @@
-"""Changes of valid files that know how the files are built.
+"""Structure-aware mutations of valid files.
 
-Every function takes the bytes of a valid file and a generator, and returns other bytes. Besides
-changes of single bytes they change fields: sizes and offsets in zip directories, headers of arrays,
-opcodes of pickles, addresses in HDF5. Checksums are corrected where a reader would otherwise stop
-there.
+Every function takes the bytes of a valid file and a generator, and returns mutated bytes. In
+addition to single bytes, they change fields: sizes and offsets in zip directories, headers of
+arrays, opcodes of pickles, addresses in HDF5. Checksums are corrected where a reader would
+otherwise stop at a mismatch.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ EDGES = (
     10**30,
 )
 MOST = 900_000
-"""Bytes of an input: what is said of memory is said of inputs below a megabyte."""
+"""Maximum size of an input in bytes; the memory limit assumes inputs below a megabyte."""
 
 
 def number(rng: Random) -> int:
-    """A number at an edge, or a small one, of either sign."""
+    """Draw a boundary value or a small number, of either sign."""
     value = rng.choice(NUMBERS if rng.random() < 0.5 else EDGES)
     return -value if rng.random() < 0.2 else value
 
@@ -50,14 +50,14 @@ def number(rng: Random) -> int:
 
 
 def mutate_bytes(data: bytes, rng: Random) -> bytes:
-    """One to six changes that know nothing of the format."""
+    """Make one to six changes that ignore the format."""
     changed = bytearray(data)
     for _ in range(rng.choice((1, 1, 1, 2, 3, 6))):
         rng.choice(_BYTE_CHANGES)(changed, rng)
     return bytes(changed[:MOST])
 
 
-def _place(data: bytearray, rng: Random) -> int:
+def _position(data: bytearray, rng: Random) -> int:
     return rng.randrange(len(data) + 1)
 
 
@@ -80,33 +80,33 @@ def _set_number(data: bytearray, rng: Random) -> None:
 
 
 def _delete(data: bytearray, rng: Random) -> None:
-    at = _place(data, rng)
+    at = _position(data, rng)
     del data[at : at + rng.choice((1, 2, 4, 8, 64, 1024))]
 
 
 def _truncate(data: bytearray, rng: Random) -> None:
-    del data[_place(data, rng) :]
+    del data[_position(data, rng) :]
 
 
 def _insert(data: bytearray, rng: Random) -> None:
-    at = _place(data, rng)
+    at = _position(data, rng)
     data[at:at] = rng.randbytes(rng.choice((1, 2, 4, 16, 256)))
 
 
 def _repeat(data: bytearray, rng: Random) -> None:
-    at, size = _place(data, rng), rng.choice((1, 4, 16, 128, 2048))
+    at, size = _position(data, rng), rng.choice((1, 4, 16, 128, 2048))
     data[at:at] = data[at : at + size] * rng.choice((1, 2, 10, 100))
 
 
 def _fill(data: bytearray, rng: Random) -> None:
-    at, size = _place(data, rng), rng.choice((4, 16, 256))
+    at, size = _position(data, rng), rng.choice((4, 16, 256))
     end = min(len(data), at + size)
     data[at:end] = bytes([rng.choice((0, 0xFF, 0x20))]) * (end - at)
 
 
 def _move(data: bytearray, rng: Random) -> None:
     size = rng.choice((4, 16, 128))
-    source, target = _place(data, rng), _place(data, rng)
+    source, target = _position(data, rng), _position(data, rng)
     data[target : target + size] = data[source : source + size]
 
 
@@ -117,7 +117,7 @@ _BYTE_CHANGES: tuple[Callable[[bytearray, Random], None], ...] = (
 
 
 def or_bytes(mutate: Mutate, share: float = 0.3) -> Mutate:
-    """A change that knows the format, or now and then one that does not."""
+    """Apply ``mutate``, or with probability ``share`` a change that ignores the format."""
 
     def either(data: bytes, rng: Random) -> bytes:
         if rng.random() < share:
@@ -177,8 +177,8 @@ OPCODES = b"()}]].0123456NKMJGhjqrtlsudbRQeiocp\x80\x81\x82\x85\x86\x87\x88\x89\
 
 def mutate_pickle(data: bytes, rng: Random) -> bytes:
     """Delete, repeat, move or replace whole opcodes, or the numbers in them."""
-    places = [at or 0 for _, _, at in pickletools.genops(data)] + [len(data)]
-    parts = [data[a:b] for a, b in pairwise(places)]
+    offsets = [at or 0 for _, _, at in pickletools.genops(data)] + [len(data)]
+    parts = [data[a:b] for a, b in pairwise(offsets)]
     for _ in range(rng.choice((1, 1, 2, 4))):
         at = rng.randrange(len(parts))
         change = rng.randrange(8)
@@ -220,7 +220,7 @@ def _other_number(opcode: bytes, rng: Random) -> bytes:
 
 
 def mutate_zip(inner: Mutate, suffix: str) -> Mutate:
-    """Change a member by ``inner`` where its name ends so, or what the directory says of one."""
+    """Mutate a member whose name ends in ``suffix`` by ``inner``, or a directory entry."""
 
     def mutate(data: bytes, rng: Random) -> bytes:
         with zipfile.ZipFile(io.BytesIO(data)) as source:
@@ -290,7 +290,7 @@ SIGNATURES = (b"\x89HDF", b"TREE", b"HEAP", b"SNOD", b"OHDR", b"FRHP", b"BTHD", 
 
 
 def mutate_hdf5(data: bytes, rng: Random) -> bytes:
-    """Change bytes, numbers and addresses of the structure, seldom of the values."""
+    """Change bytes, numbers and addresses of the structure, rarely of the values."""
     starts = [m.start() for sign in SIGNATURES for m in re.finditer(re.escape(sign), data)]
     starts += [at for at in range(0, len(data), 8) if data[at : at + 1] == b"\1"][:200]
     changed = bytearray(data)

@@ -1,4 +1,4 @@
-"""Everything in the package that reads what somebody else wrote, with valid input to start from."""
+"""All parsers of untrusted input in the package, with valid input as a starting point."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Parse = Callable[[bytes], object]
 
 @dataclass(frozen=True)
 class Target:
-    """A parser that is ready to run: valid input, and what reads it."""
+    """Valid input, and the function that parses it."""
 
     seeds: list[Any]
-    """Files, or nested plain data where `Parser.render` turns it into one."""
+    """Files, or nested plain data that `Parser.render` turns into files."""
     parse: Parse
 
 
@@ -46,7 +46,7 @@ class Parser:
 
 
 def make_ordinary(folder: Path) -> None:
-    """Train one run and write one dataset in every format; everything starts from these."""
+    """Train one run and write one dataset in every format, as the starting points."""
     from rl_training.api.datasets import convert_data
     from rl_training.api.training import train
 
@@ -91,7 +91,7 @@ def _dataset(ending: str) -> Callable[[Path, Path], Target]:
 
 
 def _more(ending: str) -> list[bytes]:
-    """Further valid files of a format."""
+    """Return further valid files of a format."""
     if ending != "npz":
         return []
     columns = arrays()
@@ -127,7 +127,7 @@ SPACES = ("observation_space", "action_space", "env_spec")
 
 
 def _metadata(tree: Any) -> bytes:
-    """Minari's metadata, in which spaces are JSON inside of JSON."""
+    """Return Minari's metadata, in which spaces are JSON inside JSON."""
     if isinstance(tree, dict):
         tree = {
             key: json.dumps(value) if key in SPACES and isinstance(value, dict) else value
@@ -166,7 +166,7 @@ def _forge(path: Path, manifest: dict[str, Any], **contents: bytes) -> None:
 
 
 def sealed(manifest: Any) -> bytes:
-    """A manifest with the digest that fits it."""
+    """Return a manifest with the matching digest."""
     if not isinstance(manifest, dict):
         return trees.as_json(manifest)
     body = {key: value for key, value in manifest.items() if key != "digest"}

@@ -1,4 +1,4 @@
-"""`make fuzz` in short: every parser takes mutated input, and a mistake would be found."""
+"""A short `make fuzz`: every parser survives mutated input, and the fuzzer detects bugs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_every_parser_survives_a_short_run() -> None:
         assert int(line.split()[1]) == 40, done.stdout
 
 
-# --- What would be found --------------------------------------------------------------
+# --- Detection of bugs ----------------------------------------------------------------
 
 
 def _crash(data: bytes) -> None:
@@ -85,9 +85,7 @@ def _short(parse: object, tmp_path: Path) -> Report:
 
 
 @pytest.mark.parametrize("kind", MISTAKES)
-def test_a_mistake_is_found_and_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_bug_is_found_and_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.setattr(worker, "EXTRA_MIB", 100.0)
     report = _short(MISTAKES[kind], tmp_path)
     (finding,) = report.findings.values()
@@ -97,29 +95,29 @@ def test_a_mistake_is_found_and_kept(
     assert file.read_bytes()[:1] != b"0"
 
 
-def test_memory_that_was_freed_before_does_not_hide_what_an_input_takes(
+def test_freed_memory_does_not_hide_allocations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "EXTRA_MIB", 100.0)
-    keep_freed_memory()  # as every training in this process does
+    keep_freed_memory()  # as every training run in this process does
     blocks = [bytearray(os.urandom(1)) * 100_000 for _ in range(8_000)]
     del blocks[::2]
 
     def waste(data: bytes) -> None:
-        blocks.clear()  # by the first, valid input
+        blocks.clear()  # the first, valid input frees them
         _waste(data)
 
     (finding,) = _short(waste, tmp_path).findings.values()
     assert finding.kind == "memory"
 
 
-def test_a_rejected_input_is_not_a_finding(tmp_path: Path) -> None:
+def test_rejected_input_is_not_a_finding(tmp_path: Path) -> None:
     report = _short(_refuse, tmp_path)
     assert (report.findings, report.outcomes) == ({}, {"accepted", "no"})
     assert report.executions == 8
 
 
-def test_the_same_seed_gives_the_same_inputs() -> None:
+def test_inputs_are_determined_by_the_seed() -> None:
     mutate = or_bytes(mutate_zip(mutate_npy, ".npy"))
     first, second = ([mutate(npz(), rng) for _ in range(20)] for rng in (Random(1), Random(1)))
     assert first == second
@@ -132,4 +130,4 @@ def test_mutations_do_not_modify_inserted_values() -> None:
     changes = [("replace", 0.0, 0.0, empty), ("add", 0.99, 0.0, empty), ("add", 0.99, 0.0, empty)]
     tree = edited({"a": 1}, changes)
     assert empty == []
-    assert len(json.dumps(tree)) < 100  # no tree without end
+    assert len(json.dumps(tree)) < 100  # the tree does not grow without bound

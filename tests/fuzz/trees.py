@@ -1,4 +1,4 @@
-"""Changes of nested plain data, drawn by hypothesis, which also shrinks what it finds."""
+"""Mutations of nested plain data, drawn by hypothesis, which also shrinks failing inputs."""
 
 from __future__ import annotations
 
@@ -44,25 +44,25 @@ edits = st.lists(
     min_size=1,
     max_size=4,
 )
-"""What is done, where (as a fraction of all places), where from, and with which value."""
+"""Kind of change, target and source (as fractions of all positions), and new value."""
 
 
 def edited(tree: Any, changes: list[tuple[str, float, float, Any]]) -> Any:
-    """A copy of the tree with all changes made."""
+    """Return a copy of the tree with all changes applied."""
     root = [json.loads(json.dumps(tree))]
     for kind, where, source, value in changes:
-        places = list(_places(root))
-        parent, key = places[int(where * len(places))]
-        other_parent, other_key = places[int(source * len(places))]
-        # A copy, since a later change may be made inside it: values are used again and again.
+        positions = list(_positions(root))
+        parent, key = positions[int(where * len(positions))]
+        other_parent, other_key = positions[int(source * len(positions))]
+        # A copy, since a later change may modify it, and hypothesis reuses values.
         _apply(kind, parent, key, deepcopy(value), other_parent[other_key])
         if not root:
             root = [None]
     return root[0]
 
 
-def _places(node: Any) -> list[tuple[Any, Any]]:
-    """Every container and key through which a value of the tree is reached."""
+def _positions(node: Any) -> list[tuple[Any, Any]]:
+    """Return the container and key of every value in the tree."""
     found: list[tuple[Any, Any]] = []
     todo = [node]
     while todo:
@@ -97,7 +97,7 @@ def _apply(kind: str, parent: Any, key: Any, value: Any, other: Any) -> None:
 
 
 def _nudged(value: Any) -> Any:
-    """A value of the same kind, nearby."""
+    """Return a similar value of the same type."""
     if isinstance(value, bool):
         return not value
     if isinstance(value, int):
@@ -113,16 +113,16 @@ Render = Callable[[Any], bytes]
 
 
 def as_json(tree: Any) -> bytes:
-    """JSON with everything that Python's writer lets through."""
+    """Serialize to JSON, including values that only Python's encoder allows."""
     return json.dumps(tree).encode("utf-8", "surrogatepass")
 
 
 def as_yaml(tree: Any) -> bytes:
-    """The same as YAML."""
+    """Serialize to YAML."""
     return yaml.safe_dump(tree, allow_unicode=False).encode("utf-8", "surrogatepass")
 
 
 def as_lines(tree: Any) -> bytes:
-    """A list as one JSON text a line."""
+    """Serialize a list to JSON Lines."""
     rows = tree if isinstance(tree, list) else [tree]
     return b"".join(as_json(row) + b"\n" for row in rows)

@@ -1,6 +1,6 @@
-"""Runs a parser on mutated input, in a forked process that is watched from outside.
+"""Runs a parser on mutated input in a forked process, which the parent watches.
 
-A finding is a signal, any exception that is not the package's own, a message that is not one
+A finding is a signal, an exception that is not one of the package's, a message that is not one
 printable line, more than 5 s of processor time, or more than 1 GB of memory.
 """
 
@@ -33,49 +33,49 @@ from tests.fuzz.parsers import Parser, Target
 MEMORY_LIMIT = 8 << 30
 EXTRA_MIB = 1000.0
 GENERATED_MIB = 250.0
-"""Memory that a process may gain before a new one takes its place."""
+"""Memory growth after which a process is replaced."""
 CPU_SECONDS = 5.0
 BLOCKED_SECONDS = 20.0
-"""A worker that neither ends an input nor uses the processor for as long is blocked."""
+"""A worker that neither finishes an input nor uses the processor this long is blocked."""
 FRESH_AFTER = 4000
-"""Inputs of one process: libraries keep memory of their own."""
+"""Inputs per process; it is replaced then, since libraries keep memory."""
 MOST_FINDINGS = 10
-"""Different findings after which a parser is left alone."""
+"""Number of different findings after which fuzzing a parser stops."""
 LIBC = ctypes.CDLL(None)
 EXAMPLES = 300
-"""Inputs of one round of hypothesis."""
+"""Inputs per round of hypothesis."""
 
 
 @dataclass
 class Report:
-    """What happened to one parser."""
+    """Results for one parser."""
 
     parser: str
     executions: int = 0
     outcomes: set[str] = field(default_factory=set)
     slowest: float = 0.0
-    """Seconds of processor time."""
+    """Longest processor time of an input, in seconds."""
     findings: dict[str, Finding] = field(default_factory=dict)
-    """By what makes them one and the same."""
+    """Findings by signature."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """An input that the parser does not survive."""
+    """An input that a parser does not handle correctly."""
 
     kind: str
     detail: str
     data: bytes
 
     def signature(self) -> str:
-        """What two inputs have in common that show the same mistake."""
+        """Return a text that is equal for inputs that show the same bug."""
         frames = re.findall(r'File "([^"]+)", line (\d+)', self.detail)
         own = [f"{Path(file).name}:{line}" for file, line in frames if "rl_training" in file][-2:]
         last = self.detail.strip().splitlines()[-1:] or [""]
         return f"{self.kind} {' '.join(own)} {last[0].partition(':')[0][:60]}"
 
     def save(self, folder: Path, parser: str) -> Path:
-        """Keep the input and what is known of it."""
+        """Save the input and the details."""
         folder.mkdir(exist_ok=True)
         digest = hashlib.sha256(self.data).hexdigest()[:8]
         file = folder / f"{parser}+{self.kind}-{digest}.bin"
@@ -84,7 +84,7 @@ class Finding:
         return file
 
 
-# --- Outside --------------------------------------------------------------------------
+# --- Parent process -------------------------------------------------------------------
 
 
 def fuzz(
@@ -96,7 +96,7 @@ def fuzz(
     seed: str,
     inputs: int = sys.maxsize,
 ) -> Report:
-    """Run a parser for a while or for some inputs, in as many processes as it takes."""
+    """Run a parser for a time or a number of inputs, in as many processes as necessary."""
     report, end, number = Report(parser.name), time.monotonic() + seconds, 0
     while time.monotonic() < end and len(report.findings) < MOST_FINDINGS:
         left = min(FRESH_AFTER, inputs - report.executions)
@@ -120,7 +120,7 @@ def replay(parser: Parser, ordinary: Path, scratch: Path, data: bytes) -> Report
 
 
 class _Worker:
-    """A forked process, its messages and its present input."""
+    """A forked process, its messages and its current input."""
 
     def __init__(
         self,
@@ -140,11 +140,11 @@ class _Worker:
         self.pid = os.fork()
         if self.pid == 0:
             os.close(self._messages)
-            _Inside(parser, folder, self._counter, ours, known, most).run(ordinary, seed, only)
+            _Child(parser, folder, self._counter, ours, known, most).run(ordinary, seed, only)
         os.close(ours)
 
     def watch(self, report: Report, end: float) -> None:
-        """Collect messages until the process ends or its time is over."""
+        """Collect messages until the process ends or reaches its time limit."""
         buffer, count, since, cpu = b"", -1, time.monotonic(), -1.0
         problem = None
         while True:
@@ -154,20 +154,20 @@ class _Worker:
                     break
                 *lines, buffer = (buffer + part).split(b"\n")
                 for line in lines:
-                    _hear(json.loads(line), report)
+                    _handle_message(json.loads(line), report)
             now, found = time.monotonic(), int.from_bytes(self._counter[:], "little")
             used = self._cpu()
             if found != count or used != cpu:
                 count, since, cpu = found, now, used
             if now - since > BLOCKED_SECONDS:
-                problem = f"neither ended nor used the processor for {BLOCKED_SECONDS:g} s"
+                problem = f"neither finished nor used the processor for {BLOCKED_SECONDS:g} s"
             if problem or now > end:
                 os.kill(self.pid, signal.SIGKILL)
                 break
         os.close(self._messages)
         status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         if problem or (status < 0 and status != -signal.SIGKILL):
-            self._note_death(report, status, problem)
+            self._record_exit(report, status, problem)
         elif status > 0:
             raise RuntimeError(f"the worker of {report.parser} failed: {self._text('errors')}")
 
@@ -179,7 +179,7 @@ class _Worker:
         file = self._folder / name
         return file.read_text(errors="replace") if file.exists() else ""
 
-    def _note_death(self, report: Report, status: int, problem: str | None) -> None:
+    def _record_exit(self, report: Report, status: int, problem: str | None) -> None:
         kind = {-signal.SIGPROF: "hang"}.get(status, "crash")
         if problem is None:
             problem = f"{signal.Signals(-status).name}"
@@ -191,7 +191,7 @@ class _Worker:
         report.findings.setdefault(finding.signature(), finding)
 
 
-def _hear(message: dict[str, Any], report: Report) -> None:
+def _handle_message(message: dict[str, Any], report: Report) -> None:
     report.executions += message.get("executions", 0)
     report.slowest = max(report.slowest, message.get("slowest", 0.0))
     report.outcomes.update(message.get("outcomes", ()))
@@ -201,18 +201,18 @@ def _hear(message: dict[str, Any], report: Report) -> None:
         report.findings[finding.signature()] = finding  # the smallest comes last
 
 
-# --- Inside ---------------------------------------------------------------------------
+# --- Child process --------------------------------------------------------------------
 
 
 class _FoundError(Exception):
-    """Tells hypothesis that an input shows a new mistake, for it to look for a smaller one."""
+    """Signals a new finding to hypothesis, which then searches for a smaller input."""
 
 
-class _Enough(BaseException):
-    """Ends a process that has done its share."""
+class _ProcessLimitReached(BaseException):
+    """Raised to end a process that has reached a limit."""
 
 
-class _Inside:
+class _Child:
     """The forked process."""
 
     def __init__(
@@ -238,7 +238,7 @@ class _Inside:
         self._parse: Any = None
 
     def run(self, ordinary: Path, seed: str, only: bytes | None) -> None:
-        """Run inputs until the process is old; never returns."""
+        """Run inputs until the process reaches a limit; never returns."""
         status = 1
         try:
             self._prepare()
@@ -251,12 +251,12 @@ class _Inside:
             else:
                 self._run_files(target, Random(seed))
             status = 0
-        except _Enough:
+        except _ProcessLimitReached:
             status = 0
         except BaseException:
             (self._folder / "errors").write_text(traceback.format_exc())
         finally:
-            self._tell(self._progress())
+            self._send(self._progress())
             os._exit(status)
 
     def _prepare(self) -> None:
@@ -275,7 +275,7 @@ class _Inside:
         self._execute(data)
 
     def _warm_up(self, seeds: list[bytes]) -> None:
-        """Valid input is accepted, and shows how much memory the parser needs for it."""
+        """Run the valid inputs, which must be accepted and show the usual memory use."""
         for data in seeds:
             self._parse(data)
         self._memory = _fresh_peak_mib()
@@ -286,7 +286,7 @@ class _Inside:
         while True:
             data = self._parser.mutate(rng.choice(pool), rng)
             if self._execute(data) and len(pool) < 300:
-                pool.append(data)  # a new outcome: more is to be found near it
+                pool.append(data)  # a new outcome: also mutate this input
 
     def _run_trees(self, target: Target, rng: Random) -> None:
         from hypothesis import HealthCheck, Phase, given, settings
@@ -303,8 +303,8 @@ class _Inside:
             try:
                 data = render(edited(seed, changes))[:MOST]
             except (ValueError, TypeError, RecursionError):
-                return  # what cannot be written cannot be read
-            if noise < 20:  # of 100: bytes that are no such data any more
+                return  # cannot be serialized
+            if noise < 20:  # in 20 % of the cases, also mutate the bytes
                 data = mutate_bytes(data, Random(noise))
             self._execute(data)
             if self._signature is not None and self._signature not in self._known:
@@ -325,10 +325,10 @@ class _Inside:
                 self._known.update(self._smallest)
 
     def _execute(self, data: bytes) -> bool:
-        """Run one input; whether its outcome is new."""
+        """Run one input and return whether its outcome is new."""
         before = _fresh_peak_mib()
         if before - self._memory > GENERATED_MIB:
-            raise _Enough  # the process has grown old
+            raise _ProcessLimitReached  # replace the process
         (self._folder / "input").write_bytes(data)
         self._executions += 1
         self._counter[:] = self._executions.to_bytes(8, "little")
@@ -346,10 +346,10 @@ class _Inside:
         fresh = outcome not in self._outcomes
         self._outcomes.add(outcome)
         if time.monotonic() > self._next_message:
-            self._tell(self._progress())
+            self._send(self._progress())
             self._next_message = time.monotonic() + 0.5
         if grown > EXTRA_MIB or self._executions >= self._most:
-            raise _Enough
+            raise _ProcessLimitReached
         return fresh
 
     def _keep(self, finding: Finding, signature: str) -> None:
@@ -358,20 +358,20 @@ class _Inside:
             present is None or len(finding.data) < len(present.data)
         ):
             self._smallest[signature] = finding
-            self._tell({"kind": finding.kind, "detail": finding.detail, "data": finding.data.hex()})
+            self._send({"kind": finding.kind, "detail": finding.detail, "data": finding.data.hex()})
 
     def _progress(self) -> dict[str, Any]:
         done, self._told = self._executions - self._told, self._executions
         return {"executions": done, "slowest": self._slowest, "outcomes": sorted(self._outcomes)}
 
-    def _tell(self, message: dict[str, Any]) -> None:
+    def _send(self, message: dict[str, Any]) -> None:
         data = (json.dumps(message) + "\n").encode()
         while data:
             data = data[os.write(self._messages, data) :]
 
 
 def _outcome(parse: Any, data: bytes) -> tuple[Finding | None, str]:
-    """What a parser makes of an input, and whether that is a mistake."""
+    """Run a parser on an input; return a finding if there is one, and the outcome."""
     from rl_training.errors import RLTrainingError
 
     try:
@@ -384,7 +384,7 @@ def _outcome(parse: Any, data: bytes) -> tuple[Finding | None, str]:
             None if flaw is None else Finding("message", f"{traceback.format_exc()}\n{flaw}", data)
         )
         return found, shown
-    except _Enough:
+    except _ProcessLimitReached:
         raise
     except BaseException as error:
         detail = traceback.format_exc(limit=-12)
@@ -393,7 +393,7 @@ def _outcome(parse: Any, data: bytes) -> tuple[Finding | None, str]:
 
 
 def _flaws(text: str) -> Iterator[str]:
-    """What a message must not be."""
+    """Yield the flaws of an error message."""
     if len(text) > 1000:
         yield "the message has more than 1000 characters"
     if "\n" in text:
@@ -408,10 +408,10 @@ def _peak_mib() -> float:
 
 
 def _fresh_peak_mib() -> float:
-    """Let the peak begin again at what the process holds now, without what it has freed.
+    """Reset the peak memory to the current use, without freed memory, and return it.
 
-    A process forked from a large one may hold much that is free already, or return much of it. An
-    input would then have to take more than that before anything showed.
+    A process forked from a large one may hold much freed memory, which would hide the allocations
+    of an input up to that amount.
     """
     LIBC.malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")

@@ -1,1 +1,1 @@
-"""Hostile input to every command: what it must lead to, and what it must never do."""
+"""Hostile input for every command: how the command must respond, and what it must never do."""

@@ -1,7 +1,7 @@
-"""Ordinary runs and datasets, made once: hostile cases are changed copies of them.
+"""Ordinary runs and datasets, created once; hostile cases are modified copies of them.
 
-Making them shows what every command imports on ordinary input, which is all that it may import on
-any other.
+Creating them records what every command imports for ordinary input. It may not import anything else
+for hostile input.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from tests.hostile.sandbox import Outcome, Place, Sandbox
+from tests.hostile.sandbox import Outcome, Sandbox, Workspace
 
 MINARI_ID = "tests/pendulum-v0"
 SMALL: dict[str, Any] = {"hidden_sizes": [8, 8], "batch_size": 8, "num_threads": 1}
@@ -23,7 +23,7 @@ STEPS = 24
 
 
 def config(algo: str, env_id: str | None, output_dir: Path, **kwargs: Any) -> dict[str, Any]:
-    """A run of moments."""
+    """Return the config of a very short run."""
     controls = {"tensorboard": False, "keep_checkpoints": 2, "eval_interval": 0}
     return {
         "algo": algo,
@@ -40,7 +40,7 @@ def config(algo: str, env_id: str | None, output_dir: Path, **kwargs: Any) -> di
 
 
 def arrays(rows: int = 40) -> dict[str, np.ndarray[Any, Any]]:
-    """Data of Pendulum's sizes in episodes of ten steps."""
+    """Return data with Pendulum's dimensions, in episodes of ten steps."""
     rng = np.random.default_rng(0)
     ends = np.arange(1, rows + 1) % 10 == 0
     path = rng.uniform(-1, 1, (rows + 1, 3)).astype(np.float32)
@@ -56,7 +56,7 @@ def arrays(rows: int = 40) -> dict[str, np.ndarray[Any, Any]]:
 
 @dataclass(frozen=True)
 class Bases:
-    """Where the ordinary runs and files are."""
+    """Locations of the ordinary runs and files."""
 
     folder: Path
 
@@ -79,17 +79,17 @@ class Bases:
         """The run ``sac``, ``bc``, ``dqn``, ``her``, ``iql`` or ``finetuned``."""
         return self.folder / "runs" / name
 
-    def copy(self, name: str, place: Place) -> Path:
-        """A run to modify, with a single checkpoint, so that no other can replace it."""
-        return Path(shutil.copytree(self.run(name), place.run, symlinks=True))
+    def copy(self, name: str, workspace: Workspace) -> Path:
+        """Copy a run with a single checkpoint, so that no other checkpoint can be a fallback."""
+        return Path(shutil.copytree(self.run(name), workspace.run, symlinks=True))
 
 
 def make_bases(sandbox: Sandbox, folder: Path) -> Bases:
-    """Train and record with ordinary commands, noting what they import."""
-    place = Place(folder / "place")
-    place.root.mkdir()
-    place.make(evil=())
-    bases, given = Bases(place.given), place.given
+    """Train and record with ordinary commands, and record what they import."""
+    workspace = Workspace(folder / "place")
+    workspace.root.mkdir()
+    workspace.make(evil=())
+    bases, given = Bases(workspace.given), workspace.given
     np.savez(bases.data, **arrays())  # type: ignore[arg-type]
     np.save(bases.observation, np.zeros(3, dtype=np.float32))
     recorded = {"dataset_kind": "npz", "dataset_path": str(bases.data)}
@@ -102,7 +102,7 @@ def make_bases(sandbox: Sandbox, folder: Path) -> Bases:
     }
 
     def benign(*argv: str | Path, status: int = 0) -> Outcome:
-        outcome = sandbox.run([str(arg) for arg in argv], place, benign=True)
+        outcome = sandbox.run([str(arg) for arg in argv], workspace, benign=True)
         assert (outcome.found, outcome.status) == ([], status), outcome
         return outcome
 
@@ -128,7 +128,7 @@ def make_bases(sandbox: Sandbox, folder: Path) -> Bases:
 
 
 def _play(bases: Bases, benign: Any) -> None:
-    """The commands that only read, each with correct usage and with one mistake."""
+    """Run each read-only command once correctly and once with a mistake."""
     sac, bc, given = bases.run("sac"), bases.run("bc"), bases.folder
     benign("data", "convert", bases.data, f"minari:{MINARI_ID}", "--env-id", "Pendulum-v1")
     for ending in ("npz", "pt", "hdf5"):

@@ -1,4 +1,4 @@
-"""The server that runs commands under guard, and ordinary runs to start from."""
+"""Fixtures: the server that runs commands under the guard, and the ordinary runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.hostile.bases import Bases, make_bases
-from tests.hostile.sandbox import Place, Sandbox
+from tests.hostile.sandbox import Sandbox, Workspace
 
 
 @pytest.fixture(scope="session")
@@ -24,5 +24,5 @@ def bases(sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Bases:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path).make()
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace(tmp_path).make()

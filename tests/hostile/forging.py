@@ -1,4 +1,4 @@
-"""Changes of a trained run, made as an attacker would: every digest fits again."""
+"""Change a trained run as an attacker would, and recompute every digest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Change = Callable[[Any], Any]
 
 
 def put(*keys: Any, value: Any) -> Change:
-    """Set one entry of nested data that is there, or one more key of a mapping."""
+    """Set an existing entry of nested data, or add a key to a mapping."""
 
     def change(data: Any) -> Any:
         target = data
@@ -29,7 +29,7 @@ def put(*keys: Any, value: Any) -> Change:
 
 
 def drop(*keys: Any) -> Change:
-    """Remove one entry that is there."""
+    """Remove an existing entry of nested data."""
 
     def change(data: Any) -> Any:
         target = data
@@ -42,19 +42,19 @@ def drop(*keys: Any) -> Change:
 
 
 def change_manifest(run: Path, change: Change) -> None:
-    """Alter the newest checkpoint's manifest."""
+    """Change the newest checkpoint's manifest."""
     forge(newest(run), change)
 
 
 def change_state(run: Path, change: Change) -> None:
-    """Alter the newest checkpoint's state; the change may return other data altogether."""
+    """Change the newest checkpoint's state; the change may also return replacement data."""
     file = newest(run) / STATE
     file.write_text(json.dumps(change(json.loads(file.read_bytes()))))
     forge(newest(run))
 
 
 def change_config(run: Path, change: Change) -> None:
-    """Alter the config of a run alike in ``config.yaml`` and in its checkpoint."""
+    """Change a run's config consistently in ``config.yaml`` and in its checkpoint."""
     file = run / "config.yaml"
     config = yaml.safe_load(file.read_text())
     change(config)
@@ -63,13 +63,13 @@ def change_config(run: Path, change: Change) -> None:
 
 
 def read_manifest(run: Path) -> dict[str, Any]:
-    """The newest checkpoint's manifest."""
+    """Return the newest checkpoint's manifest."""
     manifest: dict[str, Any] = json.loads((newest(run) / MANIFEST).read_bytes())
     return manifest
 
 
 def leaves(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[tuple[Any, ...], Any]]:
-    """Every value of nested data that is no container, with the keys that lead to it."""
+    """Return the leaf values of nested data, each with its path of keys."""
     if isinstance(data, dict):
         return [leaf for key, item in data.items() for leaf in leaves(item, (*path, key))]
     if isinstance(data, list):

@@ -1,4 +1,4 @@
-"""Files made byte by byte, so that any part of them can lie."""
+"""Files built byte by byte, so that any part of them can be inconsistent."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ MISSING = object()
 
 @dataclass(frozen=True)
 class Member:
-    """A file in a zip archive; what its headers claim may differ from what it is."""
+    """A file in a zip archive; its headers may differ from its actual content."""
 
     name: str
     data: bytes
-    """Its bytes as they are in the archive."""
+    """Bytes stored in the archive."""
     method: int = 0
     size: int | None = None
-    """Claimed bytes after unpacking."""
+    """Claimed uncompressed size in bytes."""
     packed: int | None = None
-    """Claimed bytes in the archive."""
+    """Claimed compressed size in bytes."""
     crc: int | None = None
     flags: int = 0
     offset: int | None = None
-    """Claimed place of its local header."""
+    """Claimed offset of the local header."""
     extra: bytes = b""
-    """Extra field of the directory."""
+    """Extra field of the directory entry."""
     local_name: str | None = None
 
     def fields(self) -> tuple[int, int, int]:
-        """Checksum and sizes as the headers give them."""
+        """Return the checksum and sizes for the headers."""
         crc = zlib.crc32(self.data) if self.crc is None else self.crc
         packed = len(self.data) if self.packed is None else self.packed
         return crc, packed, len(self.data) if self.size is None else self.size
@@ -59,7 +59,7 @@ def archive(
     directory: int | None = None,
     prefix: bytes = b"",
 ) -> bytes:
-    """A zip archive of the members, after ``prefix``."""
+    """Return a zip archive of the members, after ``prefix``."""
     body, central = bytearray(prefix), bytearray()
     count = 0
     for member in members:
@@ -82,13 +82,13 @@ def archive(
 
 
 def deflated(data: bytes) -> bytes:
-    """Raw deflate, as zip archives have it."""
+    """Compress with raw deflate, as in zip archives."""
     pack = zlib.compressobj(9, zlib.DEFLATED, -15)
     return pack.compress(data) + pack.flush()
 
 
 def deflated_zeros(megabytes: int, head: bytes = b"") -> bytes:
-    """Raw deflate of ``head`` and many zeros, a thousandth of their size."""
+    """Compress ``head`` and many zeros to about a thousandth of their size."""
     pack = zlib.compressobj(9, zlib.DEFLATED, -15)
     begin = pack.compress(head) + pack.flush(zlib.Z_FULL_FLUSH)
     block = pack.compress(bytes(1 << 20)) + pack.flush(zlib.Z_FULL_FLUSH)
@@ -99,7 +99,7 @@ def deflated_zeros(megabytes: int, head: bytes = b"") -> bytes:
 
 
 def npy(array: Any, *, pickled: bool = False) -> bytes:
-    """An array file."""
+    """Return the bytes of an npy file."""
     stream = io.BytesIO()
     np.lib.format.write_array(stream, np.asarray(array), allow_pickle=pickled)
     return stream.getvalue()
@@ -108,7 +108,7 @@ def npy(array: Any, *, pickled: bool = False) -> bytes:
 def npy_header(
     text: str, data: bytes = b"", *, version: tuple[int, int] = (1, 0), length: int | None = None
 ) -> bytes:
-    """An array file with a header of one's own."""
+    """Return an npy file with a custom header."""
     line = text.encode("utf-8") + b"\n"
     form = "<H" if version[0] == 1 else "<I"
     size = struct.pack(form, len(line) if length is None else length)
@@ -116,23 +116,23 @@ def npy_header(
 
 
 def described(descr: str, shape: str, data: bytes = b"", *, fortran: bool = False) -> bytes:
-    """An array file whose header has these fields, as Python text."""
+    """Return an npy file whose header has these fields, given as Python source."""
     return npy_header(f"{{'descr': {descr}, 'fortran_order': {fortran}, 'shape': {shape}, }}", data)
 
 
 def columns(**changes: Any) -> dict[str, Any]:
-    """The ordinary columns with some replaced, or left out where the value is `MISSING`."""
+    """Return the ordinary columns with changes; `MISSING` removes a column."""
     merged = {**arrays(), **changes}
     return {name: value for name, value in merged.items() if value is not MISSING}
 
 
 def npz(**changes: Any) -> bytes:
-    """An npz archive; a column may be given as the bytes of its file."""
+    """Return an npz archive; a column may be given as the bytes of its npy file."""
     return archive(npz_members(**changes))
 
 
 def npz_members(**changes: Any) -> list[Member]:
-    """The members of an npz archive."""
+    """Return the members of an npz archive."""
     return [
         Member(f"{name}.npy", value if isinstance(value, bytes) else npy(value))
         for name, value in columns(**changes).items()
@@ -143,13 +143,13 @@ def npz_members(**changes: Any) -> list[Member]:
 
 
 def safetensors(header: Any, data: bytes = b"", *, length: int | None = None) -> bytes:
-    """A safetensors file with a header of one's own."""
+    """Return a safetensors file with a custom header."""
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     return struct.pack("<Q", len(text) if length is None else length) + text + data
 
 
 def tensor_entry(dtype: str, shape: list[Any], start: Any, end: Any) -> dict[str, Any]:
-    """What a safetensors header says of one tensor."""
+    """Return the entry of one tensor in a safetensors header."""
     return {"dtype": dtype, "shape": shape, "data_offsets": [start, end]}
 
 
@@ -165,7 +165,7 @@ class Storage:
 
 @dataclass(frozen=True)
 class Stored:
-    """A tensor in a pt file, with a shape, strides and an offset of one's own."""
+    """A tensor in a pt file with custom shape, strides and offset."""
 
     storage: Any
     shape: Any
@@ -178,7 +178,7 @@ class Stored:
 
 
 class Called:
-    """A call that takes place when it is unpickled."""
+    """A function call that unpickling executes."""
 
     def __init__(self, function: Any, *args: Any) -> None:
         self._call = function, args
@@ -195,14 +195,14 @@ class _Pickler(pickle.Pickler):
 
 
 def pickled(value: Any) -> bytes:
-    """A pickle of protocol 2 in which a `Storage` is a reference to a record."""
+    """Pickle with protocol 2; a `Storage` becomes a reference to a record."""
     stream = io.BytesIO()
     _Pickler(stream, protocol=2).dump(value)
     return stream.getvalue()
 
 
 def pt(value: Any, records: Mapping[str, bytes] | None = None, **changes: bytes) -> bytes:
-    """A pt archive: a pickle (or its bytes) and the records that it refers to."""
+    """Return a pt archive: a pickle (or its bytes) and the records that it refers to."""
     members = {
         "data.pkl": value if isinstance(value, bytes) else pickled(value),
         "byteorder": b"little",
@@ -213,7 +213,7 @@ def pt(value: Any, records: Mapping[str, bytes] | None = None, **changes: bytes)
 
 
 def pt_columns(**changes: Any) -> bytes:
-    """A pt file of the ordinary columns, some replaced by a `Stored` or a tensor's values."""
+    """Return a pt file of the ordinary columns; changes are `Stored` or values of a tensor."""
     value: dict[str, Any] = {}
     records: dict[str, bytes] = {}
     for number, (name, column) in enumerate(columns(**changes).items()):
@@ -229,7 +229,7 @@ def pt_columns(**changes: Any) -> bytes:
 
 
 def torch_saved(value: Any, **options: Any) -> bytes:
-    """What `torch.save` writes."""
+    """Return the bytes that `torch.save` writes."""
     stream = io.BytesIO()
     torch.save(value, stream, **options)
     return stream.getvalue()

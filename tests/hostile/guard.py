@@ -1,8 +1,8 @@
-"""An audit hook that notices what reading a file must never do.
+"""An audit hook that detects operations that reading a file must never cause.
 
-No process is created, nothing is imported that an ordinary run of the same command does not
-import, no connection is opened, nothing is unpickled, and nothing is written outside the folders
-that the command was given. `Violation` is not an `Exception`: no handler of the package hides it.
+A command must not start processes, open connections, unpickle objects, import modules that the same
+command does not import for ordinary input, or write outside the folders that it was given.
+`Violation` is not an `Exception`, so that the package's handlers cannot hide it.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ CODE_FOLDERS = tuple(
     for folder in (
         *(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")),
         str(Path(rl_training.__file__).parent),
-        str(Path(__file__).parents[1]),  # what runs the case
+        str(Path(__file__).parents[1]),  # the test harness
     )
 )
 """The standard library, the installed packages, the package itself and its tests."""
 HARMLESS = ("encodings.", "typer.", "click.", "rich.")
-"""Codecs, and what refuses a command line or prints it: any input may need a part of them."""
-WRITTEN_ANYWHERE = frozenset({os.devnull, "/dev/tty"})
+"""Codecs and command-line libraries: any input may import parts of them."""
+ALWAYS_WRITABLE = frozenset({os.devnull, "/dev/tty"})
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 class Violation(BaseException):
-    """Something that no input may lead to; the operation did not take place."""
+    """An operation that no input may cause; it was prevented."""
 
 
 class Guard:
-    """Watches one process; `watch` says what the next command may do."""
+    """Watches one process; `watch` sets what the next command may do."""
 
     def __init__(self) -> None:
         self.found: list[str] = []
@@ -78,8 +78,8 @@ class Guard:
             self._handlers[event] = partial(self._forbidden, event)
 
     def install(self) -> None:
-        """Begin to watch this process; a hook cannot be removed."""
-        sys.addaudithook(self._hear)
+        """Install the audit hook in this process; hooks cannot be removed."""
+        sys.addaudithook(self._on_event)
 
     def watch(
         self,
@@ -87,9 +87,10 @@ class Guard:
         secret: Iterable[str],
         modules: Iterable[str] | None,
     ) -> None:
-        """Begin with a command: folders that it may write to, files that it must not open.
+        """Start watching a command.
 
-        ``modules`` are those that it may import; None notes what it imports.
+        It may write to the folders ``writable``, must not read from ``secret``, and may import only
+        ``modules``. With None, it may import anything, and its imports are recorded.
         """
         self.found, self.imported = [], []
         self._writable = tuple(os.path.realpath(folder) for folder in writable)
@@ -97,14 +98,14 @@ class Guard:
         self._modules = None if modules is None else frozenset(modules)
         self._watching = True
 
-    def rest(self) -> None:
-        """Stop watching, between two commands."""
+    def pause(self) -> None:
+        """Stop watching until the next command."""
         self._watching = False
 
-    def _hear(self, event: str, args: Any) -> None:
+    def _on_event(self, event: str, args: Any) -> None:
         handler = self._handlers.get(event)
         if handler is not None and self._watching:
-            self._watching = False  # what a handler does itself is not watched
+            self._watching = False  # do not watch the handler itself
             try:
                 handler(args)
             finally:
@@ -129,7 +130,7 @@ class Guard:
     def _exec(self, args: Any) -> None:
         file = getattr(args[0], "co_filename", "<")
         if not file.startswith("<") and not _inside(os.path.realpath(file), CODE_FOLDERS):
-            self._stop(f"runs the code of {file}")
+            self._stop(f"runs code from {file}")
 
     def _dlopen(self, args: Any) -> None:
         name = args[0]
@@ -142,7 +143,7 @@ class Guard:
     def _open(self, args: Any) -> None:
         path, mode, flags = args
         if not isinstance(path, str | bytes | os.PathLike):
-            return  # a descriptor: it was opened before
+            return  # a descriptor: the file is already open
         writes = bool(flags & _WRITING) if mode is None else bool(set(mode) & set("wax+"))
         if writes:
             exclusive = flags & os.O_EXCL and flags & os.O_CREAT
@@ -157,13 +158,13 @@ class Guard:
     def _change(self, path: Any, folder: Any, *, follows: bool = False) -> None:
         if not isinstance(path, str | bytes | os.PathLike):
             return
-        place = _resolved(path, folder, follows=follows)
-        if place not in WRITTEN_ANYWHERE and not _inside(place, self._writable):
-            self._stop(f"changes {place}")
+        target = _resolved(path, folder, follows=follows)
+        if target not in ALWAYS_WRITABLE and not _inside(target, self._writable):
+            self._stop(f"changes {target}")
 
 
 def _resolved(path: Any, folder: Any, *, follows: bool) -> str:
-    """Where a path leads, as the system finds it."""
+    """Resolve a path as the operating system would."""
     name = os.fsdecode(path)
     if isinstance(folder, int) and folder >= 0:
         name = os.path.join(os.readlink(f"/proc/self/fd/{folder}"), name)

@@ -1,4 +1,4 @@
-"""What the guard must stop: each function does one forbidden thing, and is called under guard."""
+"""Forbidden operations that the guard must stop, one per function."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pathlib import Path
 import numpy as np
 
 
-def start_a_shell(file: str) -> None:
+def start_shell(file: str) -> None:
     os.system(f"touch {file}")
 
 
-def start_a_process(file: str) -> None:
+def start_process(file: str) -> None:
     subprocess.run(["touch", file], check=False)
 
 
-def replace_this_process(file: str) -> None:
+def replace_process(file: str) -> None:
     os.execv("/bin/touch", ["touch", file])
 
 
@@ -30,11 +30,11 @@ def fork(file: str) -> None:
         os._exit(0)
 
 
-def import_from_the_current_folder(file: str) -> None:
+def import_from_current_folder(file: str) -> None:
     import evil  # type: ignore[import-not-found]  # noqa: F401
 
 
-def import_what_no_ordinary_run_does(file: str) -> None:
+def import_unexpected_module(file: str) -> None:
     import sqlite3  # noqa: F401
 
 
@@ -43,7 +43,7 @@ def connect(file: str) -> None:
         stream.connect(("127.0.0.1", 9))
 
 
-def look_up_a_host(file: str) -> None:
+def look_up_host(file: str) -> None:
     socket.getaddrinfo(b"localhost", 80)
 
 
@@ -55,7 +55,7 @@ def write(file: str) -> None:
     Path(file).write_text("written")
 
 
-def write_through_a_link(file: str) -> None:
+def write_through_link(file: str) -> None:
     Path("link").symlink_to(file)
     Path("link").write_text("written")
 
@@ -72,29 +72,29 @@ def rename(file: str) -> None:
     Path(file).with_name("precious.txt").rename(file)
 
 
-def make_a_folder(file: str) -> None:
+def make_folder(file: str) -> None:
     Path(file).mkdir()
 
 
-def read_a_secret(file: str) -> None:
+def read_secret(file: str) -> None:
     Path(file).with_name("precious.txt").read_text()
 
 
-def swallow_the_violation(file: str) -> None:
+def swallow_violation(file: str) -> None:
     with contextlib.suppress(Exception):
         os.system(f"touch {file}")
 
 
-def take_memory(file: str) -> None:
+def allocate_memory(file: str) -> None:
     np.ones(300 << 20, dtype=np.uint8)
 
 
-def take_time(file: str) -> None:
+def loop_forever(file: str) -> None:
     while True:
         pass
 
 
-def wait_for_nothing(file: str) -> None:
+def sleep_forever(file: str) -> None:
     time.sleep(1000)
 
 

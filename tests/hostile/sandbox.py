@@ -1,4 +1,4 @@
-"""The tests' side of the server: run a command under guard, and judge how it ended."""
+"""Client of the server: run a command under the guard and check its outcome."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ from typing import Any
 REPOSITORY = Path(__file__).parents[2]
 CPU_SECONDS = 5
 BLOCKED_SECONDS = 6.0
-"""A process that sleeps as long without a moment on a processor waits for what never comes."""
+"""A process that sleeps this long without using the processor is considered blocked."""
 EXTRA_MIB = 1000.0
-"""How much a command may grow on less than a megabyte of input."""
+"""Memory that a command may allocate for less than a megabyte of input."""
 COMMANDS = (
     *("train", "resume", "finetune", "evaluate", "predict", "data", "runs", "plot", "configs"),
     "algorithms",
 )
 EVIL = ("gymnasium_robotics", "minari_evil", "evil", "os_evil", "pyarrow", "huggingface_hub")
-"""Modules in the current folder that leave a mark when they are imported."""
+"""Modules in the current folder that create a marker file when they are imported."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a command ended, and what it tried."""
+    """How a command ended, and what it attempted."""
 
     status: int
-    """Its exit code, or minus the signal that killed it."""
+    """Exit code, or the negative number of the signal that killed it."""
     out: str
     err: str
     found: list[str]
-    """What the guard stopped."""
+    """Operations that the guard stopped."""
     grown_mib: float
     seconds: float
 
 
 @dataclass(frozen=True)
-class Place:
+class Workspace:
     """A case's folders. Only `given` may be written to."""
 
     root: Path
 
     @property
     def given(self) -> Path:
-        """Inputs of the command: data, configs, runs."""
+        """Input and output folder of the command: data, configs, runs."""
         return self.root / "given"
 
     @property
@@ -63,21 +63,21 @@ class Place:
 
     @property
     def outside(self) -> Path:
-        """A folder that belongs to somebody else."""
+        """A folder that the command may not change."""
         return self.root / "outside"
 
     @property
     def precious(self) -> Path:
-        """A file of somebody else."""
+        """A file that the command may not read or change."""
         return self.outside / "precious.txt"
 
     @property
     def marker(self) -> Path:
-        """It appears if a planted module is imported."""
+        """A file that is created when a planted module is imported."""
         return self.root / "marker"
 
-    def make(self, evil: Sequence[str] = EVIL) -> Place:
-        """Make the folders, with evil modules in the current one."""
+    def make(self, evil: Sequence[str] = EVIL) -> Workspace:
+        """Create the folders and plant modules in the current folder."""
         for folder in (self.given, self.work, self.outside):
             folder.mkdir()
         self.precious.write_text("precious")
@@ -88,7 +88,7 @@ class Place:
         return self
 
     def assert_untouched(self) -> None:
-        """No planted code ran, and what belongs to others is as it was."""
+        """Assert that no planted code ran and that files outside are unchanged."""
         assert not self.marker.exists(), f"{self.marker.read_text()} was imported"
         assert {file.name for file in self.outside.iterdir()} == {"precious.txt"}
         assert self.precious.read_text() == "precious"
@@ -97,10 +97,10 @@ class Place:
 
 
 class Sandbox:
-    """Asks the server to run commands."""
+    """Sends commands to the server."""
 
     def __init__(self, folder: Path) -> None:
-        """``folder`` takes the caches that libraries fill."""
+        """Start the server; libraries write their caches to ``folder``."""
         self._caches = folder
         caches = {
             "HOME": folder,
@@ -122,7 +122,7 @@ class Sandbox:
     def run(
         self,
         argv: Sequence[str],
-        place: Place,
+        workspace: Workspace,
         *,
         env: Mapping[str, str] | None = None,
         alone: bool = False,
@@ -131,16 +131,16 @@ class Sandbox:
         cpu_seconds: int = CPU_SECONDS,
         blocked_seconds: float = BLOCKED_SECONDS,
     ) -> Outcome:
-        """Run ``rl-training ARGV`` in a place."""
-        streams = [place.root / "out", place.root / "err"]
+        """Run ``rl-training ARGV`` in a workspace."""
+        streams = [workspace.root / "out", workspace.root / "err"]
         reply = self._ask(
             {
                 "argv": list(argv),
                 "group": group_of(argv),
-                "cwd": str(place.work),
-                "env": {"MINARI_DATASETS_PATH": str(place.given / "minari")} | dict(env or {}),
-                "writable": [str(place.given), str(self._caches)],
-                "secret": [str(place.outside)],
+                "cwd": str(workspace.work),
+                "env": {"MINARI_DATASETS_PATH": str(workspace.given / "minari")} | dict(env or {}),
+                "writable": [str(workspace.given), str(self._caches)],
+                "secret": [str(workspace.outside)],
                 "streams": [str(file) for file in streams],
                 "alone": alone,
                 "benign": benign,
@@ -161,22 +161,22 @@ class Sandbox:
         return reply
 
     def close(self) -> None:
-        """End the server."""
+        """Stop the server."""
         self._process.communicate(timeout=60)
 
 
 def group_of(argv: Sequence[str]) -> str:
-    """The command that a command line is of: its ordinary imports are known."""
-    start = next((place for place, word in enumerate(argv) if word in COMMANDS), len(argv))
+    """Return the command in a command line; imports are recorded per command."""
+    start = next((workspace for workspace, word in enumerate(argv) if word in COMMANDS), len(argv))
     words = argv[start : start + (2 if argv[start : start + 1] == ["data"] else 1)]
     return " ".join(words)
 
 
-# --- What must hold -----------------------------------------------------------
+# --- Checks -------------------------------------------------------------------
 
 
-def assert_safe(outcome: Outcome, place: Place, *, small: bool = True) -> None:
-    """Whatever a command was given: nothing forbidden, no crash, no hang, no waste."""
+def assert_safe(outcome: Outcome, workspace: Workspace, *, small: bool = True) -> None:
+    """Assert that a command did nothing forbidden and did not crash, hang or waste memory."""
     assert outcome.found == [], f"{outcome.found}: {outcome.err}"
     assert outcome.status >= 0, f"killed by signal {-outcome.status}: {outcome.err}"
     assert "Traceback" not in outcome.err + outcome.out, outcome.err
@@ -184,17 +184,17 @@ def assert_safe(outcome: Outcome, place: Place, *, small: bool = True) -> None:
         assert outcome.grown_mib < EXTRA_MIB, f"grew by {outcome.grown_mib:.0f} MiB"
     for text in (outcome.out, outcome.err):
         assert_printable(text)
-    place.assert_untouched()
+    workspace.assert_untouched()
 
 
 def assert_printable(text: str) -> None:
-    """No control characters: nothing moves the cursor or changes the terminal."""
+    """Assert that the text has no control characters, which could change the terminal."""
     odd = {c for c in text if unicodedata.category(c) in ("Cc", "Cf", "Cs") and c not in "\n\t"}
     assert not odd, f"{odd} reach the terminal: {text!r}"
 
 
 def error_line(outcome: Outcome) -> str:
-    """The one line of a refusal."""
+    """Return the single error line of a rejected input."""
     lines = [line for line in outcome.err.splitlines() if line.startswith("Error: ")]
     assert len(lines) == 1, f"{len(lines)} error lines: {outcome.err}"
     assert len(lines[0]) < 1000, lines[0]

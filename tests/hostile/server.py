@@ -1,9 +1,9 @@
-"""Command lines under guard, for the price of one import of torch.
+"""Runs command lines under the guard while importing torch only once.
 
 ``python -m tests.hostile.server`` imports the package and everything that its commands use, then
-answers one request a line. Commands that leave nothing behind run one after the other in a forked
-child that stays; those that train get a child of their own. A child that a command killed, or in
-which the guard stopped something, is replaced.
+answers one request per line. Commands without side effects on the process share a forked child;
+commands that train get a separate child. A child is replaced if a command killed it or if the
+guard stopped an operation in it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from pathlib import Path
 from typing import Any, TextIO
 
 MEMORY_LIMIT = 8 << 30
-"""Bytes of address space, beyond which an allocation fails."""
+"""Limit of the address space in bytes; allocations beyond it fail."""
 WALL_SECONDS = 90.0
-"""The last resort; a busy machine may take its time."""
+"""Generous time limit, since the machine may be busy."""
 MOST_COMMANDS = 60
-"""Commands in one child, so that none depends on many before it."""
+"""Maximum number of commands per child, to limit the influence of earlier commands."""
 THIRD_PARTY = (
     *("h5py", "minari", "gymnasium.envs.classic_control", "matplotlib.figure", "rich.progress"),
     *("matplotlib.backends.backend_agg", "rich.live", "rich.markdown"),
@@ -43,7 +43,7 @@ def serve() -> None:
     """Answer requests until the standard input ends."""
     _import_everything()
     gc.collect()
-    gc.freeze()  # what a collection would touch, a child would have to copy
+    gc.freeze()  # a collection in a child would copy the shared memory pages
     server = _Server()
     for line in sys.stdin:
         print(json.dumps(server.answer(json.loads(line))), flush=True)
@@ -68,7 +68,7 @@ def _import_everything() -> None:
 
 
 class LocalReader:
-    """Reads HDF5 files in this process, where the guard sees what is opened."""
+    """Reads HDF5 files in this process, so that the guard sees which files are opened."""
 
     is_alive = True
 
@@ -84,7 +84,7 @@ class LocalReader:
         return Answer.model_validate_json(json.dumps(answer)), data
 
     def stop(self) -> None:
-        """Nothing to stop."""
+        """Do nothing: there is no child process."""
 
 
 class _Server:
@@ -93,7 +93,7 @@ class _Server:
         self._modules: dict[str, set[str]] = {}
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Run one command; what it imports is allowed or, in a benign run, noted."""
+        """Run one command; check its imports or, in a benign run, record them."""
         group, benign = request["group"], request["benign"]
         known = self._modules.setdefault(group, set())
         request["modules"] = None if benign else sorted(known)
@@ -102,7 +102,7 @@ class _Server:
             self.close()
             self._child = _Child()
         reply = self._child.run(request)
-        if alone or reply["found"] or not self._child.is_fit():
+        if alone or reply["found"] or not self._child.is_reusable():
             self.close()
         if benign:
             known.update(reply.pop("imported"))
@@ -123,13 +123,13 @@ class _Child:
         if self.pid == 0:
             os.close(ours[1])
             os.close(theirs[0])
-            _obey(os.fdopen(ours[0]), os.fdopen(theirs[1], "w"))
+            _serve_requests(os.fdopen(ours[0]), os.fdopen(theirs[1], "w"))
         os.close(ours[0])
         os.close(theirs[1])
         self._requests, self._replies = os.fdopen(ours[1], "w"), theirs[0]
         self._commands = 0
 
-    def is_fit(self) -> bool:
+    def is_reusable(self) -> bool:
         return self.pid > 0 and self._commands < MOST_COMMANDS
 
     def run(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -149,17 +149,17 @@ class _Child:
         return {"status": status, "found": found, "imported": [], "grown_mib": 0.0, "seconds": 0.0}
 
     def _wait(self, blocked_seconds: float) -> str | None:
-        """Wait for a reply or the child's end; tells if neither came."""
-        begun = moved = time.monotonic()
+        """Wait for a reply or the child's exit; return the problem if neither happens."""
+        started = last_active = time.monotonic()
         used = -1.0
         while not select.select([self._replies], [], [], 0.1)[0]:
             now = time.monotonic()
             asleep, cpu = _activity(self.pid)
             if cpu != used or not asleep:
-                moved, used = now, cpu
-            if now - moved > blocked_seconds:
-                return f"waited for {blocked_seconds:g} s for something that does not come"
-            if now - begun > WALL_SECONDS:
+                last_active, used = now, cpu
+            if now - last_active > blocked_seconds:
+                return f"blocked for {blocked_seconds:g} s"
+            if now - started > WALL_SECONDS:
                 return f"took more than {WALL_SECONDS:g} s"
         return None
 
@@ -167,13 +167,13 @@ class _Child:
         os.close(self._replies)
         self._requests.close()
         if self.pid:
-            os.kill(self.pid, signal.SIGKILL)  # no error if it has ended: it is not reaped yet
+            os.kill(self.pid, signal.SIGKILL)  # safe after its exit: it has not been reaped yet
             os.waitpid(self.pid, 0)
         self.pid = 0
 
 
 def _activity(pid: int) -> tuple[bool, float]:
-    """Whether a process sleeps, and the ticks that it ran."""
+    """Return whether a process sleeps, and its processor time in ticks."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return fields[0] in "SDZ", float(fields[11]) + float(fields[12])
 
@@ -181,9 +181,9 @@ def _activity(pid: int) -> tuple[bool, float]:
 # --- Inside a child -----------------------------------------------------------
 
 
-def _obey(requests: TextIO, replies: TextIO) -> None:
-    """Run commands as they come; never returns."""
-    status = 70  # a failure of this harness
+def _serve_requests(requests: TextIO, replies: TextIO) -> None:
+    """Run the requested commands; never returns."""
+    status = 70  # the harness itself failed
     try:
         from tests.hostile.guard import Guard
 
@@ -204,23 +204,23 @@ def _obey(requests: TextIO, replies: TextIO) -> None:
 
 
 def run_command(request: dict[str, Any], guard: Any) -> dict[str, Any]:
-    """Be the command line once, in the request's folder and environment."""
+    """Run one command line in the request's folder and environment."""
     before = dict(os.environ), list(sys.path), sys.argv, list(warnings.filters)
     streams = sys.stdout, sys.stderr
     limit = math.ceil(time.process_time()) + request["cpu_seconds"] + 1
     resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
     os.environ.update(request["env"])
     os.chdir(request["cwd"])
-    sys.path.insert(0, "")  # as `python -m rl_training` has it
+    sys.path.insert(0, "")  # as in `python -m rl_training`
     sys.stdout, sys.stderr = (_stream(number, request) for number in (1, 2))
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak of earlier commands
-    memory, began = _resident_mib(), time.process_time()
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak of earlier commands
+    memory, started = _resident_mib(), time.process_time()
     guard.watch(request["writable"], request["secret"], request["modules"])
     try:
         status = _call(request)
     finally:
-        guard.rest()
-    seconds, grown = time.process_time() - began, _resident_mib() - memory
+        guard.pause()
+    seconds, grown = time.process_time() - started, _resident_mib() - memory
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     sys.stdout, sys.stderr = streams
@@ -228,7 +228,7 @@ def run_command(request: dict[str, Any], guard: Any) -> dict[str, Any]:
     os.environ.clear()
     os.environ.update(before[0])
     sys.path[:], sys.argv, warnings.filters[:] = before[1:]  # type: ignore[index]
-    _forget()
+    _reset_globals()
     return {
         "status": status,
         "found": guard.found,
@@ -238,8 +238,8 @@ def run_command(request: dict[str, Any], guard: Any) -> dict[str, Any]:
     }
 
 
-def _forget() -> None:
-    """Forget what a command left in the process: the next one is another user's."""
+def _reset_globals() -> None:
+    """Reset the package's global state, so that commands do not influence each other."""
     from rl_training.boundary import terminal
     from rl_training.envs import resolving
 
@@ -248,7 +248,7 @@ def _forget() -> None:
 
 
 def _stream(number: int, request: dict[str, Any]) -> TextIO:
-    """Standard output or error as a new process would have it, into a file."""
+    """Open a file as standard output or error, configured as in a new process."""
     file = os.open(request["streams"][number - 1], os.O_CREAT | os.O_TRUNC | os.O_RDWR)
     os.dup2(file, number)
     os.close(file)
@@ -267,7 +267,7 @@ def _resident_mib() -> float:
 
 
 def _call(request: dict[str, Any]) -> int:
-    """The exit code that the command would have."""
+    """Run the command or probe and return its exit code."""
     import rl_training.cli
 
     sys.argv = ["rl-training", *request["argv"]]

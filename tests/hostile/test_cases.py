@@ -1,4 +1,4 @@
-"""Every hostile case, under guard."""
+"""Run every hostile case under the guard."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.hostile.bases import Bases
 from tests.hostile.case import Case, run_case
 from tests.hostile.cases import CASES
-from tests.hostile.sandbox import Place, Sandbox
+from tests.hostile.sandbox import Sandbox, Workspace
 
 PARAMETERS = [
     pytest.param(case, id=case.name, marks=[pytest.mark.slow] if case.slow else [])
@@ -18,10 +18,10 @@ PARAMETERS = [
 
 
 @pytest.mark.parametrize("case", PARAMETERS)
-def test_hostile(case: Case, sandbox: Sandbox, bases: Bases, place: Place) -> None:
-    run_case(case, sandbox, bases, place)
+def test_hostile(case: Case, sandbox: Sandbox, bases: Bases, workspace: Workspace) -> None:
+    run_case(case, sandbox, bases, workspace)
 
 
-def test_there_are_many_cases_with_unique_names() -> None:
+def test_case_names_are_unique() -> None:
     assert len([case for case in CASES if not case.slow]) >= 1000
     assert [name for name, times in Counter(case.name for case in CASES).items() if times > 1] == []

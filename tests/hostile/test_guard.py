@@ -1,4 +1,4 @@
-"""The harness itself: what must not happen is noticed, each kind of it."""
+"""Test the harness itself: it detects every kind of violation."""
 
 from __future__ import annotations
 
@@ -7,70 +7,72 @@ from dataclasses import replace
 
 import pytest
 
-from tests.hostile.sandbox import Place, Sandbox, assert_safe
+from tests.hostile.sandbox import Sandbox, Workspace, assert_safe
 
 STOPPED = {
-    "start_a_shell": "os.system",
-    "start_a_process": "subprocess.Popen",
-    "replace_this_process": "os.exec",
+    "start_shell": "os.system",
+    "start_process": "subprocess.Popen",
+    "replace_process": "os.exec",
     "fork": "os.fork",
-    "import_from_the_current_folder": "imports evil",
-    "import_what_no_ordinary_run_does": "imports sqlite3",
+    "import_from_current_folder": "imports evil",
+    "import_unexpected_module": "imports sqlite3",
     "connect": "socket.connect",
-    "look_up_a_host": "socket.getaddrinfo",
+    "look_up_host": "socket.getaddrinfo",
     "unpickle": "unpickles",
     "write": "changes",
-    "write_through_a_link": "changes",
+    "write_through_link": "changes",
     "truncate": "changes",
     "remove": "changes",
     "rename": "changes",
-    "make_a_folder": "changes",
-    "read_a_secret": "reads",
-    "swallow_the_violation": "os.system",
-    "wait_for_nothing": "waited",
+    "make_folder": "changes",
+    "read_secret": "reads",
+    "swallow_violation": "os.system",
+    "sleep_forever": "blocked",
 }
 
 
 @pytest.mark.parametrize("probe", STOPPED)
-def test_the_guard_stops(sandbox: Sandbox, place: Place, probe: str) -> None:
-    made = str(place.outside / "made")
-    outcome = sandbox.run([made], place, probe=probe, blocked_seconds=1)
+def test_guard_stops_forbidden_operations(
+    sandbox: Sandbox, workspace: Workspace, probe: str
+) -> None:
+    made = str(workspace.outside / "made")
+    outcome = sandbox.run([made], workspace, probe=probe, blocked_seconds=1)
     assert len(outcome.found) == 1
     assert outcome.found[0].startswith(STOPPED[probe])
-    for link in place.work.glob("link"):
+    for link in workspace.work.glob("link"):
         link.unlink()
-    place.assert_untouched()
+    workspace.assert_untouched()
 
 
-@pytest.mark.parametrize("probe", ["take_time", "crash"])
-def test_a_process_that_is_killed_is_noticed(sandbox: Sandbox, place: Place, probe: str) -> None:
-    outcome = sandbox.run(["x"], place, probe=probe, cpu_seconds=0)
-    assert outcome.status == {"take_time": -signal.SIGXCPU, "crash": -signal.SIGABRT}[probe]
+@pytest.mark.parametrize("probe", ["loop_forever", "crash"])
+def test_killed_process_is_detected(sandbox: Sandbox, workspace: Workspace, probe: str) -> None:
+    outcome = sandbox.run(["x"], workspace, probe=probe, cpu_seconds=0)
+    assert outcome.status == {"loop_forever": -signal.SIGXCPU, "crash": -signal.SIGABRT}[probe]
     with pytest.raises(AssertionError, match="killed by signal"):
-        assert_safe(outcome, place)
+        assert_safe(outcome, workspace)
 
 
-def test_allocated_memory_is_noticed(sandbox: Sandbox, place: Place) -> None:
-    for _ in range(2):  # also after a command that took as much
-        outcome = sandbox.run(["x"], place, probe="take_memory")
+def test_allocated_memory_is_detected(sandbox: Sandbox, workspace: Workspace) -> None:
+    for _ in range(2):  # the second measurement must not be hidden by the first
+        outcome = sandbox.run(["x"], workspace, probe="allocate_memory")
         assert 290 < outcome.grown_mib < 320
-    assert_safe(outcome, place)
+    assert_safe(outcome, workspace)
     with pytest.raises(AssertionError, match="grew by 1300"):
-        assert_safe(replace(outcome, grown_mib=1300), place)
+        assert_safe(replace(outcome, grown_mib=1300), workspace)
 
 
-def test_allowed_operations_pass(sandbox: Sandbox, place: Place) -> None:
-    outcome = sandbox.run([str(place.given / "made")], place, probe="write")
-    assert_safe(outcome, place)
-    assert (outcome.status, (place.given / "made").read_text()) == (0, "written")
+def test_allowed_operations_pass(sandbox: Sandbox, workspace: Workspace) -> None:
+    outcome = sandbox.run([str(workspace.given / "made")], workspace, probe="write")
+    assert_safe(outcome, workspace)
+    assert (outcome.status, (workspace.given / "made").read_text()) == (0, "written")
 
 
-def test_a_planted_module_and_a_changed_file_are_noticed(place: Place) -> None:
-    place.assert_untouched()
-    place.precious.write_text("changed")
+def test_planted_module_and_changed_file_are_detected(workspace: Workspace) -> None:
+    workspace.assert_untouched()
+    workspace.precious.write_text("changed")
     with pytest.raises(AssertionError):
-        place.assert_untouched()
-    place.precious.write_text("precious")
-    place.marker.write_text("evil")
+        workspace.assert_untouched()
+    workspace.precious.write_text("precious")
+    workspace.marker.write_text("evil")
     with pytest.raises(AssertionError, match="evil was imported"):
-        place.assert_untouched()
+        workspace.assert_untouched()

@@ -1,4 +1,4 @@
-"""All cases, by what is hostile in them."""
+"""All hostile cases, grouped by kind of input."""
 
 from __future__ import annotations
 

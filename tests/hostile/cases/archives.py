@@ -23,23 +23,23 @@ from tests.hostile.formats import (
     npz,
     npz_members,
 )
-from tests.hostile.sandbox import Place
+from tests.hostile.sandbox import Workspace
 
 INSPECT = ("data", "inspect", "{given}/d.npz")
 PREDICT = ("predict", "{bases}/runs/sac", "--obs", "{given}/obs.npy")
 
 
 def _file(name: str, data: bytes) -> Write:
-    return lambda place, bases: (place.given / name).write_bytes(data)
+    return lambda workspace, bases: (workspace.given / name).write_bytes(data)
 
 
-def _evil(place: Place) -> Any:
-    """An array of one object that would make a file."""
-    return np.array([Called(os.system, f"touch {place.outside / 'made'}")], dtype=object)
+def _evil(workspace: Workspace) -> Any:
+    """Return an object array that would create a file when unpickled."""
+    return np.array([Called(os.system, f"touch {workspace.outside / 'made'}")], dtype=object)
 
 
 def _swap(old: str, **changes: Any) -> bytes:
-    """The ordinary archive with one member's headers changed."""
+    """Return the ordinary archive with one member's headers changed."""
     members = npz_members()
     return archive(
         Member(**(vars(member) | changes)) if member.name == f"{old}.npy" else member
@@ -48,7 +48,7 @@ def _swap(old: str, **changes: Any) -> bytes:
 
 
 def _headers() -> dict[str, tuple[bytes, bool]]:
-    """Files of one array, and whether they are ordinary: 40 rows of 3 float32 if they are."""
+    """Return npy files and whether they are valid; the valid ones have 40 rows of 3 float32."""
     values = np.arange(120, dtype=np.float32).reshape(40, 3)
     raw = values.tobytes()
     return {
@@ -95,7 +95,7 @@ def _headers() -> dict[str, tuple[bytes, bool]]:
             npy_header("{'descr': '<f4', 'fortran_order': False}", raw),
             False,
         ),
-        "header-has-a-key-more": (
+        "header-has-an-extra-key": (
             npy_header(
                 "{'descr': '<f4', 'fortran_order': False, 'shape': (40, 3), 'evil': 1}", raw
             ),
@@ -136,8 +136,8 @@ def _headers() -> dict[str, tuple[bytes, bool]]:
         "dtype-subarray": (described("('<f4', (3,))", "(40, )", raw), False),
         "dtype-huge-subarray": (described(f"('<f4', ({1 << 29},))", "(40, )", raw), False),
         "dtype-void": (described("'|V12'", "(40, )", raw), False),
-        "dtype-of-no-bytes": (described("'|V0'", f"({10**15}, 3)"), False),
-        "dtype-text-of-no-bytes": (described("'<U0'", f"({10**15}, 3)"), False),
+        "zero-byte-dtype": (described("'|V0'", f"({10**15}, 3)"), False),
+        "zero-byte-text-dtype": (described("'<U0'", f"({10**15}, 3)"), False),
         "dtype-of-2-gib": (described("'|V2147483647'", "(40, )", raw), False),
         "dtype-text": (npy(np.full((40, 3), "abc")), False),
         "dtype-bytes": (npy(np.full((40, 3), b"abc")), False),
@@ -176,20 +176,20 @@ def npz_cases() -> Iterator[Case]:
         "offset-of-another-member": _swap("rewards", offset=0),
         "encrypted": _swap("rewards", flags=1),
         "unknown-method": _swap("rewards", method=97),
-        "lzma-that-is-none": _swap("rewards", method=14),
-        "bzip2-that-is-none": _swap("rewards", method=12),
-        "deflate-that-is-none": _swap("rewards", method=8),
-        "another-name-inside": _swap("rewards", local_name="other.npy"),
+        "invalid-lzma": _swap("rewards", method=14),
+        "invalid-bzip2": _swap("rewards", method=12),
+        "invalid-deflate": _swap("rewards", method=8),
+        "different-local-name": _swap("rewards", local_name="other.npy"),
         "broken-extra-field": _swap("rewards", extra=struct.pack("<2H", 1, 500)),
         "duplicate-name": archive([*npz_members(), Member("rewards.npy", kept)]),
         "duplicate-name-without-ending": archive([*npz_members(), Member("rewards", kept)]),
         "overlapping-members": archive([*npz_members(), Member("extra.npy", b"", offset=0)]),
-        "ending-in-a-second-end": archive(npz_members(), comment=b"PK\5\6" + bytes(18)),
+        "two-end-records": archive(npz_members(), comment=b"PK\5\6" + bytes(18)),
         "directory-beyond-the-file": archive(npz_members(), directory=0xFFFFFF00),
         "directory-at-the-start": archive(npz_members(), directory=0),
         "no-members": archive([]),
         "empty-name": archive([*npz_members(rewards=MISSING), Member("", kept)]),
-        "an-archive-in-the-archive": npz(rewards=npz()),
+        "nested-archive": npz(rewards=npz()),
         "deflate-bomb-with-fewer-rows": archive(
             [
                 *npz_members(rewards=MISSING),
@@ -209,9 +209,9 @@ def npz_cases() -> Iterator[Case]:
         ),
     }
     for name, data in directories.items():
-        yield Case(f"npz/directory-{name}", INSPECT, _file("d.npz", data), says="d.npz")
+        yield Case(f"npz/directory-{name}", INSPECT, _file("d.npz", data), message="d.npz")
     names = {
-        "a-way-out": "../../outside/made.npy",
+        "path-traversal": "../../outside/made.npy",
         "an-absolute-path": "/etc/passwd",
         "a-terminal-escape": "\x1b[31mred\x1b[0m.npy",
         "a-null": "a\0b.npy",
@@ -227,18 +227,18 @@ def npz_cases() -> Iterator[Case]:
     yield Case(
         "npz/pickled-object",
         INSPECT,
-        lambda place, bases: (place.given / "d.npz").write_bytes(
-            npz(rewards=npy(_evil(place), pickled=True))
+        lambda workspace, bases: (workspace.given / "d.npz").write_bytes(
+            npz(rewards=npy(_evil(workspace), pickled=True))
         ),
-        says="d.npz",
+        message="d.npz",
     )
     yield Case(
-        "npz/pickled-object-that-is-not-used",
+        "npz/unused-pickled-object",
         INSPECT,
-        lambda place, bases: (place.given / "d.npz").write_bytes(
-            npz(other=npy(_evil(place), pickled=True))
+        lambda workspace, bases: (workspace.given / "d.npz").write_bytes(
+            npz(other=npy(_evil(workspace), pickled=True))
         ),
-        says="d.npz",
+        message="d.npz",
     )
 
 
@@ -250,7 +250,7 @@ def _npz_accepted() -> Iterator[Case]:
             for m in npz_members()
         ),
         "with-a-comment": archive(npz_members(), comment=b"written by hand"),
-        "after-other-bytes": archive(npz_members(), prefix=b"#!/bin/sh\n"),
+        "with-a-prefix": archive(npz_members(), prefix=b"#!/bin/sh\n"),
         "a-thousand-members": archive([*npz_members(), *many]),
     }
     for name, data in accepted.items():
@@ -278,12 +278,12 @@ def _npz_columns() -> Iterator[Case]:
         "fewer-rewards": {"rewards": rows[:39, 0]},
         "wide-rewards": {"rewards": rows},
         "images": {"observations": np.zeros((40, 2, 3), dtype=np.float32)},
-        "observations-of-no-width": {"observations": rows[:, :0], "next_observations": rows[:, :0]},
-        "other-next-observations": {"next_observations": rows[:, :2]},
+        "zero-width-observations": {"observations": rows[:, :0], "next_observations": rows[:, :0]},
+        "narrower-next-observations": {"next_observations": rows[:, :2]},
         "text-rewards": {"rewards": np.full(40, "x")},
     }
     for name, change in changes.items():
-        yield Case(f"npz/columns-{name}", INSPECT, _file("d.npz", npz(**change)), says="d.npz")
+        yield Case(f"npz/columns-{name}", INSPECT, _file("d.npz", npz(**change)), message="d.npz")
     nan = {"rewards": np.full(40, np.nan, dtype=np.float32)}
     huge = {"rewards": np.full(40, 1e300)}
     yield Case("npz/nan-rewards-are-shown", INSPECT, _file("d.npz", npz(**nan)), (0,), "NaN")
@@ -300,7 +300,7 @@ def _npz_columns() -> Iterator[Case]:
             f"npz/{name}-rewards-are-not-trained-on",
             train,
             _file("d.npz", npz(**change)),
-            says="rewards",
+            message="rewards",
             check=no_new_run,
         )
     flags = {"terminals": np.full(40, 2.5)}
@@ -308,20 +308,20 @@ def _npz_columns() -> Iterator[Case]:
         "npz/odd-flags-are-not-converted",
         ("data", "convert", "{given}/d.npz", "{given}/e.npz"),
         _file("d.npz", npz(**flags)),
-        says="d.npz",
+        message="d.npz",
         check=nothing_converted,
     )
 
 
-def no_new_run(place: Place, outcome: object) -> None:
-    """A refused start leaves no run folder."""
-    made = list((place.given / "new").iterdir()) if (place.given / "new").exists() else []
+def no_new_run(workspace: Workspace, outcome: object) -> None:
+    """Assert that a rejected start leaves no run folder."""
+    made = list((workspace.given / "new").iterdir()) if (workspace.given / "new").exists() else []
     assert not made, made
 
 
-def nothing_converted(place: Place, outcome: object) -> None:
-    """A refused conversion leaves no file."""
-    assert not (place.given / "e.npz").exists()
+def nothing_converted(workspace: Workspace, outcome: object) -> None:
+    """Assert that a rejected conversion leaves no file."""
+    assert not (workspace.given / "e.npz").exists()
 
 
 def npy_cases() -> Iterator[Case]:
@@ -339,12 +339,14 @@ def npy_cases() -> Iterator[Case]:
         "four-values": np.zeros(4),
     }
     for name, value in values.items():
-        yield Case(f"npy/{name}", PREDICT, _file("obs.npy", npy(value)), says="bservations")
+        yield Case(f"npy/{name}", PREDICT, _file("obs.npy", npy(value)), message="bservations")
     yield Case("npy/no-rows", PREDICT, _file("obs.npy", npy(np.zeros((0, 3)))), (0, 2))
     yield Case(
         "npy/pickled-object",
         PREDICT,
-        lambda place, bases: (place.given / "obs.npy").write_bytes(npy(_evil(place), pickled=True)),
+        lambda workspace, bases: (workspace.given / "obs.npy").write_bytes(
+            npy(_evil(workspace), pickled=True)
+        ),
     )
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints altered by somebody who also corrected the digests."""
+"""Checkpoints altered by an attacker who also corrected the digests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.hostile.bases import Bases
 from tests.hostile.case import Case, Write
 from tests.hostile.forging import Change, change_config, change_manifest, change_state, drop, put
 from tests.hostile.formats import Called, described, npy
-from tests.hostile.sandbox import Place
+from tests.hostile.sandbox import Workspace
 
 PREDICT = ("predict", "{run}", "--obs", "{obs}")
 EVALUATE = ("evaluate", "{run}", "--episodes", "1")
@@ -25,19 +25,19 @@ REPLAY = ("data", "inspect", "{run}")
 
 
 def _manifest(change: Change) -> Write:
-    return lambda place, bases: change_manifest(place.run, change)
+    return lambda workspace, bases: change_manifest(workspace.run, change)
 
 
 def _state(change: Change) -> Write:
-    return lambda place, bases: change_state(place.run, change)
+    return lambda workspace, bases: change_state(workspace.run, change)
 
 
 def _config(change: Change) -> Write:
-    return lambda place, bases: change_config(place.run, change)
+    return lambda workspace, bases: change_config(workspace.run, change)
 
 
 def nested(depth: int) -> list[Any]:
-    """Lists in lists."""
+    """Return nested lists of a given depth."""
     value: list[Any] = []
     for _ in range(depth):
         value = [value]
@@ -48,12 +48,12 @@ def nested(depth: int) -> list[Any]:
 
 
 def _environments() -> dict[str, Change]:
-    """What a checkpoint may say of its environment to have code run or files read."""
+    """Return changes of a checkpoint's environment that would run code or read files."""
     return {
         "module": put("env_id", value="evil:Env-v0"),
-        "module-of-the-system": put("env_id", value="os:system"),
+        "system-module": put("env_id", value="os:system"),
         "absent-package": put("env_id", value="FetchReach-v4"),
-        "absent-package-of-mazes": put("env_id", value="PointMaze_UMaze-v3"),
+        "missing-maze-package": put("env_id", value="PointMaze_UMaze-v3"),
         "old-gym": put("env_id", value="GymV21Environment-v0"),
         "old-gym-with-a-module": lambda c: c.update(
             env_id="GymV21Environment-v0", env_kwargs={"env_id": "evil:X-v0"}
@@ -75,7 +75,7 @@ def _environments() -> dict[str, Change]:
         "unknown-kwarg": put("env_kwargs", value={"nonsense": 1}),
         "render-mode": put("env_kwargs", value={"render_mode": "nope"}),
         "kwargs-deep": put("env_kwargs", value={"g": nested(300)}),
-        "kwargs-a-list": put("env_kwargs", value=[1]),
+        "kwargs-is-a-list": put("env_kwargs", value=[1]),
     }
 
 
@@ -137,14 +137,16 @@ def _manifests() -> dict[str, Change]:
         "file-elsewhere": lambda m: m["files"].update(
             {"../../../outside/precious.txt": m["files"].pop(STATE)}
         ),
-        "file-more": lambda m: m["files"].update({"/etc/passwd": {"sha256": "0" * 64, "bytes": 1}}),
-        "file-less": drop("files", STATE),
+        "extra-file": lambda m: m["files"].update(
+            {"/etc/passwd": {"sha256": "0" * 64, "bytes": 1}}
+        ),
+        "missing-file": drop("files", STATE),
         "file-text": put("files", STATE, value="x"),
         "file-size-text": put("files", STATE, "bytes", value="x"),
         "file-size-negative": put("files", STATE, "bytes", value=-1),
         "file-size-true": put("files", STATE, "bytes", value=True),
-        "file-hash-a-list": put("files", STATE, "sha256", value=[]),
-        "files-a-list": put("files", value=[]),
+        "file-hash-is-a-list": put("files", STATE, "sha256", value=[]),
+        "files-is-a-list": put("files", value=[]),
         "rows-elsewhere": put("replay", value=["../../outside/precious"]),
         "rows-absolute": put("replay", value=["/etc/passwd"]),
         "rows-text": put("replay", value="a" * 64),
@@ -157,22 +159,22 @@ def _manifests() -> dict[str, Change]:
         "format-missing": drop("format"),
         "step-text": put("step", value="24"),
         "step-negative": put("step", value=-24),
-        "step-another": put("step", value=25),
+        "step-differs": put("step", value=25),
         "step-zero": put("step", value=0),
         "step-huge": put("step", value=10**30),
         "step-true": put("step", value=True),
         "step-missing": drop("step"),
         "config-missing": drop("config"),
-        "config-a-list": put("config", value=[1]),
+        "config-is-a-list": put("config", value=[1]),
         "config-unknown-key": put("config", "evil", value=1),
         "config-unknown-algorithm": put("config", "algo", value="evil"),
-        "config-algorithm-a-list": put("config", "algo", value=["sac"]),
-        "config-another-algorithm": put("config", "algo", value="td3"),
+        "config-algorithm-is-a-list": put("config", "algo", value=["sac"]),
+        "config-other-algorithm": put("config", "algo", value="td3"),
         "config-kwargs-text": put("config", "algo_kwargs", value="x"),
         "config-unknown-kwarg": put("config", "algo_kwargs", "evil", value=1),
         "config-layers-huge": put("config", "algo_kwargs", "hidden_sizes", value=[65536] * 3),
         "config-layers-many": put("config", "algo_kwargs", "hidden_sizes", value=[8] * 10_000),
-        "config-layers-other": put("config", "algo_kwargs", "hidden_sizes", value=[8, 9]),
+        "config-wrong-layers": put("config", "algo_kwargs", "hidden_sizes", value=[8, 9]),
         "config-layers-deep": put("config", "algo_kwargs", "hidden_sizes", value=nested(400)),
         "spec-missing": drop("env_spec"),
         "spec-empty": put("env_spec", value={}),
@@ -181,23 +183,23 @@ def _manifests() -> dict[str, Change]:
         "spec-missing-start": drop("env_spec", "action_start"),
         "spec-obs-text": put("env_spec", "obs_dim", value="3"),
         "spec-obs-true": put("env_spec", "obs_dim", value=True),
-        "spec-obs-a-float": put("env_spec", "obs_dim", value=3.0),
+        "spec-obs-is-a-float": put("env_spec", "obs_dim", value=3.0),
         "spec-obs-negative": put("env_spec", "obs_dim", value=-3),
         "spec-obs-huge": put("env_spec", "obs_dim", value=10**12),
-        "spec-obs-other": put("env_spec", "obs_dim", value=4),
+        "spec-wrong-obs": put("env_spec", "obs_dim", value=4),
         "spec-discrete": put("env_spec", "discrete", value=True),
         "spec-discrete-text": put("env_spec", "discrete", value="no"),
-        "spec-start-of-a-box": put("env_spec", "action_start", value=5),
-        "spec-goal-of-its-own": put("env_spec", "goal_dim", value=2),
+        "spec-start-for-a-box": put("env_spec", "action_start", value=5),
+        "spec-unexpected-goal": put("env_spec", "goal_dim", value=2),
         "spec-goal-negative": put("env_spec", "goal_dim", value=-1),
         "spec-bounds-text": put("env_spec", "action_low", value="low"),
         "spec-bounds-missing": put("env_spec", "action_low", value=[]),
-        "spec-bounds-more": put("env_spec", "action_low", value=[-2.0, -2.0]),
+        "spec-too-many-bounds": put("env_spec", "action_low", value=[-2.0, -2.0]),
         "spec-bounds-reversed": put("env_spec", "action_low", value=[3.0]),
         "spec-bounds-equal": put("env_spec", "action_low", value=[2.0]),
         "spec-bounds-huge": put("env_spec", "action_high", value=[1e39]),
         "spec-bounds-true": put("env_spec", "action_low", value=[True]),
-        "spec-bounds-a-list": put("env_spec", "action_low", value=[[-2.0]]),
+        "spec-bounds-is-a-list": put("env_spec", "action_low", value=[[-2.0]]),
     }
 
 
@@ -206,8 +208,8 @@ MANIFEST_TEXTS: dict[str, bytes] = {
     "a-list": b"[]",
     "null": b"null",
     "no-digest": b"{}",
-    "digest-a-number": b'{"digest": 1}',
-    "digest-a-list": b'{"digest": []}',
+    "digest-is-a-number": b'{"digest": 1}',
+    "digest-is-a-list": b'{"digest": []}',
     "deep": b"[" * 200_000,
     "not-utf-8": b"\xff\xfe",
     "a-huge-number": b'{"digest": "", "step": 1' + b"0" * 50_000 + b"}",
@@ -222,15 +224,15 @@ def _manifest_cases() -> Iterator[Case]:
         if name.startswith(("step", "rows")):
             yield Case(f"manifest/{name}", REPLAY, _manifest(change), (1,), base="sac")
         else:
-            # Format 1 began without goals and without a first discrete action.
+            # Early files of format 1 have neither goals nor the first discrete action.
             codes = (0,) if name in ("spec-missing-field", "spec-missing-start") else (1, 2)
             yield Case(f"manifest/{name}", PREDICT, _manifest(change), codes, base="sac")
     for name in (
-        "step-another",
+        "step-differs",
         "spec-extra-field",
         "spec-bounds-reversed",
-        "spec-obs-other",
-        "config-another-algorithm",
+        "spec-wrong-obs",
+        "config-other-algorithm",
         "format-99",
         "rows-elsewhere",
     ):
@@ -243,7 +245,7 @@ def _manifest_cases() -> Iterator[Case]:
     duplicate = _duplicate_keys()
     yield Case("manifest/duplicate-keys", PREDICT, duplicate, (1,), "manifest.json", base="sac")
     notes = put("versions", value=["\x1b[31m"])
-    yield Case("manifest/odd-notes-are-warned-of", RESUME, _manifest(notes), (0, 1), base="sac")
+    yield Case("manifest/odd-notes-cause-a-warning", RESUME, _manifest(notes), (0, 1), base="sac")
     yield Case(
         "manifest/extra-fields",
         PREDICT,
@@ -257,14 +259,14 @@ def _manifest_cases() -> Iterator[Case]:
 
 
 def _manifest_text(data: bytes) -> Write:
-    return lambda place, bases: (newest(place.run) / MANIFEST).write_bytes(data)
+    return lambda workspace, bases: (newest(workspace.run) / MANIFEST).write_bytes(data)
 
 
 def _duplicate_keys() -> Write:
-    """A manifest that says two things: the digest is of the last."""
+    """Write a manifest with a duplicate key; the digest matches the last value."""
 
-    def write(place: Place, bases: Bases) -> None:
-        file = newest(place.run) / MANIFEST
+    def write(workspace: Workspace, bases: Bases) -> None:
+        file = newest(workspace.run) / MANIFEST
         text = file.read_text()
         file.write_text(text.replace('{\n "algorithm"', '{\n "step": 7,\n "algorithm"', 1))
 
@@ -272,8 +274,8 @@ def _duplicate_keys() -> Write:
 
 
 def _renamed() -> Write:
-    def write(place: Place, bases: Bases) -> None:
-        path = newest(place.run)
+    def write(workspace: Workspace, bases: Bases) -> None:
+        path = newest(workspace.run)
         path.rename(path.with_name(step_name(23)))
         for name in ("last", "best"):
             (path.parent / name).write_text(step_name(23) + "\n")
@@ -302,9 +304,9 @@ LEAVES: tuple[tuple[Any, ...], ...] = (
     (*CORE, "generators", "_np_random", "state"),
     (*CORE, "generators", "_np_random", "bit_generator"),
 )
-"""Entries of a state whose kind is fixed."""
+"""Entries of a state that have a fixed type."""
 OPTIONAL = ("best_step", "best_return", "evaluation_step", "environments")
-"""Entries that may be null: a run that was never evaluated, environments without a state."""
+"""Entries that may be null, for example in a run that was never evaluated."""
 KINDS: dict[str, Any] = {"text": "x", "null": None, "list": [1, 2]}
 
 
@@ -330,7 +332,7 @@ def _shortened(*keys: Any, size: int) -> Change:
 
 
 def _generator(**changes: Any) -> Change:
-    """Change fields of the environment's PCG64."""
+    """Change fields of the environment's PCG64 generator."""
 
     def change(state: Any) -> Any:
         target = state
@@ -362,34 +364,34 @@ def _states() -> dict[str, Change]:
         "environment-generator-negative-increment": _generator(inc=-1),
         "environment-generator-even-increment": _generator(inc=2),
         "environment-generator-too-large": _generator(state=1 << 128),
-        "environment-generator-of-another-kind": _generator(bit_generator="MT19937"),
+        "environment-generator-of-other-kind": _generator(bit_generator="MT19937"),
         "environment-generator-odd-flag": _generator(has_uint32=7),
         "environment-generator-huge-word": _generator(uinteger=1 << 40),
         "environment-generator-negative-word": _generator(uinteger=-1),
-        "environment-state-of-another-shape": put(*physical, value=_array([0.0, 0.0, 0.0], "<f8")),
-        "environment-state-of-no-shape": put(*physical, value=_array(0.0, "<f8")),
+        "environment-state-wrong-shape": put(*physical, value=_array([0.0, 0.0, 0.0], "<f8")),
+        "environment-state-is-a-scalar": put(*physical, value=_array(0.0, "<f8")),
         "environment-state-empty": put(*physical, value=_array([], "<f8")),
         "environment-state-of-integers": put(*physical, value=_array([0, 0], "<i8")),
         "environment-state-nan": put(*physical, value=_array([np.nan, 0.0], "<f8")),
-        "environment-state-a-number": put(*physical, value=1.0),
+        "environment-state-is-a-number": put(*physical, value=1.0),
         "environment-method-replaced": put(*CORE, "attributes", "step", value=1),
         "environment-space-replaced": put(*CORE, "attributes", "action_space", value=1),
         "environment-spec-replaced": put(*CORE, "attributes", "spec", value="evil:X-v0"),
         "environment-dunder-replaced": put(*CORE, "attributes", "__class__", value="x"),
-        "environment-layer-less": drop(*LAYER, 0),
-        "environment-layer-of-another-class": put(*CORE, "class", value="os.system"),
+        "environment-missing-layer": drop(*LAYER, 0),
+        "environment-layer-of-other-class": put(*CORE, "class", value="os.system"),
         "environments-none": put("collector", "environments", value=[]),
         "environments-two": lambda s: (
             s["collector"]["environments"].append(s["collector"]["environments"][0]),
             s,
         )[1],
         "environment-shared-out-of-range": put(*CORE, "attributes", "state", value={"@shared": 99}),
-        "environment-shared-in-a-circle": lambda s: (
+        "environment-shared-circular": lambda s: (
             s["collector"]["environments"][0].update(shared=[{"@shared": 0}]),
             put(*CORE, "attributes", "state", value={"@shared": 0})(s),
         )[1],
         "observation-nan": put(*obs, value=_array([[np.nan] * 3], "<f4")),
-        "observation-of-another-shape": put(*obs, value=_array([[0.0]], "<f4")),
+        "observation-wrong-shape": put(*obs, value=_array([[0.0]], "<f4")),
         "observation-of-float64": put(*obs, value=_array([[0.0] * 3], "<f8")),
         "observation-of-objects": put(*obs, value={"@array": ["|O", [1], "AAAAAAAAAAA="]}),
         "observation-of-records": put(*obs, value={"@array": [[["a", "<f4"]], [1], "AAAA"]}),
@@ -398,13 +400,13 @@ def _states() -> dict[str, Change]:
         "observation-not-base64": put(*obs, value={"@array": ["<f4", [1, 3], "?" * 16]}),
         "observation-of-two-fields": put(*obs, value={"@array": ["<f4", [1, 3]]}),
         "observation-a-tuple": put(*obs, value={"@tuple": 7}),
-        "returns-of-another-shape": put("collector", "returns", value=_array([], "<f8")),
+        "returns-wrong-shape": put("collector", "returns", value=_array([], "<f8")),
         "lengths-negative": put("collector", "lengths", value=_array([-5], "<i8")),
-        "total-more-than-there-is": put("storage", "total", value=10**6),
+        "total-too-large": put("storage", "total", value=10**6),
         "total-negative": put("storage", "total", value=-1),
         "total-true": put("storage", "total", value=True),
-        "capacity-other": put("storage", "capacity", value=201),
-        "step-another": put("trainer", "step", value=25),
+        "wrong-capacity": put("storage", "capacity", value=201),
+        "step-differs": put("trainer", "step", value=25),
         "step-negative": put("trainer", "step", value=-1),
         "step-huge": put("trainer", "step", value=10**30),
         "step-true": put("trainer", "step", value=True),
@@ -415,10 +417,10 @@ def _states() -> dict[str, Change]:
         "a-list": lambda s: [],
         "deep": lambda s: nested(400),
         "empty": lambda s: {},
-        "part-less": drop("collector"),
-        "trainer-field-less": drop("trainer", "step"),
-        "trainer-field-more": put("trainer", "evil", value=1),
-        "part-more": put("evil", value="os:system"),
+        "missing-part": drop("collector"),
+        "trainer-missing-field": drop("trainer", "step"),
+        "trainer-extra-field": put("trainer", "evil", value=1),
+        "extra-part": put("evil", value="os:system"),
     }
 
 
@@ -435,9 +437,9 @@ STATE_TEXTS: dict[str, bytes] = {
 
 
 def _state_text(data: bytes) -> Write:
-    def write(place: Place, bases: Bases) -> None:
-        (newest(place.run) / STATE).write_bytes(data)
-        forge(newest(place.run))
+    def write(workspace: Workspace, bases: Bases) -> None:
+        (newest(workspace.run) / STATE).write_bytes(data)
+        forge(newest(workspace.run))
 
     return write
 
@@ -453,53 +455,55 @@ def _state_cases() -> Iterator[Case]:
     for name, change in _states().items():
         yield Case(f"state/{name}", RESUME, _state(change), (1,), base="sac")
     lazily = {
-        "environment-attribute-more": put(*CORE, "attributes", "evil", value=1),
-        "environment-attribute-less": drop(*CORE, "attributes", "state"),
+        "environment-extra-attribute": put(*CORE, "attributes", "evil", value=1),
+        "environment-missing-attribute": drop(*CORE, "attributes", "state"),
     }
-    for name, change in lazily.items():  # an environment may make an attribute in its first step
+    for name, change in lazily.items():  # an environment may create attributes in its first step
         yield Case(f"state/{name}", RESUME, _state(change), (0, 1), base="sac")
     for name, data in STATE_TEXTS.items():
         yield Case(f"state/text-{name}", RESUME, _state_text(data), (1,), "state.json", base="sac")
-    for name in ("total-more-than-there-is", "total-negative", "capacity-other", "empty", "a-list"):
+    for name in ("total-too-large", "total-negative", "wrong-capacity", "empty", "a-list"):
         yield Case(f"state/{name}-as-data", REPLAY, _state(_states()[name]), (1,), base="sac")
     for base in ("dqn", "her", "bc", "finetuned"):
         resume = (*RESUME[:2], "total_timesteps=40")
-        for name in ("engine-generator-shortened", "step-another", "updates-negative", "empty"):
+        for name in ("engine-generator-shortened", "step-differs", "updates-negative", "empty"):
             yield Case(f"state/{base}-{name}", resume, _state(_states()[name]), (1,), base=base)
 
 
 # --- Replay rows --------------------------------------------------------------------
 
 
-def _segments() -> dict[str, Callable[[Place], bytes]]:
+def _segments() -> dict[str, Callable[[Workspace], bytes]]:
     rows = np.zeros((24, 10), dtype=np.float32)
 
-    def evil(place: Place) -> Any:
-        return np.array([Called(os.system, f"touch {place.outside / 'made'}")], dtype=object)
+    def evil(workspace: Workspace) -> Any:
+        return np.array([Called(os.system, f"touch {workspace.outside / 'made'}")], dtype=object)
 
     return {
-        "pickled": lambda place: npy(evil(place), pickled=True),
-        "empty": lambda place: b"",
-        "half": lambda place: npy(rows)[:500],
-        "other-width": lambda place: npy(rows[:, :9]),
-        "fewer-rows": lambda place: npy(rows[:20]),
-        "more-rows": lambda place: npy(np.zeros((25, 10), dtype=np.float32)),
-        "float64": lambda place: npy(rows.astype(np.float64)),
-        "integers": lambda place: npy(rows.astype(np.int32)),
-        "nan": lambda place: npy(np.full_like(rows, np.nan)),
-        "bytes-behind": lambda place: npy(rows) + bytes(64),
-        "huge": lambda place: described("'<f4'", f"({1 << 40}, 10)"),
-        "of-no-bytes": lambda place: described("'|V0'", f"({10**15}, 10)"),
-        "negative": lambda place: described("'<f4'", "(-24, 10)"),
-        "flags-that-are-none": lambda place: npy(np.full_like(rows, 7.5)),
+        "pickled": lambda workspace: npy(evil(workspace), pickled=True),
+        "empty": lambda workspace: b"",
+        "half": lambda workspace: npy(rows)[:500],
+        "other-width": lambda workspace: npy(rows[:, :9]),
+        "fewer-rows": lambda workspace: npy(rows[:20]),
+        "more-rows": lambda workspace: npy(np.zeros((25, 10), dtype=np.float32)),
+        "float64": lambda workspace: npy(rows.astype(np.float64)),
+        "integers": lambda workspace: npy(rows.astype(np.int32)),
+        "nan": lambda workspace: npy(np.full_like(rows, np.nan)),
+        "bytes-behind": lambda workspace: npy(rows) + bytes(64),
+        "huge": lambda workspace: described("'<f4'", f"({1 << 40}, 10)"),
+        "zero-byte-dtype": lambda workspace: described("'|V0'", f"({10**15}, 10)"),
+        "negative": lambda workspace: described("'<f4'", "(-24, 10)"),
+        "invalid-flags": lambda workspace: npy(np.full_like(rows, 7.5)),
     }
 
 
 def _segment_cases() -> Iterator[Case]:
     for name, make in _segments().items():
 
-        def write(place: Place, bases: Bases, make: Callable[[Place], bytes] = make) -> None:
-            forge_segment(newest(place.run), make(place))
+        def write(
+            workspace: Workspace, bases: Bases, make: Callable[[Workspace], bytes] = make
+        ) -> None:
+            forge_segment(newest(workspace.run), make(workspace))
 
         yield Case(f"replay/{name}", RESUME, write, (1,), base="sac")
         yield Case(f"replay/{name}-as-data", REPLAY, write, (1,), base="sac")

@@ -1,4 +1,4 @@
-"""Command lines: odd arguments for every command."""
+"""Command lines with odd arguments for every command."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from tests.hostile.case import Case, nothing
-from tests.hostile.sandbox import Outcome, Place
+from tests.hostile.case import Case, do_nothing
+from tests.hostile.sandbox import Outcome, Workspace
 
 SAC = "{bases}/runs/sac"
 COMMANDS: dict[str, tuple[str, ...]] = {
@@ -27,7 +27,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "convert": ("data", "convert", "{data}", "{given}/e.npz"),
 }
 PATHS = {
-    "nowhere": "{given}/nowhere",
+    "missing": "{given}/nowhere",
     "empty": "",
     "very-long": "x" * 5000,
     "new-line": "a\nError: b",
@@ -43,8 +43,8 @@ PATHS = {
     "address": "https://127.0.0.1/x",
     "proc": "/proc/self",
 }
-EVERYWHERE = ("nowhere", "very-long", "escape", "a-device")
-"""Paths that every command is tried with in `make test`; of the others, each gets a few."""
+EVERYWHERE = ("missing", "very-long", "escape", "a-device")
+"""Paths that `make test` passes to every command; each command also gets a few of the others."""
 READERS = {
     "resume": ("resume", "PATH", "total_timesteps=26"),
     "finetune": ("finetune", "PATH", "total_timesteps=4"),
@@ -63,14 +63,14 @@ READERS = {
 
 def _paths() -> Iterator[Case]:
     for number, (command, words) in enumerate(READERS.items()):
-        for place, (name, path) in enumerate(PATHS.items()):
+        for index, (name, path) in enumerate(PATHS.items()):
             if (command, name) == ("observations", "a-file"):
-                continue  # these are observations
+                continue  # the path is a valid observation file
             filled = tuple(word.replace("PATH", path) if word == "PATH" else word for word in words)
-            slow = name not in EVERYWHERE and (place + number) % 4 != 0
+            slow = name not in EVERYWHERE and (index + number) % 4 != 0
             yield Case(f"command/{command}-path-{name}", filled, slow=slow)
     for name in (
-        "nowhere",
+        "missing",
         "empty",
         "very-long",
         "escape",
@@ -84,18 +84,18 @@ def _paths() -> Iterator[Case]:
 
 
 def _usage() -> Iterator[Case]:
-    """What the parser refuses before a command begins."""
+    """Yield command lines that the parser rejects before a command starts."""
     for name, words in COMMANDS.items():
         slow = name not in ("train", "predict", "convert")
         yield Case(f"command/{name}-unknown-option", (*words, "--nonsense"), usage=True, slow=slow)
         if name not in ("train", "resume", "finetune", "plot", "configs"):
-            yield Case(f"command/{name}-an-argument-more", (*words, "x"), usage=True, slow=slow)
+            yield Case(f"command/{name}-extra-argument", (*words, "x"), usage=True, slow=slow)
     for name in ("train", "resume", "finetune", "evaluate", "predict", "plot"):
-        yield Case(f"command/{name}-nothing", (name,), usage=name != "train")
+        yield Case(f"command/{name}-no-arguments", (name,), usage=name != "train")
     for name in ("inspect", "validate", "collect", "convert"):
-        yield Case(f"command/{name}-nothing", ("data", name), usage=True)
+        yield Case(f"command/{name}-no-arguments", ("data", name), usage=True)
     yield Case("command/unknown", ("nonsense",), usage=True)
-    yield Case("command/unknown-of-data", ("data", "nonsense"), usage=True)
+    yield Case("command/unknown-data-command", ("data", "nonsense"), usage=True)
     yield Case("command/unknown-with-markup", ("[/red]",), usage=True)
     yield Case("command/unknown-with-an-escape", ("\x1b[31m",), usage=True)
     yield Case("command/option-with-markup", ("--[/red]",), usage=True)
@@ -131,9 +131,9 @@ def _values() -> Iterator[Case]:
         "evaluate-env-empty": ("evaluate", SAC, "--env-id", ""),
         "evaluate-env-very-long": ("evaluate", SAC, "--env-id", "x" * 5000),
         "evaluate-env-markup": ("evaluate", SAC, "--env-id", "[/red]-v0"),
-        "evaluate-env-of-other-spaces": ("evaluate", SAC, "--env-id", "MountainCarContinuous-v0"),
-        "evaluate-env-of-discrete-actions": ("evaluate", SAC, "--env-id", "CartPole-v1"),
-        "evaluate-env-of-old-gym": ("evaluate", SAC, "--env-id", "GymV21Environment-v0"),
+        "evaluate-env-other-spaces": ("evaluate", SAC, "--env-id", "MountainCarContinuous-v0"),
+        "evaluate-env-discrete-actions": ("evaluate", SAC, "--env-id", "CartPole-v1"),
+        "evaluate-env-old-gym": ("evaluate", SAC, "--env-id", "GymV21Environment-v0"),
         "evaluate-fqe-without-data": ("evaluate", SAC, "--fqe"),
         "evaluate-fqe-with-episodes": ("evaluate", "{bases}/runs/bc", "--fqe", "--episodes", "2"),
         "evaluate-fqe-no-updates": ("evaluate", "{bases}/runs/bc", "--fqe", "--fqe-updates", "0"),
@@ -144,7 +144,7 @@ def _values() -> Iterator[Case]:
             "--fqe-updates",
             "-1",
         ),
-        "evaluate-fqe-of-another-kind": (
+        "evaluate-fqe-other-action-kind": (
             "evaluate",
             "{bases}/runs/dqn",
             "--fqe",
@@ -154,7 +154,7 @@ def _values() -> Iterator[Case]:
             "{data}",
         ),
         "evaluate-dataset-without-fqe": ("evaluate", "{bases}/runs/bc", "--dataset", "{data}"),
-        "evaluate-video-of-no-kind": (
+        "evaluate-video-unknown-format": (
             "evaluate",
             SAC,
             "--episodes",
@@ -162,13 +162,13 @@ def _values() -> Iterator[Case]:
             "--video",
             "{given}/v.txt",
         ),
-        "evaluate-best-of-a-checkpoint": (
+        "evaluate-best-given-a-checkpoint": (
             "evaluate",
             "{bases}/runs/sac/checkpoints/step_000000024",
             "--best",
         ),
         "predict-device-unknown": ("predict", SAC, "--obs", "{obs}", "--device", "evil"),
-        "predict-out-in-nowhere": (
+        "predict-out-in-missing-folder": (
             "predict",
             SAC,
             "--obs",
@@ -176,7 +176,7 @@ def _values() -> Iterator[Case]:
             "--out",
             "{given}/no/where.npy",
         ),
-        "predict-out-a-folder": ("predict", SAC, "--obs", "{obs}", "--out", "{given}"),
+        "predict-out-is-a-folder": ("predict", SAC, "--obs", "{obs}", "--out", "{given}"),
         "predict-out-very-long": (
             "predict",
             SAC,
@@ -185,10 +185,10 @@ def _values() -> Iterator[Case]:
             "--out",
             "{given}/" + "x" * 5000,
         ),
-        "predict-for-goals": ("predict", "{bases}/runs/her", "--obs", "{obs}"),
-        "plot-out-of-no-kind": ("plot", SAC, "--out", "{given}/p.exe"),
-        "plot-out-a-folder": ("plot", SAC, "--out", "{given}"),
-        "plot-out-in-nowhere": ("plot", SAC, "--out", "{given}/c.npz/p.png"),
+        "predict-goal-conditioned": ("predict", "{bases}/runs/her", "--obs", "{obs}"),
+        "plot-out-unknown-format": ("plot", SAC, "--out", "{given}/p.exe"),
+        "plot-out-is-a-folder": ("plot", SAC, "--out", "{given}"),
+        "plot-out-in-missing-folder": ("plot", SAC, "--out", "{given}/c.npz/p.png"),
         "plot-never-evaluated": ("plot", "{bases}/runs/bc", "--out", "{given}/p.png"),
         "collect-no-steps": ("data", "collect", SAC, "--steps", "0", "--out", "{given}/c.npz"),
         "collect-negative-steps": (
@@ -254,7 +254,15 @@ def _values() -> Iterator[Case]:
             "--minari",
             "a/b-v0",
         ),
-        "collect-of-no-kind": ("data", "collect", SAC, "--steps", "3", "--out", "{given}/c.csv"),
+        "collect-unknown-format": (
+            "data",
+            "collect",
+            SAC,
+            "--steps",
+            "3",
+            "--out",
+            "{given}/c.csv",
+        ),
         "collect-without-an-environment": (
             "data",
             "collect",
@@ -267,8 +275,8 @@ def _values() -> Iterator[Case]:
         "collect-over-a-file": ("data", "collect", SAC, "--steps", "3", "--out", "{data}"),
         "collect-under-a-file": ("data", "collect", SAC, "--steps", "3", "--out", "{data}/c.npz"),
         "convert-over-a-file": ("data", "convert", "{data}", "{data}"),
-        "convert-of-no-kind": ("data", "convert", "{data}", "{given}/e.csv"),
-        "convert-to-nothing": ("data", "convert", "{data}", ""),
+        "convert-unknown-format": ("data", "convert", "{data}", "{given}/e.csv"),
+        "convert-to-empty-path": ("data", "convert", "{data}", ""),
         "convert-very-long": ("data", "convert", "{data}", "{given}/" + "x" * 5000 + ".npz"),
         "convert-goals": ("data", "convert", "{bases}/runs/her", "{given}/e.npz"),
         "convert-offline": ("data", "convert", "{bases}/runs/bc", "{given}/e.npz"),
@@ -276,13 +284,13 @@ def _values() -> Iterator[Case]:
         "validate-env-unknown": ("data", "validate", "{data}", "--env-id", "Evil-v0"),
         "validate-env-with-a-module": ("data", "validate", "{data}", "--env-id", "evil:Env-v0"),
         "configs-show-unknown": ("configs", "show", "evil"),
-        "configs-show-a-way-out": ("configs", "show", "../../../../etc/passwd"),
+        "configs-show-path-traversal": ("configs", "show", "../../../../etc/passwd"),
         "configs-show-absolute": ("configs", "show", "/etc/passwd"),
         "configs-show-very-long": ("configs", "show", "x" * 5000),
         "configs-show-escape": ("configs", "show", "\x1b[31m"),
-        "train-config-a-way-out": ("train", "-c", "../../../../etc/passwd"),
+        "train-config-path-traversal": ("train", "-c", "../../../../etc/passwd"),
         "train-config-unknown": ("train", "-c", "sac/pendulumm"),
-        "finetune-of-a-learner-that-cannot": (
+        "finetune-unsupported-learner": (
             "finetune",
             "{bases}/runs/dqn",
             "total_timesteps=4",
@@ -297,35 +305,35 @@ def _values() -> Iterator[Case]:
         ),
     }
     for name, words in options.items():
-        yield Case(f"command/{name}", words, check=_left_nothing)
+        yield Case(f"command/{name}", words, check=_assert_no_files_left)
     resumes = {
         "another-algorithm": ("algo=td3",),
         "another-seed": ("seed=9", "total_timesteps=30"),
-        "elsewhere": ("output_dir={given}/new", "total_timesteps=30"),
+        "other-output-dir": ("output_dir={given}/new", "total_timesteps=30"),
         "finished": (),
     }
     for name, more in resumes.items():
         yield Case(f"command/resume-{name}", ("resume", "{run}", *more), base="sac")
     problems = ("data", "validate", "{data}", "--env-id", "MountainCarContinuous-v0")
     yield Case(
-        "command/validate-against-another-environment", problems, codes=(1, 2), check=nothing
+        "command/validate-against-another-environment", problems, codes=(1, 2), check=do_nothing
     )
 
 
-def _left_nothing(place: Place, outcome: Outcome) -> None:
+def _assert_no_files_left(workspace: Workspace, outcome: Outcome) -> None:
     assert outcome.status == 2
-    assert not list(place.given.iterdir()), list(place.given.iterdir())
+    assert not list(workspace.given.iterdir()), list(workspace.given.iterdir())
 
 
 OVERRIDES = {
     "no-value": "seed",
     "no-key": "=1",
-    "nothing": "",
+    "empty": "",
     "only-equals": "=",
     "unknown-key": "sed=1",
     "dots": "a.b.c=1",
     "dots-alone": "...=1",
-    "key-below-a-value": "seed.x=1",
+    "key-inside-scalar": "seed.x=1",
     "dunder": "__class__=1",
     "dunder-inside": "algo_kwargs.__class__=1",
     "tag": "seed=!!python/object/apply:os.system [x]",
@@ -360,7 +368,7 @@ def _overrides() -> Iterator[Case]:
 
 
 IMPORTS = {
-    "nothing": "",
+    "empty": "",
     "dot": ".",
     "dots": "..",
     "relative": ".evil",
@@ -380,20 +388,20 @@ IMPORTS = {
 
 def _imports() -> Iterator[Case]:
     for name, text in IMPORTS.items():
-        yield Case(f"import/{name}", ("--import", text, "algorithms"), says="--import")
+        yield Case(f"import/{name}", ("--import", text, "algorithms"), message="--import")
 
 
 def _accepted() -> Iterator[Case]:
     for name, words in COMMANDS.items():
         if name not in ("train", "resume", "finetune"):
-            yield Case(f"command/{name}-is-ordinary", words, codes=(0,))
+            yield Case(f"command/{name}-ordinary", words, codes=(0,))
             if name != "inspect":
                 yield Case(f"command/{name}-as-json", (*words, "--json"), codes=(0,), check=_json)
-    yield Case("command/version", ("--version",), codes=(0,), says="rl-training")
-    yield Case("command/help", ("--help",), codes=(0,), says="Usage")
+    yield Case("command/version", ("--version",), codes=(0,), message="rl-training")
+    yield Case("command/help", ("--help",), codes=(0,), message="Usage")
 
 
-def _json(place: Place, outcome: Any) -> None:
+def _json(workspace: Workspace, outcome: Any) -> None:
     import json
 
     assert isinstance(json.loads(outcome.out), dict)

@@ -10,7 +10,7 @@ import yaml
 
 from tests.hostile.bases import ONLINE, Bases, config
 from tests.hostile.case import Case, Write
-from tests.hostile.sandbox import Place
+from tests.hostile.sandbox import Workspace
 
 TRAIN = ("train", "-c", "{given}/c.yaml")
 SMALL = "{hidden_sizes: [8], batch_size: 8, buffer_capacity: 100, tensorboard: false}"
@@ -24,31 +24,31 @@ TOP = (
 
 
 def _text(text: str | bytes) -> Write:
-    def write(place: Place, bases: Bases) -> None:
+    def write(workspace: Workspace, bases: Bases) -> None:
         data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
-        data = data.replace(b"{outside}", str(place.outside).encode())
-        (place.given / "c.yaml").write_bytes(data)
+        data = data.replace(b"{outside}", str(workspace.outside).encode())
+        (workspace.given / "c.yaml").write_bytes(data)
 
     return write
 
 
 def _changed(changes: Mapping[str, Any]) -> Write:
-    """The config of the SAC run with some keys changed, each where it belongs."""
+    """Write the SAC run's config with some keys changed, at the top level or in algo_kwargs."""
 
-    def write(place: Place, bases: Bases) -> None:
-        data = config("sac", "Pendulum-v1", place.given / "new", **ONLINE)
+    def write(workspace: Workspace, bases: Bases) -> None:
+        data = config("sac", "Pendulum-v1", workspace.given / "new", **ONLINE)
         for key, value in changes.items():
             if isinstance(value, str):
-                value = value.replace("{given}", str(place.given))
+                value = value.replace("{given}", str(workspace.given))
             (data if key in TOP else data["algo_kwargs"])[key] = value
-        (place.given / "c.yaml").write_text(yaml.safe_dump(data, allow_unicode=False))
+        (workspace.given / "c.yaml").write_text(yaml.safe_dump(data, allow_unicode=False))
 
     return write
 
 
-def no_run(place: Place, outcome: Any) -> None:
-    """A refused start leaves no run folder."""
-    folder = place.given / "new"
+def no_run(workspace: Workspace, outcome: Any) -> None:
+    """Assert that a rejected start leaves no run folder."""
+    folder = workspace.given / "new"
     assert not folder.exists() or not list(folder.iterdir()), list(folder.iterdir())
 
 
@@ -73,15 +73,15 @@ def _texts() -> dict[str, str | bytes]:
         "tag-name": f"{HEAD}tags: !!python/name:os.system\n",
         "tag-module": f"{HEAD}tags: !!python/module:evil\n",
         "tag-tuple": f"{HEAD}tags: !!python/tuple [a]\n",
-        "tag-of-ones-own": f"{HEAD}tags: !evil [a]\n",
+        "custom-tag": f"{HEAD}tags: !evil [a]\n",
         "tag-binary": f"{HEAD}tags: !!binary aGk=\n",
         "tag-set": f"{HEAD}tags: !!set {{a, b}}\n",
         "tag-pairs": f"{HEAD}tags: !!pairs [a: 1]\n",
         "alias": f"{HEAD}tags: [&a x, *a]\n",
         "alias-bomb": HEAD + _bomb(),
         "alias-bomb-in-env-kwargs": f"{HEAD}env_kwargs:\n  " + _bomb().replace("\n", "\n  "),
-        "alias-of-itself": f"{HEAD}tags: &a [*a]\n",
-        "alias-of-nothing": f"{HEAD}tags: *nothing\n",
+        "self-referential-alias": f"{HEAD}tags: &a [*a]\n",
+        "undefined-alias": f"{HEAD}tags: *nothing\n",
         "merge-key": f"{HEAD}env_kwargs:\n  <<: {{g: 9.8}}\n",
         "duplicate-key": f"{HEAD}seed: 1\nseed: 2\n",
         "duplicate-key-inside": f"{HEAD}env_kwargs:\n  g: 0.9\n  g: 0.8\n",
@@ -92,12 +92,12 @@ def _texts() -> dict[str, str | bytes]:
         "deep-blocks": "".join(" " * n + "a:\n" for n in range(900)),
         "deep-and-closed": f"{HEAD}tags: " + "[" * 500 + "]" * 500,
         "deep-in-env-kwargs": f"{HEAD}env_kwargs: {{a: " + "[" * 200 + "]" * 200 + "}",
-        "key-a-list": "? [a]\n: 1\n",
-        "key-a-mapping": "? {a: 1}\n: 1\n",
-        "key-a-number": "1: 2\n",
+        "key-is-a-list": "? [a]\n: 1\n",
+        "key-is-a-mapping": "? {a: 1}\n: 1\n",
+        "key-is-a-number": "1: 2\n",
         "key-null": "~: 2\n",
         "key-true": "true: 2\n",
-        "key-a-date": "2020-01-01: 2\n",
+        "key-is-a-date": "2020-01-01: 2\n",
         "key-empty": f"{HEAD}'': 1\n",
         "key-with-an-escape": f'{HEAD}"\\e[31mred": 1\n',
         "key-very-long": HEAD + "k" * 5000 + ": 1\n",
@@ -105,7 +105,7 @@ def _texts() -> dict[str, str | bytes]:
         "a-list": "- algo\n- sac\n",
         "a-word": "sac",
         "a-number": "7",
-        "nothing": "",
+        "empty": "",
         "only-a-comment": "# nothing\n",
         "tabs": "algo:\tsac\n\tseed: 1\n",
         "an-unclosed-text": f'{HEAD}output_dir: "a\n',
@@ -114,7 +114,7 @@ def _texts() -> dict[str, str | bytes]:
         "utf-16": HEAD.encode("utf-16"),
         "all-bytes": bytes(range(256)) * 20,
         "a-pickle": b"\x80\x04cos\nsystem\n.",
-        "directive-of-the-future": f"%YAML 9.9\n---\n{HEAD}",
+        "future-yaml-version": f"%YAML 9.9\n---\n{HEAD}",
         "tag-directive": "%TAG ! tag:yaml.org,2002:python/object/apply:\n---\n"
         f"{HEAD}tags: !os.system [x]\n",
         "a-million-digits": HEAD + "seed: 1" + "0" * 1_000_000 + "\n",
@@ -162,7 +162,7 @@ FLAGS = ("tensorboard", "normalize_states", "return_scaling", "dataset_download"
 SHAPES = ("hidden_sizes", "tags", "env_kwargs", "algo_kwargs", "early_stopping")
 WRONG: dict[str, tuple[tuple[str, ...], Any]] = {
     "true": ((*WHOLE, *REAL), True),
-    "text-of-a-number": ((*WHOLE, *REAL), "16"),
+    "number-as-text": ((*WHOLE, *REAL), "16"),
     "nan": (("seed", "batch_size", *REAL), float("nan")),
     "infinite": (("total_timesteps", *REAL), float("inf")),
     "a-list": (("seed", "num_envs", "gamma", *WORDS), [1]),
@@ -175,7 +175,7 @@ WRONG: dict[str, tuple[tuple[str, ...], Any]] = {
     "yes-in-quotes": (FLAGS, "yes"),
     "a-word": (SHAPES, "x"),
 }
-"""By what is wrong: the keys, and the value."""
+"""The keys and the wrong value, by kind of mistake."""
 
 
 def _value_cases() -> Iterator[Case]:
@@ -185,7 +185,7 @@ def _value_cases() -> Iterator[Case]:
                 f"config/{key}-{kind}",
                 TRAIN,
                 _changed({key: wrong}),
-                says=key,
+                message=key,
                 check=no_run,
                 slow=kind in ("a-list", "a-mapping", "negative", "a-number", "empty")
                 and key not in ("seed", "batch_size", "env_id"),
@@ -198,13 +198,13 @@ def _extremes() -> dict[str, dict[str, Any]]:
     return {
         "learning-rate-1e300": {"learning_rate": 1e300},
         "learning-rate-zero": {"learning_rate": 0.0},
-        "layers-of-65536": {"hidden_sizes": [65536, 65536, 65536]},
-        "layers-by-the-thousand": {"hidden_sizes": [8] * 20_000},
-        "layer-of-zero": {"hidden_sizes": [0]},
-        "layer-of-2-to-the-62": {"hidden_sizes": [1 << 62]},
+        "layer-width-65536": {"hidden_sizes": [65536, 65536, 65536]},
+        "thousands-of-layers": {"hidden_sizes": [8] * 20_000},
+        "zero-width-layer": {"hidden_sizes": [0]},
+        "layer-width-2-to-the-62": {"hidden_sizes": [1 << 62]},
         "layer-true": {"hidden_sizes": [True, 8]},
         "layer-in-quotes": {"hidden_sizes": ["8"]},
-        "no-layers-but-text": {"hidden_sizes": [[]]},
+        "list-as-layer": {"hidden_sizes": [[]]},
         "buffer-of-a-billion": {"buffer_capacity": 10**9 * 8},
         "buffer-beyond-64-bits": {"buffer_capacity": 10**30},
         "batch-of-a-billion": {"batch_size": 10**11},
@@ -213,7 +213,7 @@ def _extremes() -> dict[str, dict[str, Any]]:
         "warm-up-longer-than-its-horizon": {"learning_rate_warmup": 100, "schedule_horizon": 10},
         "gamma-two": {"gamma": 2.0},
         "tau-zero": {"tau": 0.0},
-        "threads-a-million": {"num_threads": 10**6},
+        "a-million-threads": {"num_threads": 10**6},
         "device-unknown": {"device": "evil"},
         "device-cuda-99": {"device": "cuda:99"},
         "device-cuda-minus-one": {"device": "cuda:-1"},
@@ -223,21 +223,21 @@ def _extremes() -> dict[str, dict[str, Any]]:
         "output-dir-very-long": {"output_dir": "{given}/" + "x" * 5000},
         "output-dir-very-deep": {"output_dir": "{given}/" + "x/" * 3000},
         "output-dir-under-a-file": {"output_dir": "{given}/c.yaml/runs"},
-        "output-dir-a-file": {"output_dir": "{given}/c.yaml"},
-        "output-dir-a-lone-surrogate": {"output_dir": "{given}/\ud800"},
+        "output-dir-is-a-file": {"output_dir": "{given}/c.yaml"},
+        "output-dir-lone-surrogate": {"output_dir": "{given}/\ud800"},
         "env-id-with-a-module": {"env_id": "evil:Env-v0"},
         "env-id-of-os": {"env_id": "os:system"},
         "env-id-of-old-gym": {"env_id": "GymV21Environment-v0"},
         "env-id-of-newer-gym": {"env_id": "GymV26Environment-v0"},
-        "env-id-of-an-absent-package": {"env_id": "FetchReach-v4"},
+        "env-id-of-missing-package": {"env_id": "FetchReach-v4"},
         "env-id-very-long": {"env_id": "x" * 5000 + "-v0"},
         "env-id-null-byte": {"env_id": "Pendulum\0-v1"},
         "env-id-with-an-escape": {"env_id": "\x1b[31mPendulum-v1"},
         "env-id-without-a-version": {"env_id": "Pendulum-v99"},
         "env-id-of-markup": {"env_id": "[red]Pendulum[/nope]"},
         "algo-unknown": {"algo": "evil"},
-        "algo-a-module": {"algo": "os.system"},
-        "algo-a-path": {"algo": "../evil"},
+        "algo-is-a-module": {"algo": "os.system"},
+        "algo-is-a-path": {"algo": "../evil"},
         "env-kwargs-entry-point": {"env_kwargs": {"entry_point": "os:system"}},
         "env-kwargs-wrappers": {"env_kwargs": {"additional_wrappers": ["evil:W"]}},
         "env-kwargs-id": {"env_kwargs": {"id": "evil:X-v0"}},
@@ -249,19 +249,19 @@ def _extremes() -> dict[str, dict[str, Any]]:
         "env-kwargs-wrapper-unknown": {"env_kwargs": {"wrappers": {"evil": 1}}},
         "dataset-for-an-online-learner": {"dataset_path": "x.npz"},
         "unknown-key": {"learning_rat": 1},
-        "key-of-underscores": {"__class__": 1},
+        "dunder-key": {"__class__": 1},
         "early-stopping-unknown": {"early_stopping": {"evil": 1}},
-        "tag-a-number": {"tags": [7]},
+        "tag-is-a-number": {"tags": [7]},
         "tag-with-an-escape": {"tags": ["\x1b[31m"]},
         "output-dir-with-an-escape": {"output_dir": "{given}/exp\x1b[31m"},
     }
 
 
 def _accepted() -> Iterator[Case]:
-    """Unusual but valid: the run trains in a separate folder."""
+    """Yield unusual but valid configs; the run trains in a separate folder."""
 
-    def trained(place: Place, outcome: Any) -> None:
-        runs = list(place.given.rglob("run.json"))
+    def trained(workspace: Workspace, outcome: Any) -> None:
+        runs = list(workspace.given.rglob("run.json"))
         assert len(runs) == 1
         assert json.loads(runs[0].read_text())["state"] == "completed"
 

@@ -1,4 +1,4 @@
-"""Environment variables, and modules that lie in the current folder."""
+"""Environment variables, and modules in the current folder."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tests.hostile.bases import MINARI_ID, Bases
 from tests.hostile.case import Case, Write
 from tests.hostile.forging import Change, change_config, put
-from tests.hostile.sandbox import Place
+from tests.hostile.sandbox import Workspace
 
 TRAIN = (
     "train",
@@ -39,11 +39,11 @@ ENCODINGS = {
     "utf-8": "utf-8:strict",
 }
 FOLDERS = {
-    "nowhere": "{given}/nowhere",
+    "missing": "{given}/nowhere",
     "a-file": "{obs}",
     "empty": "",
     "relative": "minari",
-    "a-way-out": "../../..",
+    "path-traversal": "../../..",
     "a-device": "/dev/zero",
     "very-long": "x" * 5000,
     "a-loop": "{given}/loop",
@@ -52,7 +52,7 @@ FOLDERS = {
     "address": "https://127.0.0.1/",
 }
 QUICK = ("ascii", "zero", "word", "huge", "evil", "escape")
-"""Values that are tried with every command in `make test`."""
+"""Values that `make test` tries with every command."""
 OTHERS = {
     "HOME": ("", "/nowhere"),
     "TMPDIR": ("", "/nowhere"),
@@ -131,8 +131,8 @@ def _terminals() -> Iterator[Case]:
 
 
 def _minari() -> Iterator[Case]:
-    def loop(place: Place, bases: Bases) -> None:
-        (place.given / "loop").symlink_to("loop")
+    def loop(workspace: Workspace, bases: Bases) -> None:
+        (workspace.given / "loop").symlink_to("loop")
 
     for name, value in FOLDERS.items():
         env = {"MINARI_DATASETS_PATH": value}
@@ -174,15 +174,15 @@ def _others() -> Iterator[Case]:
 
 
 def _config(change: Change) -> Write:
-    return lambda place, bases: change_config(place.run, change)
+    return lambda workspace, bases: change_config(workspace.run, change)
 
 
 def _modules() -> Iterator[Case]:
-    """`python -m rl_training` finds modules of the current folder first: none is imported."""
+    """Yield cases with planted modules, which `python -m rl_training` must not import."""
     train = ("train", "-c", "{bases}/sac.yaml", "output_dir={given}/new", "total_timesteps=4")
-    yield Case("modules/train-beside-an-evil-robotics", train, codes=(0,))
+    yield Case("modules/train-next-to-evil-robotics", train, codes=(0,))
     yield Case(
-        "modules/resume-beside-an-evil-robotics",
+        "modules/resume-next-to-evil-robotics",
         ("resume", "{run}", "total_timesteps=26"),
         codes=(0,),
         base="sac",

@@ -1,4 +1,4 @@
-"""Run folders in which something is not what its name says, and planted leftovers."""
+"""Run folders with links, pipes or huge files instead of regular files, and planted leftovers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.faults.runs import forge, newest
 from tests.hostile.bases import Bases
 from tests.hostile.case import Case, Write
 from tests.hostile.forging import read_manifest
-from tests.hostile.sandbox import Place
+from tests.hostile.sandbox import Workspace
 
 LIST = ("runs", "{given}")
 PLOT = ("plot", "{run}", "--out", "{given}/p.png")
@@ -24,50 +24,50 @@ EVALUATE = ("evaluate", "{run}", "--episodes", "1")
 RESUME = ("resume", "{run}", "total_timesteps=26")
 REPLAY = ("data", "inspect", "{run}")
 GIGABYTES = 6 << 30
-"""The size of a file that is refused by its size."""
+"""Size of a file that is rejected because of its size."""
 HASHED = 1100 << 20
-"""The size of a file that is read to be compared with its hash, never whole."""
+"""Size of a file that is hashed in parts and never loaded as a whole."""
 
 
-# --- Things that are not files ------------------------------------------------------
+# --- Replacements for regular files -------------------------------------------------
 
 
 def _remove(path: Path) -> None:
     shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
 
 
-def _link(path: Path, place: Place) -> None:
-    """A link to the same thing elsewhere."""
-    target = place.given / "moved"
+def _link(path: Path, workspace: Workspace) -> None:
+    """Move the file and link to it."""
+    target = workspace.given / "moved"
     if path.exists():
         shutil.move(path, target)
     path.symlink_to(target)
 
 
-def _link_out(path: Path, place: Place) -> None:
+def _link_out(path: Path, workspace: Workspace) -> None:
     _remove(path)
-    path.symlink_to(place.precious)
+    path.symlink_to(workspace.precious)
 
 
-def _loop(path: Path, place: Place) -> None:
+def _loop(path: Path, workspace: Workspace) -> None:
     _remove(path)
     path.symlink_to(path.name)
 
 
-def _zeros(path: Path, place: Place) -> None:
+def _zeros(path: Path, workspace: Workspace) -> None:
     _remove(path)
     path.symlink_to("/dev/zero")
 
 
-def _pipe(path: Path, place: Place) -> None:
+def _pipe(path: Path, workspace: Workspace) -> None:
     _remove(path)
     os.mkfifo(path)
 
 
-def _socket(path: Path, place: Place) -> None:
+def _socket(path: Path, workspace: Workspace) -> None:
     _remove(path)
     here = os.getcwd()
-    os.chdir(path.parent)  # a socket's name has at most 107 characters
+    os.chdir(path.parent)  # a socket's path has at most 107 characters
     try:
         with socket.socket(socket.AF_UNIX) as stream:
             stream.bind(path.name)
@@ -75,31 +75,31 @@ def _socket(path: Path, place: Place) -> None:
         os.chdir(here)
 
 
-def _folder(path: Path, place: Place) -> None:
+def _folder(path: Path, workspace: Workspace) -> None:
     _remove(path)
     path.mkdir()
 
 
-def _sparse(path: Path, place: Place) -> None:
+def _sparse(path: Path, workspace: Workspace) -> None:
     _remove(path)
     path.touch()
     os.truncate(path, HASHED if path.suffix == ".npy" else GIGABYTES)
 
 
-def _empty(path: Path, place: Place) -> None:
+def _empty(path: Path, workspace: Workspace) -> None:
     _remove(path)
     path.touch()
 
 
-def _missing(path: Path, place: Place) -> None:
+def _missing(path: Path, workspace: Workspace) -> None:
     _remove(path)
 
 
-Replace = Callable[[Path, Place], None]
+Replace = Callable[[Path, Workspace], None]
 THINGS: dict[str, Replace] = {
     "link": _link,
-    "link-out": _link_out,
-    "link-to-itself": _loop,
+    "outside-link": _link_out,
+    "link-to-self": _loop,
     "link-to-zeros": _zeros,
     "pipe": _pipe,
     "socket": _socket,
@@ -131,7 +131,7 @@ FILES: dict[str, Callable[[Path], Path]] = {
 
 
 def _replaced(file: str, thing: Replace) -> Write:
-    return lambda place, bases: thing(FILES[file](place.run), place)
+    return lambda workspace, bases: thing(FILES[file](workspace.run), workspace)
 
 
 READINGS: tuple[tuple[str, str, tuple[str, ...], tuple[int, ...]], ...] = (
@@ -156,19 +156,19 @@ READINGS: tuple[tuple[str, str, tuple[str, ...], tuple[int, ...]], ...] = (
     ("best", "predicted", BEST, (1, 2)),
     ("last", "predicted", PREDICT, (0, 1)),
 )
-"""Files, the commands that read them, and the exit codes that are right if one is no file.
+"""Files, the commands that read them, and the allowed exit codes if one is not a regular file.
 
-A refusal names the file; a listing leaves the run out or says less of it.
+The error message contains the file name; a listing omits the run or shows fewer details.
 """
-PASSED_OVER = (("run.json", "resumed"), ("metrics.jsonl", "resumed"), ("lock", "resumed"))
-"""Files of gigabytes that may also be passed over: the next ones take their place."""
-QUICK = ("link-out", "pipe", "sparse")
+SKIPPABLE = (("run.json", "resumed"), ("metrics.jsonl", "resumed"), ("lock", "resumed"))
+"""Files that may also be skipped when they have gigabytes; new ones replace them."""
+QUICK = ("outside-link", "pipe", "sparse")
 
 
 def _thing_cases() -> Iterator[Case]:
     for name, thing in THINGS.items():
         for number, (file, verb, command, right) in enumerate(READINGS):
-            codes = (0, *right) if name == "sparse" and (file, verb) in PASSED_OVER else right
+            codes = (0, *right) if name == "sparse" and (file, verb) in SKIPPABLE else right
             yield Case(
                 f"folder/{file}-{name}-{verb}",
                 command,
@@ -181,10 +181,10 @@ def _thing_cases() -> Iterator[Case]:
 
 
 def _forged_sparse(file: str) -> Write:
-    """A file of gigabytes whose size the manifest confirms; only its hash does not."""
+    """Write a file of gigabytes whose size matches the manifest but whose hash does not."""
 
-    def write(place: Place, bases: Bases) -> None:
-        path = FILES[file](place.run)
+    def write(workspace: Workspace, bases: Bases) -> None:
+        path = FILES[file](workspace.run)
         os.truncate(path, HASHED)
         name = path.name
 
@@ -194,7 +194,7 @@ def _forged_sparse(file: str) -> Write:
         small = path.with_name("small")
         path.rename(small)
         path.write_bytes(b"")
-        forge(newest(place.run), change)
+        forge(newest(workspace.run), change)
         path.unlink()
         small.rename(path)
 
@@ -202,7 +202,7 @@ def _forged_sparse(file: str) -> Write:
 
 
 def _sparse_cases() -> Iterator[Case]:
-    name = "folder/model-of-a-gigabyte-in-the-manifest"
+    name = "folder/gigabyte-model-in-the-manifest"
     yield Case(name, PREDICT, _forged_sparse("model"), (1,), base="sac")
 
 
@@ -211,8 +211,8 @@ def _sparse_cases() -> Iterator[Case]:
 POINTERS: dict[str, bytes] = {
     "outside": b"../../../outside\n",
     "absolute": b"/etc\n",
-    "hidden-way-out": b"step_000000024/../../../outside\n",
-    "gone": b"step_000000001\n",
+    "hidden-path-traversal": b"step_000000024/../../../outside\n",
+    "missing": b"step_000000001\n",
     "nulls": b"\0" * 50,
     "escape": b"\x1b[31mstep_000000024\n",
     "long": b"step_" + b"0" * 90 + b"24\n",
@@ -224,43 +224,43 @@ POINTERS: dict[str, bytes] = {
 def _pointer_cases() -> Iterator[Case]:
     for name, data in POINTERS.items():
 
-        def write(place: Place, bases: Bases, data: bytes = data) -> None:
+        def write(workspace: Workspace, bases: Bases, data: bytes = data) -> None:
             for pointer in ("last", "best"):
-                (place.run / "checkpoints" / pointer).write_bytes(data)
+                (workspace.run / "checkpoints" / pointer).write_bytes(data)
 
-        last = (1,) if name in ("gone", "long") else (0,)
+        last = (1,) if name in ("missing", "long") else (0,)
         yield Case(f"pointer/last-{name}", PREDICT, write, last, base="sac")
         yield Case(f"pointer/best-{name}", BEST, write, (1, 2), base="sac")
-        if name in ("outside", "gone", "huge"):
+        if name in ("outside", "missing", "huge"):
             yield Case(f"pointer/{name}-resumes", RESUME, write, (0,), base="sac")
 
 
 # --- Planted leftovers ----------------------------------------------------------------
 
 
-def _without_checkpoints(place: Place) -> None:
-    """A run that was killed before its first checkpoint."""
-    shutil.rmtree(place.run / "checkpoints")
-    shutil.rmtree(place.run / "replay")
-    (place.run / "run.json").write_text('{"state": "running"}')
+def _without_checkpoints(workspace: Workspace) -> None:
+    """Change the run into one that was killed before its first checkpoint."""
+    shutil.rmtree(workspace.run / "checkpoints")
+    shutil.rmtree(workspace.run / "replay")
+    (workspace.run / "run.json").write_text('{"state": "running"}')
     for name in ("checkpoints", "replay"):
-        (place.run / name).mkdir()
+        (workspace.run / name).mkdir()
 
 
 def _planted(*names: str, fresh: bool, folder: bool = False) -> Write:
-    def write(place: Place, bases: Bases) -> None:
-        segment = _segment(place.run).name
+    def write(workspace: Workspace, bases: Bases) -> None:
+        segment = _segment(workspace.run).name
         if fresh:
-            _without_checkpoints(place)
+            _without_checkpoints(workspace)
         for name in names:
-            path = place.run / name.replace("SEGMENT", segment)
-            path.symlink_to(place.outside if folder else place.precious)
+            path = workspace.run / name.replace("SEGMENT", segment)
+            path.symlink_to(workspace.outside if folder else workspace.precious)
 
     return write
 
 
 def _planted_cases() -> Iterator[Case]:
-    """Links under the names of temporary files: what they lead to is never touched."""
+    """Yield links with names of temporary files; their targets must not change."""
     files = {
         "last": "checkpoints/.tmp-last",
         "best": "checkpoints/.tmp-best",
@@ -292,12 +292,12 @@ def _planted_cases() -> Iterator[Case]:
         )
     for file in ("checkpoints", "replay", "tensorboard"):
 
-        def write(place: Place, bases: Bases, file: str = file) -> None:
-            _without_checkpoints(place)
-            _remove(place.run / file)
-            (place.run / file).symlink_to(place.outside)
+        def write(workspace: Workspace, bases: Bases, file: str = file) -> None:
+            _without_checkpoints(workspace)
+            _remove(workspace.run / file)
+            (workspace.run / file).symlink_to(workspace.outside)
 
-        yield Case(f"planted/{file}-a-link-out-fresh", again, write, (1, 2), base="sac")
+        yield Case(f"planted/{file}-outside-link-fresh", again, write, (1, 2), base="sac")
     yield from _planted_outputs()
     yield from _abandoned_runs()
 
@@ -319,8 +319,8 @@ def _planted_outputs() -> Iterator[Case]:
     }
     for name, (command, made) in outputs.items():
 
-        def write(place: Place, bases: Bases, made: str = made) -> None:
-            (place.given / f".tmp-{made}").symlink_to(place.precious)
+        def write(workspace: Workspace, bases: Bases, made: str = made) -> None:
+            (workspace.given / f".tmp-{made}").symlink_to(workspace.precious)
 
         yield Case(f"planted/{name}", command, write, (0, 2))
 
@@ -328,19 +328,21 @@ def _planted_outputs() -> Iterator[Case]:
 def _abandoned_runs() -> Iterator[Case]:
     train = ("train", "-c", "{bases}/sac.yaml", "output_dir={given}/new", "total_timesteps=4")
 
-    def abandoned(place: Place, bases: Bases) -> None:
-        """An old folder of a run without a name that holds a link."""
-        folder = place.given / "new" / ".tmp-sac_Pendulum-v1_seed1-0123abcd"
+    def abandoned(workspace: Workspace, bases: Bases) -> None:
+        """Create an old temporary run folder that contains a link."""
+        folder = workspace.given / "new" / ".tmp-sac_Pendulum-v1_seed1-0123abcd"
         folder.mkdir(parents=True)
-        (folder / "config.yaml").symlink_to(place.precious)
+        (folder / "config.yaml").symlink_to(workspace.precious)
         os.utime(folder, (0, 0))
 
-    def abandoned_link(place: Place, bases: Bases) -> None:
-        (place.given / "new").mkdir()
-        (place.given / "new" / ".tmp-sac_Pendulum-v1_seed1-0123abcd").symlink_to(place.outside)
+    def abandoned_link(workspace: Workspace, bases: Bases) -> None:
+        (workspace.given / "new").mkdir()
+        (workspace.given / "new" / ".tmp-sac_Pendulum-v1_seed1-0123abcd").symlink_to(
+            workspace.outside
+        )
 
     yield Case("planted/abandoned-run-with-a-link", train, abandoned, (0,))
-    yield Case("planted/abandoned-run-that-is-a-link", train, abandoned_link, (0,))
+    yield Case("planted/abandoned-run-is-a-link", train, abandoned_link, (0,))
 
 
 # --- Listings -------------------------------------------------------------------------
@@ -358,9 +360,9 @@ def _listing_cases() -> Iterator[Case]:
     }
     for name, text in names.items():
 
-        def write(place: Place, bases: Bases, text: str = text) -> None:
-            (place.given / text).mkdir(parents=True)
-            shutil.move(place.run, place.given / text / "inner")
+        def write(workspace: Workspace, bases: Bases, text: str = text) -> None:
+            (workspace.given / text).mkdir(parents=True)
+            shutil.move(workspace.run, workspace.given / text / "inner")
 
         yield Case(f"listing/folder-named-{name}", LIST, write, (0,), "inner", base="sac")
         yield Case(
@@ -372,19 +374,19 @@ def _listing_cases() -> Iterator[Case]:
             base="sac",
         )
 
-    def circle(place: Place, bases: Bases) -> None:
-        (place.run / "again").symlink_to(place.given)
+    def circle(workspace: Workspace, bases: Bases) -> None:
+        (workspace.run / "again").symlink_to(workspace.given)
 
-    def deep(place: Place, bases: Bases) -> None:
-        folder = place.given / "/".join(["d"] * 500)
+    def deep(workspace: Workspace, bases: Bases) -> None:
+        folder = workspace.given / "/".join(["d"] * 500)
         folder.mkdir(parents=True)
 
-    def hidden(place: Place, bases: Bases) -> None:
-        shutil.copytree(place.run, place.given / ".tmp-x-01234567")
+    def hidden(workspace: Workspace, bases: Bases) -> None:
+        shutil.copytree(workspace.run, workspace.given / ".tmp-x-01234567")
 
-    yield Case("listing/link-in-a-circle", LIST, circle, (0,), "sac", base="sac")
+    yield Case("listing/circular-link", LIST, circle, (0,), "sac", base="sac")
     yield Case("listing/five-hundred-folders-deep", LIST, deep, (0,), "sac", base="sac")
-    yield Case("listing/unfinished-run-is-left-out", LIST, hidden, (0,), "sac", base="sac")
+    yield Case("listing/unfinished-run-is-omitted", LIST, hidden, (0,), "sac", base="sac")
 
 
 def cases() -> Iterator[Case]:

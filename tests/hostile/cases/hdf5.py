@@ -13,21 +13,21 @@ import numpy as np
 
 from tests.hostile.bases import Bases, arrays
 from tests.hostile.case import Case, Write
-from tests.hostile.sandbox import Place
+from tests.hostile.sandbox import Workspace
 
 INSPECT = ("data", "inspect", "{given}/d.hdf5")
-Build = Callable[[h5py.File, Place], object]
+Build = Callable[[h5py.File, Workspace], object]
 
 
 def _built(build: Build, *, without: str = "", **options: Any) -> Write:
-    """The ordinary columns in a file, changed by ``build``."""
+    """Write a file of the ordinary columns, changed by ``build``."""
 
-    def write(place: Place, bases: Bases) -> None:
-        with h5py.File(place.given / "d.hdf5", "w", **options) as file:
+    def write(workspace: Workspace, bases: Bases) -> None:
+        with h5py.File(workspace.given / "d.hdf5", "w", **options) as file:
             for name, values in arrays().items():
                 if name != without:
                     file[name] = values
-            build(file, place)
+            build(file, workspace)
 
     return write
 
@@ -36,108 +36,110 @@ def _without_rewards(build: Build) -> Write:
     return _built(build, without="rewards")
 
 
-def _other(place: Place) -> Path:
-    """Another file with rewards in it, of somebody else."""
-    file = place.outside / "other.hdf5"
+def _other(workspace: Workspace) -> Path:
+    """Create a file with rewards that the command may not read."""
+    file = workspace.outside / "other.hdf5"
     with h5py.File(file, "w") as stream:
         stream["rewards"] = arrays()["rewards"]
     return file
 
 
-class _Elsewhere:
-    """Cases with a file outside: it is moved away again, as nothing may be left there."""
+class _OutsideFiles:
+    """Cases that refer to a file outside; it is removed again, since the outside is checked."""
 
     @staticmethod
-    def external_storage(file: h5py.File, place: Place) -> None:
-        raw = place.given / "raw.bin"
+    def external_storage(file: h5py.File, workspace: Workspace) -> None:
+        raw = workspace.given / "raw.bin"
         raw.write_bytes(arrays()["rewards"].tobytes())
         file.create_dataset("rewards", (40,), "f4", external=[(str(raw), 0, 160)])
 
     @staticmethod
-    def external_storage_of_a_secret(file: h5py.File, place: Place) -> None:
-        file.create_dataset("rewards", (40,), "u1", external=[(str(place.precious), 0, 40)])
+    def external_storage_in_secret_file(file: h5py.File, workspace: Workspace) -> None:
+        file.create_dataset("rewards", (40,), "u1", external=[(str(workspace.precious), 0, 40)])
 
     @staticmethod
-    def external_storage_of_zeros(file: h5py.File, place: Place) -> None:
+    def external_storage_in_zeros(file: h5py.File, workspace: Workspace) -> None:
         file.create_dataset("rewards", (40,), "f4", external=[("/dev/zero", 0, 160)])
 
     @staticmethod
-    def external_storage_of_a_pipe(file: h5py.File, place: Place) -> None:
-        os.mkfifo(place.given / "pipe")
-        file.create_dataset("rewards", (40,), "f4", external=[(str(place.given / "pipe"), 0, 160)])
+    def external_storage_in_pipe(file: h5py.File, workspace: Workspace) -> None:
+        os.mkfifo(workspace.given / "pipe")
+        file.create_dataset(
+            "rewards", (40,), "f4", external=[(str(workspace.given / "pipe"), 0, 160)]
+        )
 
     @staticmethod
-    def external_storage_that_is_missing(file: h5py.File, place: Place) -> None:
+    def external_storage_missing(file: h5py.File, workspace: Workspace) -> None:
         file.create_dataset("rewards", (40,), "f4", external=[("nowhere.bin", 0, 160)])
 
     @staticmethod
-    def external_link(file: h5py.File, place: Place) -> None:
-        with h5py.File(place.given / "other.hdf5", "w") as other:
+    def external_link(file: h5py.File, workspace: Workspace) -> None:
+        with h5py.File(workspace.given / "other.hdf5", "w") as other:
             other["rewards"] = arrays()["rewards"]
         file["rewards"] = h5py.ExternalLink("other.hdf5", "/rewards")
 
     @staticmethod
-    def external_link_to_a_pipe(file: h5py.File, place: Place) -> None:
-        os.mkfifo(place.given / "pipe")
-        file["rewards"] = h5py.ExternalLink(str(place.given / "pipe"), "/rewards")
+    def external_link_to_a_pipe(file: h5py.File, workspace: Workspace) -> None:
+        os.mkfifo(workspace.given / "pipe")
+        file["rewards"] = h5py.ExternalLink(str(workspace.given / "pipe"), "/rewards")
 
     @staticmethod
-    def external_link_to_zeros(file: h5py.File, place: Place) -> None:
+    def external_link_to_zeros(file: h5py.File, workspace: Workspace) -> None:
         file["rewards"] = h5py.ExternalLink("/dev/zero", "/rewards")
 
     @staticmethod
-    def external_link_to_itself(file: h5py.File, place: Place) -> None:
+    def external_link_to_self(file: h5py.File, workspace: Workspace) -> None:
         file["rewards"] = h5py.ExternalLink("d.hdf5", "/rewards")
 
     @staticmethod
-    def external_link_to_nowhere(file: h5py.File, place: Place) -> None:
+    def dangling_external_link(file: h5py.File, workspace: Workspace) -> None:
         file["rewards"] = h5py.ExternalLink("nowhere.hdf5", "/rewards")
 
     @staticmethod
-    def virtual(file: h5py.File, place: Place) -> None:
-        with h5py.File(place.given / "other.hdf5", "w") as other:
+    def virtual(file: h5py.File, workspace: Workspace) -> None:
+        with h5py.File(workspace.given / "other.hdf5", "w") as other:
             other["rewards"] = arrays()["rewards"]
         layout = h5py.VirtualLayout((40,), "f4")
-        layout[:] = h5py.VirtualSource(str(place.given / "other.hdf5"), "rewards", (40,))
+        layout[:] = h5py.VirtualSource(str(workspace.given / "other.hdf5"), "rewards", (40,))
         file.create_virtual_dataset("rewards", layout)
 
     @staticmethod
-    def virtual_of_itself(file: h5py.File, place: Place) -> None:
+    def virtual_of_self(file: h5py.File, workspace: Workspace) -> None:
         layout = h5py.VirtualLayout((40,), "f4")
         layout[:] = h5py.VirtualSource(".", "rewards", (40,))
         file.create_virtual_dataset("rewards", layout)
 
     @staticmethod
-    def virtual_of_nowhere(file: h5py.File, place: Place) -> None:
+    def virtual_with_missing_source(file: h5py.File, workspace: Workspace) -> None:
         layout = h5py.VirtualLayout((40,), "f4")
         layout[:] = h5py.VirtualSource("nowhere.hdf5", "rewards", (40,))
         file.create_virtual_dataset("rewards", layout)
 
     @staticmethod
-    def virtual_of_a_pipe(file: h5py.File, place: Place) -> None:
-        os.mkfifo(place.given / "pipe")
+    def virtual_of_a_pipe(file: h5py.File, workspace: Workspace) -> None:
+        os.mkfifo(workspace.given / "pipe")
         layout = h5py.VirtualLayout((40,), "f4")
-        layout[:] = h5py.VirtualSource(str(place.given / "pipe"), "rewards", (40,))
+        layout[:] = h5py.VirtualSource(str(workspace.given / "pipe"), "rewards", (40,))
         file.create_virtual_dataset("rewards", layout)
 
 
 def _links() -> dict[str, Build]:
-    def inside(file: h5py.File, place: Place) -> None:
+    def inside(file: h5py.File, workspace: Workspace) -> None:
         file["hidden"] = arrays()["rewards"]
         file["rewards"] = h5py.SoftLink("/hidden")
 
-    def loop(file: h5py.File, place: Place) -> None:
+    def loop(file: h5py.File, workspace: Workspace) -> None:
         file["rewards"] = h5py.SoftLink("/again")
         file["again"] = h5py.SoftLink("/rewards")
 
     return {
-        "soft-link-to-nowhere": lambda f, p: _soft(f, "/nowhere"),
+        "dangling-soft-link": lambda f, p: _soft(f, "/nowhere"),
         "soft-link-inside": inside,
         "soft-link-loop": loop,
         "soft-link-to-itself": lambda f, p: _soft(f, "/rewards"),
         "soft-link-to-the-root": lambda f, p: _soft(f, "/"),
         "group": lambda f, p: f.create_group("rewards"),
-        "group-in-itself": lambda f, p: f.__setitem__("rewards", f["/"]),
+        "group-containing-itself": lambda f, p: f.__setitem__("rewards", f["/"]),
         "type": lambda f, p: f.__setitem__("rewards", np.dtype("f4")),
     }
 
@@ -147,29 +149,29 @@ def _soft(file: h5py.File, target: str) -> None:
 
 
 def _values() -> dict[str, Build]:
-    def compound(f: h5py.File, p: Place) -> None:
+    def compound(f: h5py.File, p: Workspace) -> None:
         f["rewards"] = np.zeros(40, dtype=[("a", "f4"), ("b", "f4")])
 
-    def references(f: h5py.File, p: Place) -> None:
+    def references(f: h5py.File, p: Workspace) -> None:
         f.create_dataset("rewards", data=np.array([f["actions"].ref] * 40, dtype=h5py.ref_dtype))
 
-    def varying(f: h5py.File, p: Place) -> None:
+    def varying(f: h5py.File, p: Workspace) -> None:
         f.create_dataset("rewards", (40,), h5py.vlen_dtype(np.float32))
 
-    def text(f: h5py.File, p: Place) -> None:
+    def text(f: h5py.File, p: Workspace) -> None:
         f.create_dataset("rewards", data=["x"] * 40, dtype=h5py.string_dtype())
 
-    def bomb(f: h5py.File, p: Place) -> None:
-        """Two gigabytes of zeros in a chunk of two megabytes."""
+    def bomb(f: h5py.File, p: Workspace) -> None:
+        """Store two gigabytes of zeros in a chunk of two megabytes."""
         rows = 250_000_000
         f.create_dataset("rewards", (rows,), "f4", chunks=(rows,), compression="gzip")
         f["rewards"].id.write_direct_chunk((0,), zlib.compress(bytes(1 << 20)))
 
-    def garbled_chunk(f: h5py.File, p: Place) -> None:
+    def garbled_chunk(f: h5py.File, p: Workspace) -> None:
         f.create_dataset("rewards", (40,), "f4", chunks=(40,), compression="gzip")
         f["rewards"].id.write_direct_chunk((0,), b"not deflated")
 
-    def unknown_filter(f: h5py.File, p: Place) -> None:
+    def unknown_filter(f: h5py.File, p: Workspace) -> None:
         plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         plist.set_chunk((40,))
         plist.set_filter(31_000, h5py.h5z.FLAG_OPTIONAL, (1, 2))
@@ -198,18 +200,18 @@ def _values() -> dict[str, Build]:
 
 
 def _accepted() -> dict[str, Build]:
-    def attributes(f: h5py.File, p: Place) -> None:
+    def attributes(f: h5py.File, p: Workspace) -> None:
         f["rewards"] = arrays()["rewards"]
         f["rewards"].attrs["note"] = "\x1b[31m[red]"
         f.attrs["env"] = "os:system"
 
-    def group(f: h5py.File, p: Place) -> None:
+    def group(f: h5py.File, p: Workspace) -> None:
         f["rewards"] = arrays()["rewards"]
         f.create_group("metadata")["policy"] = np.zeros(3)
 
     return {
         "odd-attributes": attributes,
-        "a-group-beside": group,
+        "extra-group": group,
         "big-endian": lambda f, p: f.__setitem__("rewards", arrays()["rewards"].astype(">f4")),
         "float16": lambda f, p: f.__setitem__("rewards", arrays()["rewards"].astype("f2")),
         "integers": lambda f, p: f.__setitem__("rewards", np.ones(40, dtype=np.int8)),
@@ -227,22 +229,22 @@ def _odd_name(file: h5py.File) -> None:
 
 
 def cases() -> Iterator[Case]:
-    """Files read as datasets."""
-    elsewhere = {
-        name.replace("_", "-"): getattr(_Elsewhere, name)
-        for name in vars(_Elsewhere)
+    """Yield files that are read as datasets."""
+    outside = {
+        name.replace("_", "-"): getattr(_OutsideFiles, name)
+        for name in vars(_OutsideFiles)
         if not name.startswith("__")
     }
-    for name, build in elsewhere.items():
-        yield Case(f"hdf5/{name}", INSPECT, _without_rewards(build), says="d.hdf5")
+    for name, build in outside.items():
+        yield Case(f"hdf5/{name}", INSPECT, _without_rewards(build), message="d.hdf5")
     for name, build in _links().items():
-        yield Case(f"hdf5/rewards-are-a-{name}", INSPECT, _without_rewards(build), says="d.hdf5")
+        yield Case(f"hdf5/rewards-are-a-{name}", INSPECT, _without_rewards(build), message="d.hdf5")
     for name, build in _values().items():
-        yield Case(f"hdf5/rewards-are-{name}", INSPECT, _without_rewards(build), says="d.hdf5")
+        yield Case(f"hdf5/rewards-are-{name}", INSPECT, _without_rewards(build), message="d.hdf5")
     for name, build in _accepted().items():
         yield Case(f"hdf5/{name}-is-read", INSPECT, _without_rewards(build), (0,), "40")
     write = _without_rewards(lambda f, p: _odd_name(f))
-    yield Case("hdf5/a-name-that-is-not-text", INSPECT, write, (0, 2))
+    yield Case("hdf5/name-is-not-text", INSPECT, write, (0, 2))
     commands = {
         "validate": ("data", "validate", "{given}/d.hdf5", "--env-id", "Pendulum-v1"),
         "convert": ("data", "convert", "{given}/d.hdf5", "{given}/e.npz"),
@@ -276,25 +278,25 @@ def cases() -> Iterator[Case]:
     }
     for command, words in commands.items():
         for name in ("external_storage", "external_link", "virtual"):
-            build = getattr(_Elsewhere, name)
+            build = getattr(_OutsideFiles, name)
             yield Case(
                 f"hdf5/{command}-with-{name.replace('_', '-')}",
                 words,
                 _without_rewards(build),
-                says="d.hdf5",
+                message="d.hdf5",
             )
     yield from _superblocks()
 
 
 def _superblocks() -> Iterator[Case]:
-    """Single bytes of the file's own structure changed."""
+    """Yield files with single changed bytes in the superblock."""
 
-    def flipped(place_in_file: int, value: int) -> Write:
-        def write(place: Place, bases: Bases) -> None:
-            _built(lambda f, p: None)(place, bases)
-            file = place.given / "d.hdf5"
+    def flipped(offset: int, value: int) -> Write:
+        def write(workspace: Workspace, bases: Bases) -> None:
+            _built(lambda f, p: None)(workspace, bases)
+            file = workspace.given / "d.hdf5"
             data = bytearray(file.read_bytes())
-            data[place_in_file] = value
+            data[offset] = value
             file.write_bytes(data)
 
         return write

@@ -1,4 +1,4 @@
-"""Minari datasets: ids, metadata, episodes, and checkpoints that name them."""
+"""Minari datasets: ids, metadata, episodes, and checkpoints that refer to them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 from tests.hostile.bases import MINARI_ID, Bases
 from tests.hostile.case import Case, Write
 from tests.hostile.forging import change_config
-from tests.hostile.sandbox import Place
+from tests.hostile.sandbox import Workspace
 
 INSPECT = ("data", "inspect", MINARI_ID)
 VALIDATE = ("data", "validate", MINARI_ID)
@@ -32,32 +32,32 @@ SHELL: dict[str, Any] = {
 }
 
 
-def _copy(place: Place, bases: Bases) -> Path:
-    """The ordinary dataset; its data folder."""
-    shutil.copytree(bases.minari, place.given / "minari", symlinks=True)
-    return place.given / "minari" / MINARI_ID / "data"
+def _copy(workspace: Workspace, bases: Bases) -> Path:
+    """Copy the ordinary dataset and return its data folder."""
+    shutil.copytree(bases.minari, workspace.given / "minari", symlinks=True)
+    return workspace.given / "minari" / MINARI_ID / "data"
 
 
 def _metadata(change: Callable[[dict[str, Any]], object]) -> Write:
-    def write(place: Place, bases: Bases) -> None:
-        file = _copy(place, bases) / "metadata.json"
+    def write(workspace: Workspace, bases: Bases) -> None:
+        file = _copy(workspace, bases) / "metadata.json"
         metadata = json.loads(file.read_text())
         change(metadata)
-        file.write_text(json.dumps(metadata).replace("{outside}", str(place.outside)))
+        file.write_text(json.dumps(metadata).replace("{outside}", str(workspace.outside)))
 
     return write
 
 
 def _raw(text: str) -> Write:
-    def write(place: Place, bases: Bases) -> None:
-        (_copy(place, bases) / "metadata.json").write_text(text, errors="surrogatepass")
+    def write(workspace: Workspace, bases: Bases) -> None:
+        (_copy(workspace, bases) / "metadata.json").write_text(text, errors="surrogatepass")
 
     return write
 
 
 def _episodes(change: Callable[[h5py.File, Path], object]) -> Write:
-    def write(place: Place, bases: Bases) -> None:
-        folder = _copy(place, bases)
+    def write(workspace: Workspace, bases: Bases) -> None:
+        folder = _copy(workspace, bases)
         with h5py.File(folder / "main_data.hdf5", "a") as file:
             change(file, folder)
 
@@ -108,7 +108,7 @@ def _hostile_specs() -> dict[str, str]:
 
 
 def _code() -> Iterator[Case]:
-    """Specs of environments that would run code: whatever the metadata says, none is made."""
+    """Yield environment specs that would run code; the environments must not be created."""
     commands = {"inspect": INSPECT, "validate": VALIDATE, "train": TRAIN}
     for name, spec in _hostile_specs().items():
         for missing in ("observation_space", "action_space"):
@@ -118,25 +118,25 @@ def _code() -> Iterator[Case]:
             write = _metadata(_without("observation_space", "action_space", env_spec=spec))
             yield Case(f"minari/{command}-env-spec-{name}", commands[command], write, (0, 2))
     write = _metadata(lambda m: m.update(env_spec=_spec()))
-    yield Case("minari/env-spec-os-system-beside-spaces", INSPECT, write, (0, 2))
+    yield Case("minari/env-spec-os-system-with-spaces", INSPECT, write, (0, 2))
 
 
 def _fields() -> dict[str, Callable[[dict[str, Any]], object]]:
-    """Metadata that is not what the data is."""
+    """Return changes that make the metadata inconsistent with the data."""
     return {
         "format-arrow": lambda m: m.update(data_format="arrow"),
         "format-unknown": lambda m: m.update(data_format="pickle"),
-        "format-a-path": lambda m: m.update(data_format="../../evil"),
-        "format-a-list": lambda m: m.update(data_format=["hdf5"]),
+        "format-is-a-path": lambda m: m.update(data_format="../../evil"),
+        "format-is-a-list": lambda m: m.update(data_format=["hdf5"]),
         "episodes-negative": lambda m: m.update(total_episodes=-1),
         "episodes-none": lambda m: m.update(total_episodes=0),
-        "episodes-more": lambda m: m.update(total_episodes=5),
-        "episodes-a-billion": lambda m: m.update(total_episodes=10**9),
+        "too-many-episodes": lambda m: m.update(total_episodes=5),
+        "a-billion-episodes": lambda m: m.update(total_episodes=10**9),
         "episodes-text": lambda m: m.update(total_episodes="4"),
-        "episodes-a-float": lambda m: m.update(total_episodes=4.5),
+        "episodes-is-a-float": lambda m: m.update(total_episodes=4.5),
         "episodes-missing": _without("total_episodes"),
         "space-not-json": lambda m: m.update(observation_space="Box(3,)"),
-        "space-a-mapping": lambda m: m.update(observation_space=json.loads(_space())),
+        "space-is-a-mapping": lambda m: m.update(observation_space=json.loads(_space())),
         "space-huge": lambda m: m.update(observation_space=_space(shape=[1 << 40])),
         "space-of-objects": lambda m: m.update(observation_space=_space(dtype="object")),
         "space-deep": lambda m: m.update(observation_space="[" * 50_000 + "]" * 50_000),
@@ -145,14 +145,14 @@ def _fields() -> dict[str, Callable[[dict[str, Any]], object]]:
 
 def _metadata_cases() -> Iterator[Case]:
     for name, change in _fields().items():
-        yield Case(f"minari/{name}", INSPECT, _metadata(change), says=MINARI_ID)
+        yield Case(f"minari/{name}", INSPECT, _metadata(change), message=MINARI_ID)
     odd: dict[str, Callable[[dict[str, Any]], object]] = {
         "another-id": lambda m: m.update(dataset_id="other/data-v3"),
-        "id-a-way-out": lambda m: m.update(dataset_id="../../outside-v0"),
-        "version-of-the-future": lambda m: m.update(minari_version="99.0.0"),
+        "id-path-traversal": lambda m: m.update(dataset_id="../../outside-v0"),
+        "future-version": lambda m: m.update(minari_version="99.0.0"),
         "version-a-number": lambda m: m.update(minari_version=7),
         "no-version": _without("minari_version"),
-        "keys-more": lambda m: m.update(evil="os:system", author=["\x1b[31m"]),
+        "extra-keys": lambda m: m.update(evil="os:system", author=["\x1b[31m"]),
         "no-env-spec": _without("env_spec"),
         "another-space": lambda m: m.update(
             observation_space=_space(shape=[4], low=[0] * 4, high=[1] * 4)
@@ -191,7 +191,7 @@ def _metadata_cases() -> Iterator[Case]:
         "not-utf-8": '{"total_episodes": 4, "data_format": "\udcff"}',
     }
     for name, text in texts.items():
-        yield Case(f"minari/metadata-{name}", INSPECT, _raw(text), says=MINARI_ID)
+        yield Case(f"minari/metadata-{name}", INSPECT, _raw(text), message=MINARI_ID)
 
 
 def _episode_changes() -> dict[str, Callable[[h5py.File, Path], object]]:
@@ -264,11 +264,11 @@ def _episode_changes() -> dict[str, Callable[[h5py.File, Path], object]]:
         ),
         "no-rewards": lambda f, p: f.__delitem__("episode_1/rewards"),
         "no-episode": lambda f, p: f.__delitem__("episode_1"),
-        "episode-a-dataset": lambda f, p: (
+        "episode-is-a-dataset": lambda f, p: (
             f.__delitem__("episode_1"),
             f.__setitem__("episode_1", np.zeros(3)),
         ),
-        "episode-of-itself": lambda f, p: (
+        "circular-episode": lambda f, p: (
             f.__delitem__("episode_1"),
             f.__setitem__("episode_1", f["/"]),
         ),
@@ -277,13 +277,13 @@ def _episode_changes() -> dict[str, Callable[[h5py.File, Path], object]]:
 
 def _episode_cases() -> Iterator[Case]:
     for name, change in _episode_changes().items():
-        yield Case(f"minari/episode-{name}", INSPECT, _episodes(change), says=MINARI_ID)
+        yield Case(f"minari/episode-{name}", INSPECT, _episodes(change), message=MINARI_ID)
 
     def infos(file: h5py.File, folder: Path) -> None:
         group = file["episode_1"].require_group("infos")
         group["evil"] = h5py.ExternalLink("/dev/zero", "/x")
 
-    yield Case("minari/infos-elsewhere-are-not-read", INSPECT, _episodes(infos), (0, 2))
+    yield Case("minari/external-infos-are-not-read", INSPECT, _episodes(infos), (0, 2))
     yield Case(
         "minari/infos-of-objects-are-not-read",
         INSPECT,
@@ -302,16 +302,16 @@ def _episode_cases() -> Iterator[Case]:
 
 IDS = {
     "absolute": "{given}/minari/tests/pendulum-v0",
-    "a-way-out": "../minari/tests/pendulum-v0",
-    "a-way-out-inside": "tests/../tests/pendulum-v0",
-    "a-way-out-to-others": "../../outside/evil-v0",
+    "path-traversal": "../minari/tests/pendulum-v0",
+    "path-traversal-inside": "tests/../tests/pendulum-v0",
+    "path-traversal-to-other-files": "../../outside/evil-v0",
     "hugging-face": "hf://evil/pendulum-v0",
     "google-storage": "gs://evil/pendulum-v0",
     "web": "https://127.0.0.1/pendulum-v0",
     "no-version": "tests/pendulum",
-    "a-version-that-is-not-there": "tests/pendulum-v9",
+    "missing-version": "tests/pendulum-v9",
     "two-slashes": "tests//pendulum-v0",
-    "a-slash-behind": "tests/pendulum-v0/",
+    "trailing-slash": "tests/pendulum-v0/",
     "a-dot": "./tests/pendulum-v0",
     "home": "~/tests/pendulum-v0",
     "spaces": " tests/pendulum-v0 ",
@@ -320,13 +320,20 @@ IDS = {
     "markup": "tests/[red]x[/nope]-v0",
     "very-long": "x" * 5000 + "-v0",
     "a-variable": "$HOME/x-v0",
-    "nothing": "",
+    "empty": "",
 }
 
 
 QUICK_IDS = (
-    *("absolute", "a-way-out", "a-way-out-inside", "a-way-out-to-others", "hugging-face"),
-    *("no-version", "an-escape", "very-long", "nothing"),
+    "absolute",
+    "path-traversal",
+    "path-traversal-inside",
+    "path-traversal-to-other-files",
+    "hugging-face",
+    "no-version",
+    "an-escape",
+    "very-long",
+    "empty",
 )
 
 
@@ -335,9 +342,9 @@ def _id_cases() -> Iterator[Case]:
         config = (*TRAIN[:5], "dataset_id=" + json.dumps(text), *TRAIN[6:])
         slow = name not in QUICK_IDS
         yield Case(f"minari/id-{name}-in-a-config", config, lambda p, b: _copy(p, b), slow=slow)
-        if name not in ("absolute", "nothing"):
+        if name not in ("absolute", "empty"):
             yield Case(f"minari/id-{name}", ("data", "inspect", text), lambda p, b: _copy(p, b))
-        if not name.startswith("a-version"):
+        if name != "missing-version":
             yield Case(
                 f"minari/convert-to-{name}",
                 ("data", "convert", "{data}", f"minari:{text}"),
@@ -346,7 +353,7 @@ def _id_cases() -> Iterator[Case]:
                 slow=slow,
             )
     yield Case(
-        "minari/collect-to-a-way-out",
+        "minari/collect-to-path-traversal",
         (
             "data",
             "collect",
@@ -367,24 +374,24 @@ def _id_cases() -> Iterator[Case]:
         yield Case(f"minari/download-{name}", download)
 
 
-def _no_dataset(place: Place, outcome: object) -> None:
-    assert not list((place.given / "minari").rglob("*.hdf5"))
+def _no_dataset(workspace: Workspace, outcome: object) -> None:
+    assert not list((workspace.given / "minari").rglob("*.hdf5"))
 
 
-# --- Checkpoints that name a dataset ----------------------------------------------
+# --- Checkpoints that refer to a dataset ------------------------------------------
 
 
 def _named(**kwargs: Any) -> Write:
-    """A run of BC that says that it was trained on another dataset."""
+    """Change a BC run so that it refers to another dataset."""
 
-    def write(place: Place, bases: Bases) -> None:
-        _metadata(_without("observation_space", env_spec=_spec()))(place, bases)
+    def write(workspace: Workspace, bases: Bases) -> None:
+        _metadata(_without("observation_space", env_spec=_spec()))(workspace, bases)
         values = {
-            key: value.format(given=place.given) if isinstance(value, str) else value
+            key: value.format(given=workspace.given) if isinstance(value, str) else value
             for key, value in kwargs.items()
         }
         ordinary = {"dataset_kind": "minari", "dataset_path": None}
-        change_config(place.run, lambda c: c["algo_kwargs"].update(ordinary | values))
+        change_config(workspace.run, lambda c: c["algo_kwargs"].update(ordinary | values))
 
     return write
 
@@ -404,22 +411,22 @@ def _checkpoint_cases() -> Iterator[Case]:
         ),
     }
     sources: dict[str, dict[str, Any]] = {
-        "spec-that-calls": {"dataset_id": MINARI_ID},
+        "spec-with-a-call": {"dataset_id": MINARI_ID},
         "absolute-id": {"dataset_id": "{given}/minari/tests/pendulum-v0"},
-        "a-way-out": {"dataset_id": "../minari/tests/pendulum-v0"},
+        "path-traversal": {"dataset_id": "../minari/tests/pendulum-v0"},
         "download": {"dataset_id": "hf://evil/pendulum-v0", "dataset_download": True},
-        "download-of-a-plain-id": {"dataset_id": "evil/pendulum-v0", "dataset_download": True},
+        "download-plain-id": {"dataset_id": "evil/pendulum-v0", "dataset_download": True},
     }
     for command, words in commands.items():
         base = "iql" if command == "finetune" else "bc"
         for name, kwargs in sources.items():
-            codes = (0, 1, 2) if name == "spec-that-calls" else (1, 2)  # it is the same data
+            codes = (0, 1, 2) if name == "spec-with-a-call" else (1, 2)  # the data is the same
             yield Case(
                 f"minari/checkpoint-{command}-{name}", words, _named(**kwargs), codes, base=base
             )
     predict = ("predict", "{run}", "--obs", "{obs}")
     yield Case(
-        "minari/checkpoint-predict-spec-that-calls",
+        "minari/checkpoint-predict-spec-with-a-call",
         predict,
         _named(dataset_id=MINARI_ID),
         (0,),

@@ -1,4 +1,4 @@
-"""Files that a user names: datasets, observations, configs that are something else."""
+"""Files given by the user: datasets, observations and configs with the wrong content."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.hostile.bases import MINARI_ID, Bases
 from tests.hostile.case import Case, Write
 from tests.hostile.cases.folders import GIGABYTES, THINGS
 from tests.hostile.formats import npz, pt_columns
-from tests.hostile.sandbox import Place
+from tests.hostile.sandbox import Workspace
 
 COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "npz": ("d.npz", ("data", "inspect", "{given}/d.npz")),
@@ -35,11 +35,11 @@ SOURCES = {
 }
 
 
-def _ordinary(kind: str, place: Place, bases: Bases) -> Path:
-    """Put the ordinary file where the command looks for it."""
-    path = place.given / COMMANDS[kind][0]
+def _ordinary(kind: str, workspace: Workspace, bases: Bases) -> Path:
+    """Copy the ordinary file to where the command looks for it."""
+    path = workspace.given / COMMANDS[kind][0]
     if kind.startswith("minari"):
-        shutil.copytree(bases.minari, place.given / "minari")
+        shutil.copytree(bases.minari, workspace.given / "minari")
     else:
         shutil.copyfile(bases.folder / SOURCES[kind], path)
     return path
@@ -63,45 +63,45 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     ),
 }
 ACCEPTED = {("npz", "npz-inside"), ("pt", "pt-inside")}
-STILL_WHOLE = {
+STILL_READABLE = {
     ("yaml", "last-byte-missing"),
     ("hdf5", "last-byte-missing"),
     ("minari-data", "last-byte-missing"),
 }
-"""What the file does not need: a final new line, padding behind the data."""
+"""Damage that a file may survive: a missing final newline, or missing padding."""
 
 
 def _damaged(kind: str, change: Callable[[bytes], bytes]) -> Write:
-    def write(place: Place, bases: Bases) -> None:
-        path = _ordinary(kind, place, bases)
+    def write(workspace: Workspace, bases: Bases) -> None:
+        path = _ordinary(kind, workspace, bases)
         path.write_bytes(change(path.read_bytes()))
 
     return write
 
 
-def _replaced(kind: str, thing: Callable[[Path, Place], None]) -> Write:
-    return lambda place, bases: thing(_ordinary(kind, place, bases), place)
+def _replaced(kind: str, thing: Callable[[Path, Workspace], None]) -> Write:
+    return lambda workspace, bases: thing(_ordinary(kind, workspace, bases), workspace)
 
 
 def cases() -> Iterator[Case]:
-    """Every kind of damage to every file that a command reads."""
+    """Yield every kind of damage to every file that a command reads."""
     for kind, (_, command) in COMMANDS.items():
         for name, change in DAMAGE.items():
             codes: tuple[int, ...] = (0,) if (kind, name) in ACCEPTED else (2,)
-            if (kind, name) in STILL_WHOLE:
+            if (kind, name) in STILL_READABLE:
                 codes = (0, 2)
             slow = name in ("four-bytes", "ones", "text", "html", "lfs-pointer") and kind != "npz"
             yield Case(f"file/{kind}-{name}", command, _damaged(kind, change), codes, slow=slow)
         for name, thing in THINGS.items():
-            if name == "link-out":
-                continue  # whose file it is, the user decides
-            codes = (0,) if name == "link" else (2,)  # a link to the right file is the user's
+            if name == "outside-link":
+                continue  # the user may give a link to any file
+            codes = (0,) if name == "link" else (2,)  # a link to a valid file is valid
             if name == "link" and kind.startswith("minari"):
                 codes = (0, 2)
-            slow = name in ("socket", "link-to-itself") and kind != "yaml"
+            slow = name in ("socket", "link-to-self") and kind != "yaml"
             yield Case(f"file/{kind}-{name}", command, _replaced(kind, thing), codes, slow=slow)
         grown = _grown(kind)
-        yield Case(f"file/{kind}-with-gigabytes-behind", command, grown, (0, 2))
+        yield Case(f"file/{kind}-with-trailing-gigabytes", command, grown, (0, 2))
     for path in ("/dev/zero", "/dev/full", "/dev/stdin", "/proc/self/mem", "/proc/self/environ"):
         name = path.strip("/").replace("/", "-")
         yield Case(f"file/config-is-{name}", ("train", "-c", path))
@@ -110,11 +110,11 @@ def cases() -> Iterator[Case]:
 
 
 def _grown(kind: str) -> Write:
-    """The ordinary file with a hole of gigabytes behind it."""
+    """Append a hole of gigabytes to the ordinary file."""
 
-    def write(place: Place, bases: Bases) -> None:
+    def write(workspace: Workspace, bases: Bases) -> None:
         import os
 
-        os.truncate(_ordinary(kind, place, bases), GIGABYTES)
+        os.truncate(_ordinary(kind, workspace, bases), GIGABYTES)
 
     return write

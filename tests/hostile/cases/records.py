@@ -1,4 +1,4 @@
-"""What a run says of itself: run.json, config.yaml and metrics.jsonl in listings and plots."""
+"""Malformed run.json, config.yaml and metrics.jsonl in listings and plots."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.hostile.bases import Bases
 from tests.hostile.case import Case, Write
-from tests.hostile.sandbox import Outcome, Place
+from tests.hostile.sandbox import Outcome, Workspace
 
 LIST = ("runs", "{given}")
 PLOT = ("plot", "{run}", "--out", "{given}/p.png")
@@ -16,16 +16,16 @@ RESUME = ("resume", "{run}", "total_timesteps=26")
 
 
 def _content(name: str, text: str | bytes) -> Write:
-    def write(place: Place, bases: Bases) -> None:
+    def write(workspace: Workspace, bases: Bases) -> None:
         data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
-        (place.run / name).write_bytes(data)
+        (workspace.run / name).write_bytes(data)
 
     return write
 
 
 def _changed(**changes: Any) -> Write:
-    def write(place: Place, bases: Bases) -> None:
-        file = place.run / "run.json"
+    def write(workspace: Workspace, bases: Bases) -> None:
+        file = workspace.run / "run.json"
         file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
     return write
@@ -54,9 +54,9 @@ JSON_TEXTS: dict[str, str | bytes] = {
 
 QUICK = (
     *("deep", "a-huge-number", "line-deep", "line-nan", "line-text", "line-huge-step"),
-    *("line-of-two-megabytes", "line-without-an-end"),
+    *("line-of-two-megabytes", "unterminated-line"),
 )
-"""Texts that are tried with every command in `make test`."""
+"""Texts that `make test` tries with every command."""
 
 FIELDS: dict[str, dict[str, Any]] = {
     "state-with-an-escape": {"state": "\x1b[2J\x1b[31mgone\x07"},
@@ -65,28 +65,28 @@ FIELDS: dict[str, dict[str, Any]] = {
     "state-with-new-lines": {"state": "a\nError: b\r\tc"},
     "state-reversed-text": {"state": "\u202egnp.exe"},
     "state-very-long": {"state": "x" * 100_000},
-    "state-a-list": {"state": [1, 2]},
-    "state-a-mapping": {"state": {"a": "\x1b[31m"}},
+    "state-is-a-list": {"state": [1, 2]},
+    "state-is-a-mapping": {"state": {"a": "\x1b[31m"}},
     "step-text": {"step": "many"},
-    "step-a-list": {"step": [1]},
-    "step-a-float": {"step": 1e308},
+    "step-is-a-list": {"step": [1]},
+    "step-is-a-float": {"step": 1e308},
     "step-negative": {"step": -5},
     "step-true": {"step": True},
     "step-huge": {"step": 10**300},
     "returns-text": {"best_return": "high", "last_return": "\x1b[31m"},
     "returns-huge": {"best_return": 10**400, "last_return": -(10**400)},
-    "losses-a-mapping": {"best_loss": {}, "last_loss": []},
-    "versions-a-list": {"versions": [], "device": 7, "engine": {"a": 1}},
+    "losses-is-a-mapping": {"best_loss": {}, "last_loss": []},
+    "versions-is-a-list": {"versions": [], "device": 7, "engine": {"a": 1}},
 }
 
 
-def _listed(place: Place, outcome: Outcome) -> None:
-    """The run is in the listing, whatever it says of itself."""
+def _listed(workspace: Workspace, outcome: Outcome) -> None:
+    """Assert that the listing includes the run."""
     assert "run" in outcome.out
     assert "sac" in outcome.out
 
 
-def _listed_json(place: Place, outcome: Outcome) -> None:
+def _listed_json(workspace: Workspace, outcome: Outcome) -> None:
     (row,) = json.loads(outcome.out)["runs"]
     assert row["algo"] == "sac"
 
@@ -107,39 +107,40 @@ def _run_json() -> Iterator[Case]:
             (0,),
             base="sac",
             check=_listed_json,
-            slow=name not in ("state-with-an-escape", "state-a-list", "step-huge", "returns-huge"),
+            slow=name
+            not in ("state-with-an-escape", "state-is-a-list", "step-huge", "returns-huge"),
         )
 
 
 METRICS: dict[str, str | bytes] = {
     "line-not-json": "not json\n",
-    "line-a-list": "[1]\n",
-    "line-a-number": "7\n",
+    "line-is-a-list": "[1]\n",
+    "line-is-a-number": "7\n",
     "line-deep": "[" * 100_000 + "\n",
     "line-nan": '{"step": 24, "eval_return_mean": NaN}\n',
     "line-infinite": '{"step": 24, "eval_return_mean": 1e999}\n',
     "line-text": '{"step": 24, "eval_return_mean": "high"}\n',
     "line-null": '{"step": 24, "eval_return_mean": null}\n',
     "line-true": '{"step": 24, "eval_return_mean": true}\n',
-    "line-a-list-of-values": '{"step": 24, "eval_return_mean": [1]}\n',
+    "line-is-a-list-of-values": '{"step": 24, "eval_return_mean": [1]}\n',
     "line-huge-step": '{"step": 1' + "0" * 400 + ', "eval_return_mean": 1.0}\n',
     "line-negative-step": '{"step": -1, "eval_return_mean": 1.0}\n',
     "line-float-step": '{"step": 1.5, "eval_return_mean": 1.0}\n',
     "line-text-env-steps": '{"step": 24, "env_steps": "x", "eval_return_mean": 1.0}\n',
     "line-of-two-megabytes": '{"step": 24, "x": "' + "x" * 2_000_000 + '"}\n',
-    "line-of-escapes": '{"step": 24, "\\u001b[31m": 1.0}\n',
+    "line-with-escapes": '{"step": 24, "\\u001b[31m": 1.0}\n',
     "line-not-utf-8": b'{"step": 24, "\xff": 1.0}\n',
     "line-of-nulls": b"\0" * 5000 + b"\n",
-    "line-without-an-end": '{"step": 24, "eval_ret',
+    "unterminated-line": '{"step": 24, "eval_ret',
     "empty-lines": "\n" * 5000,
     "windows-lines": '{"step": 24, "loss": 1.0}\r\n',
 }
 
 
 def _appended(text: str | bytes) -> Write:
-    def write(place: Place, bases: Bases) -> None:
+    def write(workspace: Workspace, bases: Bases) -> None:
         data = text if isinstance(text, bytes) else text.encode()
-        with (place.run / "metrics.jsonl").open("ab") as stream:
+        with (workspace.run / "metrics.jsonl").open("ab") as stream:
             stream.write(data)
 
     return write
@@ -153,10 +154,10 @@ def _metrics() -> Iterator[Case]:
         yield Case(
             f"metrics/{name}-resumes", RESUME, write, (0,), base="sac", small=small, slow=slow
         )
-    nothing = {"empty": b"", "all-bytes": bytes(range(256)), "nulls": b"\0" * 10_000}
-    for name, text in nothing.items():
+    unplottable = {"empty": b"", "all-bytes": bytes(range(256)), "nulls": b"\0" * 10_000}
+    for name, text in unplottable.items():
         yield Case(
-            f"metrics/{name}-has-nothing-to-plot",
+            f"metrics/{name}-without-plot",
             PLOT,
             _content("metrics.jsonl", text),
             (2,),
@@ -166,7 +167,7 @@ def _metrics() -> Iterator[Case]:
 
 
 def _configs() -> Iterator[Case]:
-    """A run whose config.yaml is no config: not in the listing, not continued."""
+    """Yield runs with an invalid config.yaml, which are neither listed nor resumed."""
     texts: dict[str, str | bytes] = {
         "empty": "",
         "a-list": "[]",
@@ -192,8 +193,10 @@ def _configs() -> Iterator[Case]:
     }
     for name, change in contradiction.items():
 
-        def write(place: Place, bases: Bases, change: Callable[[str], str] = change) -> None:
-            file = place.run / "config.yaml"
+        def write(
+            workspace: Workspace, bases: Bases, change: Callable[[str], str] = change
+        ) -> None:
+            file = workspace.run / "config.yaml"
             assert change(file.read_text()) != file.read_text()
             file.write_text(change(file.read_text()))
 

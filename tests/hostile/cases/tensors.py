@@ -33,15 +33,15 @@ from tests.hostile.formats import (
     tensor_entry,
     torch_saved,
 )
-from tests.hostile.sandbox import Place
+from tests.hostile.sandbox import Workspace
 
 INSPECT = ("data", "inspect", "{given}/d.pt")
 ROWS = 40
 
 
-def _file(data: bytes | Callable[[Place], bytes]) -> Write:
-    return lambda place, bases: (place.given / "d.pt").write_bytes(
-        data(place) if callable(data) else data
+def _file(data: bytes | Callable[[Workspace], bytes]) -> Write:
+    return lambda workspace, bases: (workspace.given / "d.pt").write_bytes(
+        data(workspace) if callable(data) else data
     )
 
 
@@ -55,7 +55,7 @@ def _saved(**changes: Any) -> bytes:
 
 
 def _rewards(**changes: Any) -> bytes:
-    """The ordinary columns, with a tensor of rewards that lies."""
+    """Return the ordinary columns with an inconsistent rewards tensor."""
     fields: dict[str, Any] = {"shape": (ROWS,), "stride": (1,), "offset": 0}
     storage = {"key": "9", "numel": ROWS} | {
         name: changes.pop(name) for name in ("key", "numel", "kind", "device") if name in changes
@@ -84,8 +84,8 @@ def _stream(data: bytes) -> Any:
     return io.BytesIO(data)
 
 
-def _laughs() -> bytes:
-    """A pickle whose lists hold each other, ten at a time: ten digits of them."""
+def _billion_laughs() -> bytes:
+    """Return a pickle of ten levels of lists, each with ten references to the next level."""
     value: Any = "x"
     for _ in range(10):
         value = [value] * 10
@@ -97,7 +97,7 @@ def _deep(depth: int) -> bytes:
 
 
 def _opcodes() -> dict[str, bytes]:
-    """Pickles written by hand."""
+    """Return handwritten pickles."""
     return {
         "no-stop": b"\x80\x02}",
         "empty": b"",
@@ -108,22 +108,22 @@ def _opcodes() -> dict[str, bytes]:
         "long-beyond-the-end": b"\x80\x02\x8b\xff\xff\xff\x7f.",
         "negative-long": b"\x80\x02\x8b\xff\xff\xff\xff.",
         "memo-of-2-gib": b"\x80\x02}r\xff\xff\xff\x7f.",
-        "memo-that-is-not-there": b"\x80\x02h\x05.",
-        "pop-of-nothing": b"\x80\x020.",
+        "missing-memo": b"\x80\x02h\x05.",
+        "pop-from-empty-stack": b"\x80\x020.",
         "setitems-without-a-mark": b"\x80\x02}u.",
-        "build-on-a-text": b"\x80\x02X\x01\0\0\0a}b.",
+        "build-on-text": b"\x80\x02X\x01\0\0\0a}b.",
         "extension": b"\x80\x02\x82\x01.",
         "instance": b"\x80\x02(ios\nsystem\nX\x01\0\0\0x.",
         "object": b"\x80\x02(cos\nsystem\nX\x01\0\0\0xo.",
-        "persistent-id-of-a-number": b"\x80\x02K\x01Q.",
-        "persistent-id-of-no-storage": pickled({"a": 1})[:-1] + b"0X\x01\0\0\0xQ.",
+        "persistent-id-is-a-number": b"\x80\x02K\x01Q.",
+        "persistent-id-is-text": pickled({"a": 1})[:-1] + b"0X\x01\0\0\0xQ.",
     }
 
 
 def pt_cases() -> Iterator[Case]:
-    """Tensor files read as datasets."""
+    """Yield tensor files that are read as datasets."""
     mark = "made"
-    calls: dict[str, Callable[[Place], bytes]] = {
+    calls: dict[str, Callable[[Workspace], bytes]] = {
         "os-system": lambda p: pt({"a": Called(os.system, f"touch {p.outside / mark}")}),
         "eval": lambda p: pt({"a": Called(builtins.eval, f"open({str(p.outside / mark)!r}, 'w')")}),
         "getattr": lambda p: pt({"a": Called(builtins.getattr, "x", "upper")}),
@@ -138,37 +138,37 @@ def pt_cases() -> Iterator[Case]:
         ),
     }
     for name, make in calls.items():
-        yield Case(f"pt/calls-{name}", INSPECT, _file(make), says="d.pt")
+        yield Case(f"pt/calls-{name}", INSPECT, _file(make), message="d.pt")
     for name, code in _opcodes().items():
-        yield Case(f"pt/pickle-{name}", INSPECT, _file(pt(code)), says="d.pt")
+        yield Case(f"pt/pickle-{name}", INSPECT, _file(pt(code)), message="d.pt")
     sizes = {
         "claims-2-to-the-30": _rewards(numel=1 << 30),
         "claims-2-to-the-62": _rewards(numel=1 << 62),
         "claims-2-to-the-70": _rewards(numel=1 << 70),
-        "claims-one-more": _rewards(numel=ROWS + 1),
-        "claims-one-less": _rewards(numel=ROWS - 1, shape=(ROWS,)),
+        "claims-one-element-too-many": _rewards(numel=ROWS + 1),
+        "claims-one-element-too-few": _rewards(numel=ROWS - 1, shape=(ROWS,)),
         "claims-a-negative-size": _rewards(numel=-1),
         "claims-text": _rewards(numel="40"),
         "record-missing": _rewards(key="nowhere"),
         "record-elsewhere": _rewards(key="../data.pkl"),
-        "record-named-by-a-number": _rewards(key=7),
+        "record-name-is-a-number": _rewards(key=7),
         "another-type": _rewards(kind=torch.DoubleStorage),
-        "type-that-is-none": _rewards(kind="FloatStorage"),
+        "type-is-text": _rewards(kind="FloatStorage"),
         "shape-too-large": _rewards(shape=(1 << 30,)),
         "shape-beyond-64-bits": _rewards(shape=(1 << 70,)),
         "shape-negative": _rewards(shape=(-ROWS,)),
         "shape-with-text": _rewards(shape=("a",)),
-        "rows-without-memory": _rewards(shape=(1 << 40,), stride=(0,)),
+        "zero-stride": _rewards(shape=(1 << 40,), stride=(0,)),
         "stride-too-large": _rewards(stride=(1 << 20,)),
         "stride-negative": _rewards(stride=(-1,)),
         "stride-beyond-64-bits": _rewards(stride=(1 << 70,)),
-        "strides-of-another-number": _rewards(stride=(1, 1)),
+        "wrong-number-of-strides": _rewards(stride=(1, 1)),
         "offset-too-large": _rewards(offset=1),
         "offset-huge": _rewards(offset=1 << 40),
         "offset-negative": _rewards(offset=-1),
     }
     for name, data in sizes.items():
-        yield Case(f"pt/storage-{name}", INSPECT, _file(data), says="d.pt")
+        yield Case(f"pt/storage-{name}", INSPECT, _file(data), message="d.pt")
     yield from _pt_contents()
     yield from _pt_archives()
 
@@ -178,9 +178,9 @@ def _pt_contents() -> Iterator[Case]:
     refused = {
         "a-list": torch_saved(list(tensors.values())),
         "a-tensor": torch_saved(tensors["rewards"]),
-        "nothing": torch_saved({}),
-        "keys-that-are-numbers": torch_saved(dict(enumerate(tensors.values()))),
-        "a-dict-in-the-dict": torch_saved({"data": tensors}),
+        "empty": torch_saved({}),
+        "keys-are-numbers": torch_saved(dict(enumerate(tensors.values()))),
+        "nested-dict": torch_saved({"data": tensors}),
         "text-among-tensors": _saved(note="x"),
         "a-sparse-tensor": _saved(rewards=tensors["rewards"].to_sparse()),
         "a-sparse-csr-tensor": _saved(observations=tensors["observations"].to_sparse_csr()),
@@ -193,22 +193,22 @@ def _pt_contents() -> Iterator[Case]:
         "fewer-rewards": _saved(rewards=tensors["rewards"][:-1]),
         "no-actions": _saved(actions=MISSING),
         "a-module": torch_saved(torch.nn.Linear(1, 1)),
-        "laughs": _laughs(),
+        "laughs": _billion_laughs(),
         "deep-100": _deep(100),
         "deep-100000": _deep(100_000),
     }
     for name, data in refused.items():
-        yield Case(f"pt/content-{name}", INSPECT, _file(data), says="d.pt")
+        yield Case(f"pt/content-{name}", INSPECT, _file(data), message="d.pt")
     shared = torch.rand(ROWS + 1, 3)
     accepted = {
-        "columns-by-hand": pt_columns(),
-        "lying-tensors-without-a-lie": _rewards(),
+        "handmade-columns": pt_columns(),
+        "consistent-handmade-tensors": _rewards(),
         "float64": _saved(rewards=tensors["rewards"].double()),
         "gradients": _saved(rewards=tensors["rewards"].clone().requires_grad_()),
         "a-parameter": _saved(rewards=torch.nn.Parameter(tensors["rewards"])),
         "shared-memory": _saved(observations=shared[:-1], next_observations=shared[1:]),
         "one-value-for-all-rows": _saved(terminals=torch.zeros(1).expand(ROWS)),
-        "turned": _saved(observations=torch.rand(3, ROWS).t()),
+        "transposed": _saved(observations=torch.rand(3, ROWS).t()),
     }
     for name, data in accepted.items():
         yield Case(f"pt/content-{name}", INSPECT, _file(data), (0,), "40")
@@ -227,7 +227,7 @@ def _pt_archives() -> Iterator[Case]:
         "without-a-pickle": archive(m for m in members if "pkl" not in m.name),
         "record-claims-4-gib": changed("data/0", size=0xFFFFFFF0, packed=0xFFFFFFF0),
         "record-beyond-the-file": changed("data/0", offset=0xFFFFFF00),
-        "record-at-another": changed("data/0", offset=0),
+        "record-at-wrong-offset": changed("data/0", offset=0),
         "record-compressed": changed("data/0", method=8),
         "directory-beyond-the-file": archive(members, directory=0xFFFFFF00),
         "no-members": archive([]),
@@ -236,20 +236,20 @@ def _pt_archives() -> Iterator[Case]:
         "byte-order-unknown": changed("byteorder", data=b"middle"),
     }
     for name, data in refused.items():
-        yield Case(f"pt/archive-{name}", INSPECT, _file(data), says="d.pt")
+        yield Case(f"pt/archive-{name}", INSPECT, _file(data), message="d.pt")
     code = [
         Member("archive/code/evil.py", b"import os"),
         Member("archive/constants.pkl", b"\x80\x02)."),
     ]
     with_code = archive([*members, *code])
-    yield Case("pt/archive-with-code-that-is-not-run", INSPECT, _file(with_code), (0,), "40")
+    yield Case("pt/archive-code-is-not-run", INSPECT, _file(with_code), (0,), "40")
 
 
 # --- safetensors ----------------------------------------------------------------
 
 
 def _safetensors_files() -> dict[str, Callable[[bytes], bytes]]:
-    """What replaces a checkpoint's tensors, made from the ordinary file."""
+    """Return functions that turn a checkpoint's tensor file into a hostile one."""
 
     def altered(change: Callable[[dict[str, Any]], object]) -> Callable[[bytes], bytes]:
         def make(data: bytes) -> bytes:
@@ -281,10 +281,10 @@ def _safetensors_files() -> dict[str, Callable[[bytes], bytes]]:
         "header-of-an-exabyte": lambda data: safetensors(b"{}", length=1 << 60),
         "header-of-200-mb": lambda data: safetensors(b"{}", length=200_000_000),
         "header-not-json": lambda data: safetensors(b"{not json}"),
-        "header-a-list": lambda data: safetensors([]),
+        "header-is-a-list": lambda data: safetensors([]),
         "header-deep": lambda data: safetensors(b"[" * 100_000 + b"]" * 100_000),
         "header-empty": lambda data: safetensors({}),
-        "header-with-a-name-twice": lambda data: safetensors(
+        "header-with-duplicate-name": lambda data: safetensors(
             b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},'
             b'"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}',
             bytes(4),
@@ -299,12 +299,10 @@ def _safetensors_files() -> dict[str, Callable[[bytes], bytes]]:
         "shape-negative": altered(lambda h: first(h).update(shape=[-1])),
         "shape-text": altered(lambda h: first(h).update(shape="[1]")),
         "type-unknown": altered(lambda h: first(h).update(dtype="PICKLE")),
-        "type-of-four-bits": lambda data: safetensors({"a": tensor_entry("F4", [2], 0, 1)}, b"\0"),
+        "four-bit-type": lambda data: safetensors({"a": tensor_entry("F4", [2], 0, 1)}, b"\0"),
         "type-integer": lambda data: data.replace(b'"F32"', b'"I32"'),
-        "metadata-a-number": altered(lambda h: h.update(__metadata__=7)),
-        "one-tensor-less": lambda data: safetensors(
-            {"a": tensor_entry("F32", [1], 0, 4)}, bytes(4)
-        ),
+        "metadata-is-a-number": altered(lambda h: h.update(__metadata__=7)),
+        "missing-tensor": lambda data: safetensors({"a": tensor_entry("F32", [1], 0, 4)}, bytes(4)),
         "one-name-changed": altered(lambda h: h.update(evil=h.pop(next(iter(h))))),
         "a-pickle": lambda data: b"\x80\x04cos\nsystem\n.",
         "a-pt-file": lambda data: pt_columns(),
@@ -314,16 +312,16 @@ def _safetensors_files() -> dict[str, Callable[[bytes], bytes]]:
 
 
 def _replace(name: str, make: Callable[[bytes], bytes]) -> Write:
-    def write(place: Place, bases: Bases) -> None:
-        file = newest(place.run) / name
+    def write(workspace: Workspace, bases: Bases) -> None:
+        file = newest(workspace.run) / name
         file.write_bytes(make(file.read_bytes()))
-        forge(newest(place.run))
+        forge(newest(workspace.run))
 
     return write
 
 
 def safetensors_cases() -> Iterator[Case]:
-    """Weights and optimizers of a checkpoint, with a digest that fits."""
+    """Yield changed weights and optimizers of a checkpoint with matching digests."""
     predict = ("predict", "{run}", "--obs", "{obs}")
     resume = ("resume", "{run}", "total_timesteps=26")
     for name, make in _safetensors_files().items():
