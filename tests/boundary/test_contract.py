@@ -88,6 +88,7 @@ IMPORTING = {
     "lazy.py": "the package's own modules",
     "algorithms/registry.py": "the package's own modules",
     "envs/resolving.py": "environments",
+    "cli/summaries.py": "nothing: it only asks which extras are installed",
 }
 
 

@@ -197,16 +197,16 @@ def test_bad_paths_are_one_line_errors(run: Path, tmp_path: Path) -> None:
     (tmp_path / "text.npy").write_text("hello")
     for arguments, sentence in {
         ("train", "--config", "none.yaml"): "config file 'none.yaml' does not exist",
-        ("resume", "nowhere"): "no run or checkpoint",
+        ("resume", "nowhere"): "does not exist",
         ("resume", str(tmp_path)): "neither a run nor a checkpoint",
         ("resume", str(run), "total_timesteps=500", "hidden_sizes=[8]"): "contradicts",
-        ("evaluate", "nowhere"): "no run or checkpoint",
+        ("evaluate", "nowhere"): "does not exist",
         ("evaluate", str(run), "--episodes", "0"): "at least 1",
-        ("predict", str(run), "--obs", "none.npy"): "no file",
+        ("predict", str(run), "--obs", "none.npy"): "'none.npy' does not exist",
         ("predict", str(run), "--obs", "wide.npy"): "[batch, 3]",
         ("predict", str(run), "--obs", "text.npy"): "not a plain .npy",
         ("predict", str(run), "--obs", "objects.npy"): "not a plain .npy",
-        ("runs", "nowhere"): "no folder",
+        ("runs", "nowhere"): "The folder 'nowhere' does not exist",
         ("configs", "show", "sac/none"): "No packaged config",
     }.items():
         done = cli(*arguments, cwd=tmp_path)
@@ -287,11 +287,11 @@ def test_data_commands(run: Path, tmp_path: Path) -> None:
         ("inspect", "none.npz"): "no dataset file",
         ("inspect", "one.csv"): "must end in",
         ("inspect", str(tmp_path)): "neither a run nor a checkpoint",
-        ("validate", "one.npz"): "give --env-id",
+        ("validate", "one.npz"): "set --env-id",
         ("convert", "one.npz", "two.npz"): "already exists",
         ("convert", "one.npz", "three.csv"): "must end in",
         ("collect", str(run), "--steps", "9"): "either --out",
-        ("collect", "nowhere", "--steps", "9", "--out", "x.npz"): "no run or checkpoint",
+        ("collect", "nowhere", "--steps", "9", "--out", "x.npz"): "does not exist",
         ("collect", str(run), "--steps", "9", "--seed", "-1", "--out", "x.npz"): "seed = -1",
     }.items():
         done = cli("data", *bad, cwd=tmp_path)

@@ -567,9 +567,13 @@ def test_a_wrong_argument_gets_a_clear_error(trained: Path, text: str, sentence:
 
 
 def test_what_was_just_trained_can_be_evaluated(
-    tmp_path: Path, trained: Path, new_process: Callable[[], None]
+    tmp_path: Path,
+    trained: Path,
+    new_process: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The next commands that are printed work in a new process, too."""
+    monkeypatch.chdir(tmp_path)
     file = tmp_path / "mine.yaml"
     config = yaml.safe_load((trained / "config.yaml").read_text())
     config |= {"env_kwargs": {"xml_file": "my arm.xml", "options": {"path": "/x"}}}
@@ -577,7 +581,7 @@ def test_what_was_just_trained_can_be_evaluated(
     code, told, problems = invoke("train", "--config", file)
     assert code == 0, problems
     lines = [shlex.split(line)[1:] for line in told.splitlines() if line.startswith("  rl-tr")]
-    assert [line[0] for line in lines] == ["evaluate", "resume", "runs"]
+    assert [line[0] for line in lines] == ["evaluate", "evaluate", "data", "resume", "runs"]
     assert invoke("evaluate", lines[0][1], "--episodes", "1")[0] == 0
     for line in lines:
         new_process()

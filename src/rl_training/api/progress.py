@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, Protocol, TextIO
 
 from rich.console import Console
@@ -471,7 +470,8 @@ class _NotebookView:
         print(text, flush=True)
 
     def start(self, report: Report) -> None:
-        display = import_module("IPython.display").display
+        from IPython.display import display
+
         self._handle = display(notebook_bundle(report), raw=True, display_id=True)
 
     def is_due(self, now: float) -> bool:

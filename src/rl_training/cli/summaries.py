@@ -108,7 +108,7 @@ def _next_commands(
         yield f"plot {run_dir} --out plot.png"
     if config.env_id is None:
         return
-    if _can_film(config.env_id):
+    if _can_record_video(config.env_id):
         yield f"evaluate {run_dir} --episodes 1 --video video.gif{again.options}"
     entry = get_algorithm(config.algo)
     if entry.mode == "offline" and entry.learner_class().learns_from_rewards:
@@ -118,22 +118,16 @@ def _next_commands(
         yield f"data collect {run_dir} --steps 10000 --out data.npz{again.options}"
 
 
-def _can_film(env_id: str) -> bool:
-    """Whether the extras for videos are installed, and the environment draws frames."""
-    import gymnasium
-    from gymnasium.envs.registration import load_env_creator
+def _can_record_video(env_id: str) -> bool:
+    """Whether the extra for videos is installed, and the environment draws frames."""
+    from rl_training.envs.resolving import find_env_class
 
-    entry = gymnasium.spec(env_id).entry_point
-    if find_spec("imageio") is None or entry is None:
+    env_class = find_env_class(env_id)
+    if env_class is None or find_spec("imageio") is None:
         return False
-    creator = load_env_creator(entry) if isinstance(entry, str) else entry
-    if _module(creator).startswith("gymnasium.envs.") and find_spec("pygame") is None:
+    if env_class.__module__.startswith("gymnasium.envs.") and find_spec("pygame") is None:
         return False
-    return "rgb_array" in getattr(creator, "metadata", {}).get("render_modes", [])
-
-
-def _module(creator: Any) -> str:
-    return str(getattr(creator, "__module__", ""))
+    return "rgb_array" in getattr(env_class, "metadata", {}).get("render_modes", [])
 
 
 def _success_text(metrics: dict[str, Any]) -> str:

@@ -185,7 +185,7 @@ def _unknown_env(env_id: str, error: gym.error.Error) -> str:
             "Python)."
         )
     if not isinstance(error, gym.error.UnregisteredEnv):  # not even the form of an id
-        return f"{text}: an id has the form Name-v0 or namespace/Name-v0."
+        return f"env_id = {shown(env_id)}: an id has the form Name-v0 or namespace/Name-v0."
     close = close_match(name, newest)
     hint = f"; did you mean {newest[close].id!r}?" if close is not None else "."
     return (
@@ -197,6 +197,15 @@ def _unknown_env(env_id: str, error: gym.error.Error) -> str:
 def _line(text: object) -> str:
     """Return a text as one short, printable line for a message."""
     return shorten(printable(str(text), keep=""), 200)
+
+
+def find_env_class(env_id: str) -> Any:
+    """Return the class or function that creates an environment; None if it is not imported yet."""
+    entry = find_spec(env_id).entry_point
+    if not isinstance(entry, str):
+        return entry
+    module, _, name = entry.partition(":")
+    return getattr(sys.modules.get(module), name, None)
 
 
 def time_limit(env_id: str, kwargs: Mapping[str, Any]) -> int | None:
