@@ -1,4 +1,4 @@
-"""Small goal environments for tests: each state tells where it is from."""
+"""Small goal environments for tests: each state encodes its episode and time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BOX = gym.spaces.Box(-np.inf, np.inf, (2,), np.float64)
 
 
 class CountingGoals(gym.Env[Any, Any]):
-    """Achieves (episode, time), never what it wants; episodes have lengths 3, 4, 5 in turn."""
+    """Achieves (episode, time), never the desired goal; episode lengths cycle through 3, 4, 5."""
 
     observation_space = gym.spaces.Dict(observation=BOX, achieved_goal=BOX, desired_goal=BOX)
     action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
@@ -39,7 +39,7 @@ class CountingGoals(gym.Env[Any, Any]):
 
 
 class SingleGoals(CountingGoals):
-    """Whose functions are written for one goal at a time, as gymnasium-robotics' mazes have it."""
+    """Its functions take one goal at a time, as in gymnasium-robotics' mazes."""
 
     def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
         return 0.0 if np.linalg.norm(achieved - desired) < 0.5 else -1.0
@@ -49,7 +49,7 @@ class SingleGoals(CountingGoals):
 
 
 class JointGoals(CountingGoals):
-    """Whose functions take a batch and return a number for each goal, but mix the goals up."""
+    """Its functions take a batch and return a number for each goal, but mix up the goals."""
 
     def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
         reached = np.linalg.norm(achieved - desired) < 0.5
@@ -60,13 +60,13 @@ class JointGoals(CountingGoals):
 
 
 class NoReward(CountingGoals):
-    """Without the function that relabeling needs."""
+    """Lacks the function that relabeling needs."""
 
     compute_reward = None  # type: ignore[assignment]
 
 
 class OpaqueGoals(CountingGoals):
-    """With something inside that cannot be saved."""
+    """Contains an object that cannot be saved."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class OpaqueGoals(CountingGoals):
 
 
 def register() -> None:
-    """Make them known under ``tests/``."""
+    """Register the environments under ``tests/``."""
     for kind in (CountingGoals, SingleGoals, JointGoals, NoReward, OpaqueGoals):
         env_id = f"tests/{kind.__name__}-v0"
         if env_id not in gym.registry:

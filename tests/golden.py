@@ -138,7 +138,7 @@ def assert_same_metrics(ours: Any, theirs: dict[str, float]) -> None:
 
 
 def assert_trace_is_the_update(learner: Algorithm, batch: Batch | None = None) -> None:
-    """The traced operations write what the update itself does, whatever is due."""
+    """Assert that the traced operations equal the update itself, for every combination due."""
     batch, noise = batch or make_batch(), make_noise(learner)
     tracer = UpdateTracer(learner, batch, noise)
     for due in learner.all_due():
@@ -173,12 +173,12 @@ def gaussian_layers(actor: TanhMeanGaussianActor, flat: torch.Tensor | None = No
 
 
 def set_log_std(actor: TanhMeanGaussianActor, *values: float) -> None:
-    """Give each action axis its log σ."""
+    """Set the log σ of each action dimension."""
     with torch.no_grad():
         actor.flat[actor.parts[0] :] = torch.tensor(values, dtype=actor.flat.dtype)
 
 
 def reached_by(loss: torch.Tensor, leaves: Mapping[str, torch.Tensor]) -> set[str]:
-    """The leaves that a loss has a gradient for."""
+    """Return the names of the leaves that receive a gradient from a loss."""
     found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True, retain_graph=True)
     return {key for key, grad in zip(leaves, found, strict=True) if grad is not None}

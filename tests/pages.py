@@ -29,7 +29,7 @@ class Block(NamedTuple):
 
 
 def blocks(page: str) -> list[Block]:
-    """A page's fenced blocks; those after a comment ``<!-- not run`` are not run."""
+    """Return a page's fenced blocks; those after a comment ``<!-- not run`` are not run."""
     text = (ROOT / page).read_text(encoding="utf-8")
     return [
         Block(match["language"], match["code"], "not run" not in (match["before"] or ""))
@@ -38,7 +38,7 @@ def blocks(page: str) -> list[Block]:
 
 
 def script_of(page: str, change: Change = list) -> str:
-    """The Python blocks and commands that run; ``change`` may shorten a command."""
+    """Return the Python blocks and commands as a script; ``change`` may shorten a command."""
     lines = ["from tests.faults.zygote import run_command"]
     for number, block in enumerate(blocks(page)):
         if block.runs and block.language in ("python", "bash"):
@@ -49,7 +49,7 @@ def script_of(page: str, change: Change = list) -> str:
 
 
 def calls(block: Block, change: Change) -> Iterator[str]:
-    """The commands of a shell block as Python calls."""
+    """Yield the commands of a shell block as Python calls."""
     for command in block.code.replace("\\\n", " ").splitlines():
         name, *arguments = shlex.split(command)
         assert name == "rl-training", command
@@ -57,7 +57,7 @@ def calls(block: Block, change: Change) -> Iterator[str]:
 
 
 def run_page(page: str, folder: Path, change: Change = list) -> None:
-    """Run a page in a folder; what it prints must be what the page shows after the block."""
+    """Run a page in a folder; its output must match the output that the page shows."""
     done = shared_zygote().run(code=script_of(page, change), cwd=folder)
     assert done.status == 0, done.err
     _, *parts = re.split(MARK.format(r"(\d+)") + "\n", done.out)
@@ -69,5 +69,5 @@ def run_page(page: str, folder: Path, change: Change = list) -> None:
 
 
 def comparable(output: str) -> list[str]:
-    """Lines without the digits of their numbers, which depend on the machine."""
+    """Return the lines without digits, which depend on the machine."""
     return [" ".join(NUMBER.sub("0", line).split()) for line in output.strip().splitlines()]

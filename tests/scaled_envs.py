@@ -1,4 +1,4 @@
-"""Pendulum whose observation entries come in units of very different sizes."""
+"""Pendulum with observation entries of very different scales."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SCALED = "tests/ScaledPendulum-v0"
 
 
 class ScaledPendulum(PendulumEnv):
-    """Each entry of the observation times its scale."""
+    """Multiplies each entry of the observation by its scale."""
 
     def __init__(self, scales: Sequence[float] = (1.0, 100.0, 0.01), **kwargs: Any) -> None:
         super().__init__(**kwargs)

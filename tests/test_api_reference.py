@@ -30,7 +30,7 @@ DIRECTIVE = re.compile(r"^\.\. (?:auto\w+|py:data):: (\S+)$", re.M)
 
 
 def public_names() -> dict[str, Any]:
-    """Every exported name with its object."""
+    """Return every exported name with its object."""
     found: dict[str, Any] = {}
     for package in PACKAGES:
         module = importlib.import_module(package)
@@ -39,13 +39,13 @@ def public_names() -> dict[str, Any]:
 
 
 def documented() -> list[str]:
-    """The names that the pages document."""
+    """Return the names that the pages document."""
     codes = (block.code for page in PAGES for block in blocks(page))
     return [name for code in codes for name in DIRECTIVE.findall(code)]
 
 
 def used_names() -> set[str]:
-    """The names that the examples use; an import alone does not count."""
+    """Return the names that the examples use; an import alone does not count."""
     used = set()
     for page in PAGES:
         for block in blocks(page):

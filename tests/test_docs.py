@@ -58,7 +58,7 @@ def read(path: str) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as the tables write it: YAML on one line, in code marks."""
+    """Format a value as in the tables: YAML on one line, as inline code."""
     if isinstance(value, BaseModel):
         return "`{}`"
     plain = list(value) if isinstance(value, tuple) else value
@@ -67,13 +67,13 @@ def shown(value: Any) -> str:
 
 
 def rows(text: str) -> list[list[str]]:
-    """The cells of every table row."""
+    """Return the cells of every table row."""
     lines = [line for line in text.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
 
 
 def blocks(language: str, page: str = "README.md") -> list[tuple[bool, str]]:
-    """A page's fenced blocks of a language, each with whether it is to be run."""
+    """Return a page's fenced blocks of a language, each with whether to run it."""
     return [
         (NOT_RUN not in match["before"], match["code"])
         for match in FENCE.finditer(read(page))
@@ -95,7 +95,7 @@ def test_every_key_is_listed_with_its_default(model: type[BaseModel]) -> None:
         assert (f"`{name}`", cell) in table, f"{name} with default {cell} is missing"
 
 
-def test_configuration_has_no_key_that_does_not_exist() -> None:
+def test_configuration_page_lists_only_existing_keys() -> None:
     models = (*MODELS, *TRUNKS.values())
     known = {f"`{name}`" for model in models for name in model.model_fields}
     keys = {row[0] for row in rows(CONFIGURATION) if row[0].startswith("`")}
@@ -115,7 +115,7 @@ def string_constants(file: Path) -> set[str]:
 
 
 def test_every_metric_is_documented(small_config: Callable[..., dict[str, Any]]) -> None:
-    """In metrics.md, in evaluation.md, or in a table on the algorithm's own page."""
+    """In metrics.md, in evaluation.md, or in a table on the algorithm's page."""
     own = (f"docs/algorithms/{algo}.md" for algo in REGISTRY)
     pages = map(read, ("docs/metrics.md", "docs/evaluation.md", *own))
     named = {row[0].strip("`") for page in pages for row in rows(page)}
@@ -143,7 +143,7 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_ids)
-def test_internal_links_lead_somewhere(page: Path) -> None:
+def test_internal_links_have_a_target(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
         if "://" in target:
             continue
@@ -154,7 +154,7 @@ def test_internal_links_lead_somewhere(page: Path) -> None:
 
 
 def defined_names(file: Path) -> set[str]:
-    """Top-level functions and classes, and ``Class.method``."""
+    """Return top-level functions and classes, and ``Class.method``."""
     names: set[str] = set()
     for node in ast.parse(file.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -187,7 +187,7 @@ def test_evaluation_page_python_blocks_are_valid() -> None:
 
 
 def commands(page: str) -> list[str]:
-    """The lines of a page that call the command line."""
+    """Return the lines of a page that call the command line."""
     lines = [line for _, code in blocks("bash", page) for line in code.splitlines()]
     return [line for line in lines if line.startswith("rl-training ")]
 
@@ -202,7 +202,7 @@ PAGES_WITH_COMMANDS = (
     "line", [line for page in PAGES_WITH_COMMANDS for line in commands(f"docs/{page}.md")]
 )
 def test_commands_are_accepted(line: str) -> None:
-    """Each is parsed as the command line would; configs and overrides are checked too."""
+    """Parse each command as the command line does, including configs and overrides."""
     group: Any = typer.main.get_command(cli.app)
     words = shlex.split(line, comments=True)[1:]
     name, *arguments = words[2:] if words[0] == "--import" else words
@@ -240,7 +240,7 @@ def test_dataset_page_runs_from_top_to_bottom(tmp_path: Path) -> None:
     assert {"mine.png", "again.npz", "policy.npz"} <= {path.name for path in tmp_path.iterdir()}
 
 
-def test_callbacks_page_runs_and_names_every_hook(tmp_path: Path) -> None:
+def test_callbacks_page_runs_and_lists_every_hook(tmp_path: Path) -> None:
     run_python("\n".join(code for _, code in blocks("python", "docs/callbacks.md")), tmp_path)
     hooks = {name for name in vars(Callback) if name.startswith("on_")}
     named = {row[0].strip("`").partition("(")[0] for row in rows(read("docs/callbacks.md"))}
@@ -254,7 +254,7 @@ def test_own_algorithm_page_runs(tmp_path: Path) -> None:
     assert runs == {"mean_sac_Pendulum-v1_seed0", "regression_Pendulum-v1_seed0"}
 
 
-SAME_AS_THE_PACKAGES = """
+COMPARE_WITH_PACKAGED_REBRAC = """
 import torch
 from rl_training import Batch, EnvSpec, ReBRACAlgorithm
 
@@ -282,7 +282,7 @@ assert torch.equal(mine, theirs)
 def test_extending_page_runs_and_its_rebrac_equals_ours(tmp_path: Path) -> None:
     page = "docs/extending.md"
     code = [code for run, code in blocks("python", page) if run]
-    run_python("\n".join([*code, SAME_AS_THE_PACKAGES]), tmp_path)
+    run_python("\n".join([*code, COMPARE_WITH_PACKAGED_REBRAC]), tmp_path)
     for _, part in blocks("python", page):
         compile(part, page, "exec")
 
@@ -295,7 +295,7 @@ def test_stable_imports_exist() -> None:
             assert hasattr(exported, name), f"{module} has no {name}"
 
 
-def test_migrating_page_runs_and_names_keys_that_exist(tmp_path: Path) -> None:
+def test_migrating_page_runs_and_uses_existing_keys(tmp_path: Path) -> None:
     page = "docs/migrating.md"
     run_python("\n".join(code for run, code in blocks("python", page) if run), tmp_path)
     for run, code in blocks("python", page):
@@ -307,7 +307,7 @@ def test_migrating_page_runs_and_names_keys_that_exist(tmp_path: Path) -> None:
     assert {"alpha", "learning_starts", "num_envs", "hidden_sizes"} <= named <= known
 
 
-def test_migrating_page_covers_four_libraries_with_imports_that_exist() -> None:
+def test_migrating_page_covers_four_libraries_with_existing_imports() -> None:
     text = read("docs/migrating.md")
     for library in ("Stable-Baselines3", "d3rlpy", "CleanRL", "axiomrl"):
         section = text.partition(f"\n## {library}\n")[2].partition("\n## ")[0]

@@ -35,7 +35,7 @@ LIMITS = {"renorm_r_max": 1.3, "renorm_d_max": 0.4, "momentum": 0.2}
 
 @pytest.fixture
 def crossq() -> Iterator[Any]:
-    """The learner's class, registered as long as the test runs."""
+    """Register the learner class for the duration of a test."""
     yield run_path(str(EXAMPLES / "crossq.py"))["CrossQ"]
     del registry.REGISTRY["my_crossq"], registry._CUSTOM["my_crossq"]
 
@@ -47,7 +47,7 @@ def make_learner(crossq: Any, **options: Any) -> Any:
     return crossq.build(SPEC, config, seed=3).double()
 
 
-def test_crossq_has_the_papers_settings(crossq: Any) -> None:
+def test_crossq_uses_the_settings_of_the_paper(crossq: Any) -> None:
     learner = crossq.build(SPEC)
     trunks = learner.config.trunks()
     assert (trunks["actor"].trunk, trunks["critic"].trunk) == ("batch_norm", "batch_norm")
@@ -62,8 +62,8 @@ def test_crossq_has_the_papers_settings(crossq: Any) -> None:
         assert learner.optimizer(key).base_learning_rate == 1e-3
 
 
-def test_crossqs_critics_see_both_states_in_one_batch(crossq: Any) -> None:
-    """The loss in NumPy: joint statistics, no gradient or target network for the next values."""
+def test_crossq_critics_process_both_states_in_one_batch(crossq: Any) -> None:
+    """Compare with NumPy: joint statistics, and next values without gradient or target network."""
     learner = make_learner(crossq, renorm_warmup=1, **LIMITS)
     options = {"eps": 1e-3, "renormalize": True, "renorm_warmup": 1, **LIMITS}
     theirs = [BatchNorm([OBS + ACT, 16, 8], **options) for _ in range(2)]
@@ -86,7 +86,7 @@ def test_crossqs_critics_see_both_states_in_one_batch(crossq: Any) -> None:
         np.testing.assert_allclose(found.item(), ((q - target) ** 2).mean(1).sum(), **TOLERANCE)
 
 
-def test_crossqs_updates_may_be_replayed(crossq: Any) -> None:
+def test_crossq_updates_can_be_replayed(crossq: Any) -> None:
     assert_trace_is_the_update(make_learner(crossq, renorm_warmup=1))
 
 
@@ -102,7 +102,7 @@ def test_crossq_resumes_bit_for_bit(crossq: Any, small_config: Callable[..., Any
 @pytest.mark.filterwarnings("error:the compiled engine")
 @pytest.mark.usefixtures("crossq")
 def test_crossq_learns_pendulum(small_config: Callable[..., Any]) -> None:
-    """Compiled; a fallback would warn, which is an error here."""
+    """Train with compiled updates; a fallback would warn, which is an error here."""
     kwargs = {"hidden_sizes": [256, 256], "critic_hidden_sizes": [256, 256], "batch_size": 256}
     kwargs |= {"learning_starts": 500, "networks": {"all": {"renorm_warmup": 2_000}}}
     config = small_config(algo="my_crossq", total_timesteps=6_000, eval_episodes=10)
@@ -124,7 +124,7 @@ def test_crossq_runs_from_the_command_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "lines"), [("own_network", 40), ("crossq", 90)])
-def test_examples_are_short_and_import_nothing_private(name: str, lines: int) -> None:
+def test_examples_are_short_and_use_the_public_api(name: str, lines: int) -> None:
     text = (EXAMPLES / f"{name}.py").read_text()
     assert len(text.splitlines()) < lines
     assert " _" not in "".join(line for line in text.splitlines() if "import" in line)

@@ -1,4 +1,4 @@
-"""Running normalization: moments of the whole history, saved, resumed, and applied everywhere."""
+"""Running normalization: statistics of the whole history, saved, resumed and applied everywhere."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SPEC = EnvSpec(3, 1, (-1.0,), (1.0,))
 @settings(max_examples=50, deadline=None)
 @given(data=st.data())
 def test_moments_cover_the_whole_history(data: st.DataObject) -> None:
-    """However it is divided; some entries are constant."""
+    """For any division into batches, and with constant entries."""
     sizes = data.draw(st.lists(st.integers(1, 7), min_size=1, max_size=6))
     numbers = st.floats(-1e6, 1e6, width=32)
     pieces = [data.draw(arrays.arrays(np.float32, (size, 3), elements=numbers)) for size in sizes]
@@ -68,7 +68,7 @@ def test_moments_cover_the_whole_history(data: st.DataObject) -> None:
     np.testing.assert_allclose(scale[clear], 1.0 / std[clear], rtol=1e-6)
 
 
-def test_a_batch_is_normalized_and_clipped() -> None:
+def test_batch_is_normalized_and_clipped() -> None:
     obs = torch.tensor([[1.0, 50.0], [-1.0, -2.0]])
     one = torch.ones(2)
     extra = {"returns_to_go": 3 * one, "discounts": one}
@@ -80,7 +80,7 @@ def test_a_batch_is_normalized_and_clipped() -> None:
     assert whole.rewards.tolist() == [1.0, 1.0]
     assert whole.returns_to_go.tolist() == [0.75, 0.75]
     assert whole.extra["discounts"].tolist() == [1.0, 1.0]
-    fixed = Normalization(*place).batch(batch)  # as `normalize_states` has it
+    fixed = Normalization(*place).batch(batch)  # as with `normalize_states`
     assert fixed.obs.tolist() == [[0.0, 50.0], [-4.0, -2.0]]
     assert fixed.rewards.tolist() == [4.0, 4.0]
 
@@ -88,8 +88,8 @@ def test_a_batch_is_normalized_and_clipped() -> None:
 # --- Runs ---------------------------------------------------------------------
 
 
-class Look(Callback):
-    """Keeps what a run collected, and a batch."""
+class RecordEnd(Callback):
+    """Records the collected rows, the learner and a batch."""
 
     def on_end(self, session: Session) -> None:
         assert session.collector is not None
@@ -99,7 +99,7 @@ class Look(Callback):
 
 
 def slow_returns(rewards: Array, ended: Any, gamma: float) -> list[float]:
-    """Σ γ^k r of each step's episode up to it, from its definition."""
+    """Return the discounted return up to each step of its episode, by definition."""
     found = []
     for last in range(len(rewards)):
         first = max((i + 1 for i in range(last) if ended[i]), default=0)
@@ -116,12 +116,12 @@ def assert_moments(moments: Any, values: Array) -> None:
 
 @pytest.mark.parametrize("num_envs", [1, 3])
 def test_every_transition_is_counted_once(small_config: Config, num_envs: int) -> None:
-    """Those of random play before learning, too; vector environments have a return each."""
-    look, config = Look(), small_config(num_envs=num_envs, algo_kwargs=BOTH)
+    """Including random play before learning; each vector environment has a separate return."""
+    record, config = RecordEnd(), small_config(num_envs=num_envs, algo_kwargs=BOTH)
     config["env_kwargs"] = {"max_episode_steps": 17}
     config["log_interval"] = 60
-    result = train(config, callbacks=[look])
-    learner, rows = look.learner, look.rows  # obs 3 | action 1 | reward | next_obs 3 | ended | cut
+    result = train(config, callbacks=[record])
+    learner, rows = record.learner, record.rows  # obs 3 | action 1 | reward | next_obs 3 | ended | cut
     assert learner.obs_moments is not None
     assert len(rows) == 120
     assert_moments(learner.obs_moments, rows[:, :3])
@@ -133,19 +133,19 @@ def test_every_transition_is_counted_once(small_config: Config, num_envs: int) -
         returns[env::num_envs] = slow_returns(own[:, 4], own[:, -2:].any(axis=1), 0.99)
     assert_moments(learner.return_moments, returns[:, None])
     assert float(learner.reward_scale) == pytest.approx(1 / returns.std(), rel=1e-6)
-    assert result.metrics["rollout/return_mean"] < -20  # metrics have the task's own rewards
+    assert result.metrics["rollout/return_mean"] < -20  # metrics use unnormalized rewards
 
 
 def test_rows_stay_raw_and_batches_are_normalized(small_config: Config) -> None:
-    look = Look()
-    train(small_config(algo_kwargs=BOTH), callbacks=[look])
-    learner = look.learner
-    assert isinstance(look.session.engine.sampler, NormalizedSampler)
-    raw = look.session.engine.sampler.source.sample(32, torch.Generator().manual_seed(5))
+    record = RecordEnd()
+    train(small_config(algo_kwargs=BOTH), callbacks=[record])
+    learner = record.learner
+    assert isinstance(record.session.engine.sampler, NormalizedSampler)
+    raw = record.session.engine.sampler.source.sample(32, torch.Generator().manual_seed(5))
     expected = (raw.obs - learner.obs_shift) * learner.obs_scale
-    assert torch.equal(look.batch.obs, expected.clamp(-10.0, 10.0))
-    assert torch.equal(look.batch.rewards, raw.rewards * learner.reward_scale)
-    lengths = look.rows[:, 0] ** 2 + look.rows[:, 1] ** 2  # cos² + sin² of raw observations
+    assert torch.equal(record.batch.obs, expected.clamp(-10.0, 10.0))
+    assert torch.equal(record.batch.rewards, raw.rewards * learner.reward_scale)
+    lengths = record.rows[:, 0] ** 2 + record.rows[:, 1] ** 2  # cos² + sin² of raw observations
     np.testing.assert_allclose(lengths, 1.0, atol=1e-5)
 
 
@@ -166,7 +166,7 @@ def test_resumes_exactly_in_the_middle_of_an_episode(
     assert_same_run(train(config), crash_and_resume(config, 57, 99))
 
 
-def test_without_normalization_nothing_is_saved(small_config: Config) -> None:
+def test_no_statistics_are_saved_without_normalization(small_config: Config) -> None:
     assert not BUFFERS & set(load_file(train(small_config()).checkpoint_path / MODEL))
     result = train(small_config(algo_kwargs=BOTH))
     assert set(load_file(result.checkpoint_path / MODEL)) >= BUFFERS
@@ -181,7 +181,7 @@ def test_acting_evaluating_and_predicting_use_the_statistics(small_config: Confi
     raw = np.array([[1.0, 90.0, 0.05], [0.2, -40.0, 70.0]], dtype=np.float32)
     obs = (torch.from_numpy(raw) - tensors["obs_shift"]) * tensors["obs_scale"]
     obs = obs.clamp(-OBSERVATION_CLIP, OBSERVATION_CLIP)
-    assert obs[1, 2] == OBSERVATION_CLIP  # far outside of what was seen
+    assert obs[1, 2] == OBSERVATION_CLIP  # far outside the observed range
     learner = run.load_policy("cpu").algorithm
     chosen = learner.choose_actions(obs, deterministic=True, noise=None).detach().numpy()
     assert predict_checkpoint(result.run_dir, raw) == pytest.approx(2.0 * chosen)
@@ -192,30 +192,30 @@ def test_acting_evaluating_and_predicting_use_the_statistics(small_config: Confi
 
 
 def test_statistics_start_with_the_dataset(small_config: Config, recorded: Path) -> None:
-    look = Look()
-    train(small_config(algo="rlpd", algo_kwargs=BOTH), callbacks=[look])
+    record = RecordEnd()
+    train(small_config(algo="rlpd", algo_kwargs=BOTH), callbacks=[record])
     data = np.load(recorded)
-    obs = np.concatenate([data["observations"].astype(np.float32), look.rows[:, :3]])
-    assert_moments(look.learner.obs_moments, obs.astype(np.float64))
-    own = look.rows
+    obs = np.concatenate([data["observations"].astype(np.float32), record.rows[:, :3]])
+    assert_moments(record.learner.obs_moments, obs.astype(np.float64))
+    own = record.rows
     parts = [
         slow_returns(data["rewards"], np.isin(np.arange(450), [199, 399]), 0.99),
         slow_returns(own[:, 4], own[:, -2:].any(axis=1), 0.99),
     ]
     returns = np.concatenate(parts)[:, None]
-    assert look.learner.return_moments is not None
-    assert float(look.learner.return_moments.count) == len(returns)
-    assert float(look.learner.reward_scale) == pytest.approx(1 / returns.std(), rel=1e-5)
-    mixed = look.session.engine.sampler
+    assert record.learner.return_moments is not None
+    assert float(record.learner.return_moments.count) == len(returns)
+    assert float(record.learner.reward_scale) == pytest.approx(1 / returns.std(), rel=1e-5)
+    mixed = record.session.engine.sampler
     assert isinstance(mixed, MixedSampler)
     assert all(isinstance(part, NormalizedSampler) for part in (mixed.offline, mixed.online))
 
 
 def test_goals_are_normalized_with_the_observation(small_config: Config) -> None:
-    look = Look()
-    train(small_config(algo="her", algo_kwargs={"normalize_observations": True}), callbacks=[look])
-    width = look.learner.spec.obs_dim
-    assert_moments(look.learner.obs_moments, look.rows[:, :width])
+    record = RecordEnd()
+    train(small_config(algo="her", algo_kwargs={"normalize_observations": True}), callbacks=[record])
+    width = record.learner.spec.obs_dim
+    assert_moments(record.learner.obs_moments, record.rows[:, :width])
 
 
 def test_held_out_rows_are_normalized() -> None:
@@ -245,7 +245,7 @@ def test_compiled_updates_use_the_same_batches(small_config: Config) -> None:
         torch.testing.assert_close(states[1][name], tensor, rtol=1e-3, atol=1e-3, msg=name)
 
 
-def test_fitted_q_evaluation_sees_what_the_policy_sees() -> None:
+def test_fitted_q_evaluation_normalizes_like_the_policy() -> None:
     obs = np.array([[1.0, 50.0, 0.0], [-1.0, -2.0, 0.0]])
     data = {"observations": obs, "next_observations": obs + 1, "actions": np.zeros((2, 1))}
     dataset = TransitionDataset.from_dict(data | {"rewards": [1.0, 1.0], "terminals": [0, 1]})
@@ -254,11 +254,11 @@ def test_fitted_q_evaluation_sees_what_the_policy_sees() -> None:
     assert dataset.column("next_observations").tolist() == [[2.0, 10.0, 1.0], [-2.0, -1.0, 1.0]]
 
 
-# --- Fine-tuning and refusals ---------------------------------------------------
+# --- Fine-tuning and invalid combinations ----------------------------------------
 
 
 class Start(Callback):
-    """Keeps the learner's tensors before the first step."""
+    """Records the learner's tensors before the first step."""
 
     def on_start(self, session: Session) -> None:
         state = session.algorithm.state_dict()

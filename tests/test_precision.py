@@ -22,7 +22,7 @@ from rl_training.types import EnvSpec
 SPEC = EnvSpec(3, 1, (-1.0,), (1.0,))
 
 
-class _RefuseFloat64(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _RejectFloat64(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Fails like an MPS device when an operation returns float64."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -42,14 +42,14 @@ def test_eager_updates_without_float64(
     replay = replay_class(100, 3, 1)
     if replay_class.needed_fields:
         replay.supply(replay_class.needed_fields, gamma=0.99)
-    with plain_operations(), _RefuseFloat64():  # type: ignore[no-untyped-call]
+    with plain_operations(), _RejectFloat64():  # type: ignore[no-untyped-call]
         obs = rng.normal(size=(2, 40, 3)).astype(np.float32)
         values = rng.uniform(-1, 1, (2, 40)).astype(np.float32)
         ends = np.zeros(40, dtype=bool)
         replay.add(obs[0], values[0][:, None], values[1], obs[1], ends, ends)
         algorithm = SACAlgorithm.build(SPEC, SACConfig(batch_size=16, hidden_sizes=(16, 16)))
     engine = Engine(algorithm, replay, seed=0)
-    with plain_operations(), _RefuseFloat64():  # type: ignore[no-untyped-call]
+    with plain_operations(), _RejectFloat64():  # type: ignore[no-untyped-call]
         engine.run(5)
     assert np.isfinite(engine.pop_metrics()["loss/critic"])
 

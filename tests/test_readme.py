@@ -1,4 +1,4 @@
-"""The README is short and true: its code and commands run, its links lead somewhere."""
+"""The README is short and correct: its code and commands run, and its links work."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_readme_fits_on_200_lines() -> None:
 
 
 def test_links_work_outside_of_the_repository() -> None:
-    """A package index shows the README alone, so every link is absolute."""
+    """A package index shows the README without the repository, so every link is absolute."""
     targets = re.findall(r"\]\(([^)\s]+)\)", README)
     (repository,) = re.findall(r'^Repository = "(.*)"$', read("pyproject.toml"), re.M)
     raw = repository.replace("github.com", "raw.githubusercontent.com")
@@ -97,7 +97,7 @@ def test_offline_to_online_takes_five_commands() -> None:
 
 
 def test_readme_commands_run(tmp_path: Path) -> None:
-    """All of them in order, in one folder, with small budgets."""
+    """Run all commands in order, in one folder, with small budgets."""
     pytest.importorskip("h5py")
     pytest.importorskip("matplotlib")
     arrays = record_random("Pendulum-v1", {}, 400, 0)

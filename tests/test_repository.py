@@ -1,4 +1,4 @@
-"""The repository's own files agree with each other: workflows, citation, hooks, container."""
+"""The repository's files are consistent: workflows, citation, hooks, container."""
 
 from __future__ import annotations
 

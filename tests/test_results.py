@@ -16,7 +16,7 @@ def test_results_page_is_up_to_date() -> None:
     assert report.PAGE.read_text(encoding="utf-8") == report.page(), "run make results"
 
 
-def test_every_plot_of_the_page_is_drawn() -> None:
+def test_every_plot_on_the_page_exists() -> None:
     shown = set(re.findall(r"\]\(images/([^)]+)\)", report.page()))
     assert shown <= set(report_plots.PLOTS)
     assert {path.name for path in report.IMAGES.iterdir()} >= set(report_plots.PLOTS)

@@ -17,7 +17,7 @@ STRICT = ("-W", "--keep-going", "-n", "-q")
 
 
 class Resources(HTMLParser):
-    """Collects what a browser loads to show a page, and the links of the page."""
+    """Collects the resources that a browser loads for a page, and the page's links."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ def test_make_builds_as_strictly_as_this_test() -> None:
 
 
 def check_pages(site: Path) -> None:
-    """Every source has a page, and no page loads anything from elsewhere."""
+    """Check that every source has a page and that pages load no external resources."""
     pages = {path.relative_to(site).with_suffix("") for path in site.rglob("*.html")}
     sources = (ROOT / "docs").rglob("*.md")
     assert {path.relative_to(ROOT / "docs").with_suffix("") for path in sources} <= pages
@@ -82,7 +82,7 @@ def check_pages(site: Path) -> None:
 
 
 def check_navigation(site: Path) -> None:
-    """The sections are in the sidebar, in their order."""
+    """Check the order of the sections in the sidebar."""
     sidebar = (site / "index.html").read_text(encoding="utf-8").partition("sidebar-tree")[2]
     titles = re.findall(r'toctree-l1[^>]*><a class="reference internal" href="([^"]+)"', sidebar)
     names = [title.removesuffix(".html").removesuffix("/index") for title in titles]
@@ -91,7 +91,7 @@ def check_navigation(site: Path) -> None:
 
 
 def check_links(site: Path) -> None:
-    """Links to files outside docs/ lead to a page of the site or to the repository."""
+    """Check that links to files outside docs/ lead to the site or to the repository."""
     links = [link for page in site.rglob("*.html") for link in read_page(page).links]
     assert not [link for link in links if re.search(r"\.(md|py|json)$", link) and "://" not in link]
     assert any(link.endswith("/blob/main/examples/crossq.py") for link in links)

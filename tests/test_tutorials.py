@@ -1,4 +1,4 @@
-"""The lessons of the site run from top to bottom and print what their pages show."""
+"""The tutorials run from top to bottom and print the output that their pages show."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ QUICK = {
 
 
 def shortened(arguments: list[str]) -> list[str]:
-    """A command of the first page with a budget of seconds."""
+    """Shorten a command of the first page to run in seconds."""
     for config, overrides in QUICK.items():
         if config in arguments:
             return [*arguments, *overrides.split(), "num_threads=1"]
     return [re.sub(r"^total_timesteps=\d+$", "total_timesteps=150", part) for part in arguments]
 
 
-def test_get_started_leads_to_a_trained_resumed_evaluated_and_plotted_agent(
+def test_get_started_trains_resumes_evaluates_and_plots(
     tmp_path: Path,
 ) -> None:
     pytest.importorskip("matplotlib")
@@ -50,7 +50,7 @@ def test_gpu_tutorial_is_python() -> None:
 
 @pytest.mark.gpu
 def test_gpu_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In this process: those that the other pages run in see no GPU."""
+    """Run in this process, since the processes of the other pages see no GPU."""
     monkeypatch.chdir(tmp_path)
     exec(compile(script_of(GPU_PAGE), GPU_PAGE, "exec"), {"__name__": "__main__"})
     assert len(list((tmp_path / "runs").iterdir())) == 2

@@ -1,4 +1,4 @@
-"""Small learners with what SAC lacks: a delay, a random subset of critics, a hard target copy."""
+"""Learners with features that SAC lacks: delays, random subsets of critics, hard target copies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rl_training.types import Batch, EnvSpec, Metrics, Noise, NoiseField, NoiseS
 
 
 class DelayedSAC(SACAlgorithm):
-    """The policy moves, and the targets follow, on each third update."""
+    """Updates the policy and the targets on every third update."""
 
     name = "delayed"
     intervals: Mapping[str, int] = {"actor": 3}
@@ -25,7 +25,7 @@ class DelayedSAC(SACAlgorithm):
 
 
 class SubsetSAC(SACAlgorithm):
-    """Targets from two of five critics, chosen by uniform numbers."""
+    """Uses two of five critics in the target, chosen by uniform noise."""
 
     name = "subset"
 
@@ -46,7 +46,7 @@ class SubsetSAC(SACAlgorithm):
 
 
 class HardCopySAC(SACAlgorithm):
-    """The targets are copied on each seventh update."""
+    """Copies the targets on every seventh update."""
 
     name = "hard_copy"
     intervals: Mapping[str, int] = {"actor": 1, "target": 7}
@@ -58,7 +58,7 @@ class HardCopySAC(SACAlgorithm):
 
 
 class PeekingSAC(SACAlgorithm):
-    """Looks at a value on the host."""
+    """Reads a value on the host during an update."""
 
     name = "peeking"
 
