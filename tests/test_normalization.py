@@ -117,11 +117,14 @@ def assert_moments(moments: Any, values: Array) -> None:
 @pytest.mark.parametrize("num_envs", [1, 3])
 def test_every_transition_is_counted_once(small_config: Config, num_envs: int) -> None:
     """Including random play before learning; each vector environment has a separate return."""
-    record, config = RecordEnd(), small_config(num_envs=num_envs, algo_kwargs=BOTH)
+    recorder, config = RecordEnd(), small_config(num_envs=num_envs, algo_kwargs=BOTH)
     config["env_kwargs"] = {"max_episode_steps": 17}
     config["log_interval"] = 60
-    result = train(config, callbacks=[record])
-    learner, rows = record.learner, record.rows  # obs 3 | action 1 | reward | next_obs 3 | ended | cut
+    result = train(config, callbacks=[recorder])
+    learner, rows = (
+        recorder.learner,
+        recorder.rows,
+    )  # obs 3 | action 1 | reward | next_obs 3 | ended | cut
     assert learner.obs_moments is not None
     assert len(rows) == 120
     assert_moments(learner.obs_moments, rows[:, :3])
@@ -137,15 +140,15 @@ def test_every_transition_is_counted_once(small_config: Config, num_envs: int) -
 
 
 def test_rows_stay_raw_and_batches_are_normalized(small_config: Config) -> None:
-    record = RecordEnd()
-    train(small_config(algo_kwargs=BOTH), callbacks=[record])
-    learner = record.learner
-    assert isinstance(record.session.engine.sampler, NormalizedSampler)
-    raw = record.session.engine.sampler.source.sample(32, torch.Generator().manual_seed(5))
+    recorder = RecordEnd()
+    train(small_config(algo_kwargs=BOTH), callbacks=[recorder])
+    learner = recorder.learner
+    assert isinstance(recorder.session.engine.sampler, NormalizedSampler)
+    raw = recorder.session.engine.sampler.source.sample(32, torch.Generator().manual_seed(5))
     expected = (raw.obs - learner.obs_shift) * learner.obs_scale
-    assert torch.equal(record.batch.obs, expected.clamp(-10.0, 10.0))
-    assert torch.equal(record.batch.rewards, raw.rewards * learner.reward_scale)
-    lengths = record.rows[:, 0] ** 2 + record.rows[:, 1] ** 2  # cos² + sin² of raw observations
+    assert torch.equal(recorder.batch.obs, expected.clamp(-10.0, 10.0))
+    assert torch.equal(recorder.batch.rewards, raw.rewards * learner.reward_scale)
+    lengths = recorder.rows[:, 0] ** 2 + recorder.rows[:, 1] ** 2  # cos² + sin² of raw observations
     np.testing.assert_allclose(lengths, 1.0, atol=1e-5)
 
 
@@ -192,30 +195,32 @@ def test_acting_evaluating_and_predicting_use_the_statistics(small_config: Confi
 
 
 def test_statistics_start_with_the_dataset(small_config: Config, recorded: Path) -> None:
-    record = RecordEnd()
-    train(small_config(algo="rlpd", algo_kwargs=BOTH), callbacks=[record])
+    recorder = RecordEnd()
+    train(small_config(algo="rlpd", algo_kwargs=BOTH), callbacks=[recorder])
     data = np.load(recorded)
-    obs = np.concatenate([data["observations"].astype(np.float32), record.rows[:, :3]])
-    assert_moments(record.learner.obs_moments, obs.astype(np.float64))
-    own = record.rows
+    obs = np.concatenate([data["observations"].astype(np.float32), recorder.rows[:, :3]])
+    assert_moments(recorder.learner.obs_moments, obs.astype(np.float64))
+    own = recorder.rows
     parts = [
         slow_returns(data["rewards"], np.isin(np.arange(450), [199, 399]), 0.99),
         slow_returns(own[:, 4], own[:, -2:].any(axis=1), 0.99),
     ]
     returns = np.concatenate(parts)[:, None]
-    assert record.learner.return_moments is not None
-    assert float(record.learner.return_moments.count) == len(returns)
-    assert float(record.learner.reward_scale) == pytest.approx(1 / returns.std(), rel=1e-5)
-    mixed = record.session.engine.sampler
+    assert recorder.learner.return_moments is not None
+    assert float(recorder.learner.return_moments.count) == len(returns)
+    assert float(recorder.learner.reward_scale) == pytest.approx(1 / returns.std(), rel=1e-5)
+    mixed = recorder.session.engine.sampler
     assert isinstance(mixed, MixedSampler)
     assert all(isinstance(part, NormalizedSampler) for part in (mixed.offline, mixed.online))
 
 
 def test_goals_are_normalized_with_the_observation(small_config: Config) -> None:
-    record = RecordEnd()
-    train(small_config(algo="her", algo_kwargs={"normalize_observations": True}), callbacks=[record])
-    width = record.learner.spec.obs_dim
-    assert_moments(record.learner.obs_moments, record.rows[:, :width])
+    recorder = RecordEnd()
+    train(
+        small_config(algo="her", algo_kwargs={"normalize_observations": True}), callbacks=[recorder]
+    )
+    width = recorder.learner.spec.obs_dim
+    assert_moments(recorder.learner.obs_moments, recorder.rows[:, :width])
 
 
 def test_held_out_rows_are_normalized() -> None:
@@ -292,7 +297,7 @@ def test_finetuning_neither_adds_nor_drops_statistics(small_config: Config) -> N
 @pytest.mark.parametrize(
     ("algo", "kwargs", "sentence"),
     [
-        ("her", BOTH, "normalize_rewards does not work with relabeled"),
+        ("her", BOTH, "normalize_rewards = true does not work with relabeled"),
         ("rlpd", BOTH | {"normalize_states": True}, "normalize_observations and normalize_states"),
         (
             "iql",
