@@ -33,7 +33,7 @@ TASKS = {"halfcheetah": (-280.18, 12_135.0), "hopper": (-20.27, 3_234.3)}
 KINDS = ("medium-replay", "medium")
 EVALUATION_SEED = 10_000
 STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 8: 2.365, 10: 2.262}
-"""97.5 % quantiles of Student's t by number of seeds."""
+"""97.5% quantiles of Student's t by number of seeds."""
 
 Result = dict[str, Any]
 
@@ -63,7 +63,7 @@ def score(value: float, task: str) -> float:
 
 
 def interval(values: list[float]) -> tuple[float, float]:
-    """Return Student's 95 % interval of the mean; a bootstrap of three is only their range."""
+    """Return Student's 95% interval of the mean; a bootstrap of three is only their range."""
     if len(values) < 2:
         return float("nan"), float("nan")
     quantile = STUDENT[max(count for count in STUDENT if count <= len(values))]
@@ -73,7 +73,7 @@ def interval(values: list[float]) -> tuple[float, float]:
 
 def show(runs: dict[str, list[Result]], console: Console) -> None:
     """Print normalized scores with their intervals over seeds."""
-    table = Table(title="Normalized score, mean [95 % interval over seeds]")
+    table = Table(title="Normalized score, mean [95% interval over seeds]")
     pairs = list(product(TASKS, KINDS))
     for heading in ("", *(f"{task} {kind}" for task, kind in pairs)):
         table.add_column(heading, justify="right" if heading else "left")

@@ -63,7 +63,7 @@ def train_peer(args: argparse.Namespace, algo: str, seed: int) -> Result:
 
 
 def estimate(mean: float, drawn: Any) -> Result:
-    """Return a mean and its 95 % percentile interval."""
+    """Return a mean and its 95% percentile interval."""
     low, high = np.percentile(drawn, [2.5, 97.5])
     return {"mean": mean, "interval": (float(low), float(high))}
 
@@ -96,7 +96,7 @@ def data_returns(path: Path) -> Result:
 
 def show(record: Result, console: Console) -> None:
     """Print the table of the whole record."""
-    table = Table(title="Mean return [95 % interval], last checkpoint")
+    table = Table(title="Mean return [95% interval], last checkpoint")
     for heading in ("", "updates", "ours", "d3rlpy", "difference", "dataset"):
         table.add_column(heading, justify="right" if heading else "left")
 

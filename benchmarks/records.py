@@ -41,7 +41,7 @@ def spread(summary: Mapping[str, float], digits: int = 0, unit: str = "") -> str
 
 
 def interval(values: Sequence[float]) -> tuple[float, float, float]:
-    """Return a mean and its 95 % confidence interval (Student's t)."""
+    """Return a mean and its 95% confidence interval (Student's t)."""
     mean = fmean(values)
     half = t_quantile(len(values) - 1) * stdev(values) / math.sqrt(len(values))
     return mean, mean - half, mean + half

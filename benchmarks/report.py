@@ -108,12 +108,12 @@ def introduction() -> str:
 
 # Results
 
-How fast rl_training is and how well it learns, next to Stable-Baselines3, SBX and d3rlpy. Every table is generated
+How fast rl_training is and how well it learns, compared with Stable-Baselines3, SBX and d3rlpy. Every table is generated
 from recorded measurements and shows the command that reproduces it, the commit, the machine and the date.
 
 {table(["section", "headline"], rows)}
 
-Speeds are medians, with the minimum and maximum in parentheses. Returns are means, with a 95 % confidence interval in
+Speeds are medians, with the minimum and maximum in parentheses. Returns are means, with a 95% confidence interval in
 brackets (Student's t over seeds, unless stated otherwise). Commands run from the root of the repository.
 [benchmarks/README.md](../benchmarks/README.md) explains how comparisons are kept fair, and
 [benchmarks/notes](../benchmarks/notes/README.md) has details, dead ends and earlier measurements."""
@@ -143,14 +143,15 @@ def cpu_speed() -> Iterator[str]:
     yield source("sac_cpu")
     online = load("online_cpu")["summary"] | load("dqn_cpu")["summary"]
     yield (
-        "**Other online algorithms**, whole training with the packaged settings on HalfCheetah-v5 (DQN on "
-        "CartPole-v1), next to Stable-Baselines3 (TQC: sb3-contrib) at its faster thread count, steps per second:"
+        "**Other online algorithms**: full training runs with the packaged settings on HalfCheetah-v5 (DQN on "
+        "CartPole-v1), compared with Stable-Baselines3 (TQC: sb3-contrib) at its faster thread count, in steps per "
+        "second:"
     )
     yield peer_table(online, ("td3", "ddpg", "tqc", "dqn"), "Stable-Baselines3")
     yield source({"online_cpu": "record", "dqn_cpu": "record of DQN"})
     yield (
-        "**Offline algorithms** next to d3rlpy at its faster thread count, updates per second on 100,000 rows "
-        "with the sizes of HalfCheetah, the same settings on both sides:"
+        "**Offline algorithms** compared with d3rlpy at its faster thread count, in updates per second on 100,000 "
+        "rows with the sizes of HalfCheetah and the same settings on both sides:"
     )
     offline = load("offline_cpu")["summary"]
     yield peer_table(offline, ("bc", "iql", "td3_bc", "awac", "cql"), "d3rlpy")
@@ -159,7 +160,7 @@ def cpu_speed() -> Iterator[str]:
     speeds = replay["steps_per_second"]
     yield (
         f"**Prioritized replay** with a million rows: {spread(speeds['prioritized'])} steps per second, "
-        f"{spread(speeds['uniform'])} without priorities; ratio {spread(replay['ratio'], 2)}."
+        f"{spread(speeds['uniform'])} without priorities. The ratio is {spread(replay['ratio'], 2)}."
     )
     yield source("replay_cpu")
     actions = load("inference_cpu")["microseconds"]
@@ -198,7 +199,7 @@ def gpu_speed() -> Iterator[str]:
     yield "## Speed on a GPU"
     engine, train = load("engine_gpu")["summary"], load("train_gpu")
     yield (
-        "**Whole training** of SAC on HalfCheetah-v5 with one environment and one update per step: "
+        "**Full training** of SAC on HalfCheetah-v5 with one environment and one update per step: "
         f"{spread(train['steps_per_second'])} steps per second."
     )
     yield source("train_gpu")
@@ -208,7 +209,7 @@ def gpu_speed() -> Iterator[str]:
         "cuda_graph": "`engine=cuda_graph`, which `auto` chooses for long runs",
         "jax": "JAX, the same update in `lax.scan`",
     }
-    yield "**Updates alone**, SAC, batch 256, updates per second. JAX is faster here:"
+    yield "**Updates only**, without an environment: SAC with batch size 256. JAX is faster here:"
     yield table(["", "updates/s"], [[words[key], spread(engine[key])] for key in words])
     yield source("engine_gpu")
     family = load("family_gpu")["results"] | load("family_offline_gpu")["results"]
@@ -220,7 +221,7 @@ def gpu_speed() -> Iterator[str]:
             label = NAMES[algo] + (f",{rest}" if rest else "")
             label = label.replace("over sac", "over SAC").replace("batch 1024", "batch 1,024")
             rows.append([label, spread({"median": median, "min": low, "max": high})])
-    yield "**Every algorithm** with CUDA graphs, updates per second, batch 256 and 2×256 unless stated otherwise:"
+    yield "**Every algorithm** with CUDA graphs, batch size 256 and 2×256 networks unless stated otherwise:"
     yield table(["", "updates/s"], rows)
     yield source({"family_gpu": "record, online", "family_offline_gpu": "record, offline and HER"})
 
@@ -230,7 +231,8 @@ def online_learning() -> Iterator[str]:
     yield "## Learning online"
     yield "![Learning curves on HalfCheetah-v5 and Pendulum-v1](images/learning_online.svg)"
     yield (
-        "Packaged configs without changes, last checkpoint, 10 evaluation episodes per seed from the same starts. "
+        "Packaged configs without changes, last checkpoint, 10 evaluation episodes per seed from the same "
+        "initial states. "
         "The last seed of each row was drawn at random when the benchmark started."
     )
     cheetah = load("sac_halfcheetah_learning")
@@ -250,7 +252,7 @@ def online_learning() -> Iterator[str]:
     rows.append(["DQN", "CartPole-v1", f"{cartpole['steps']:,}", estimate(scores, 1), "–"])
     yield table(["", "task", "steps", "return (4 seeds)", "Stable-Baselines3, same settings"], rows)
     yield (
-        "With four seeds each, the difference to Stable-Baselines3 on HalfCheetah-v5 is not significant "
+        "With four seeds each, the difference from Stable-Baselines3 on HalfCheetah-v5 is not significant "
         "(Welch's t = 1.6)."
     )
     yield "SAC on HalfCheetah-v5:"
@@ -286,9 +288,9 @@ def offline_learning() -> Iterator[str]:
     yield "![Normalized scores of offline algorithms](images/learning_offline.svg)"
     yield (
         "Normalized scores (0 is random play, 100 is D4RL's expert) on datasets recorded with "
-        "`python -m benchmarks.collect_medium`, which are not those of D4RL: 100,000 rows of a medium policy "
-        "(medium), and everything seen in training until then (medium-replay). Packaged configs, 100,000 updates, "
-        "last checkpoint, 10 episodes, 3 seeds. The intervals are wide because there are three seeds."
+        "`python -m benchmarks.collect_medium`, which are not those of D4RL: 100,000 rows from a medium policy "
+        "(medium), and all transitions collected in training up to that point (medium-replay). Packaged configs, "
+        "100,000 updates, last checkpoint, 10 episodes. The intervals are wide because there are only three seeds."
     )
     rows = []
     for algo in ("edac", "cql", "td3_bc", "awac", "iql", "bc"):
@@ -299,8 +301,8 @@ def offline_learning() -> Iterator[str]:
         rows.append([NAMES[algo], *cells])
     yield table(["", *OFFLINE_TASKS.values()], rows)
     yield (
-        "Two settings differ: EDAC on HalfCheetah has η 5 and 200,000 updates, and TD3+BC on Hopper medium-replay "
-        "has 300,000 updates. [Why](../benchmarks/notes/offline.md)."
+        "Two settings differ ([why](../benchmarks/notes/offline.md)): EDAC on HalfCheetah uses η 5 and 200,000 "
+        "updates, and TD3+BC on Hopper medium-replay uses 300,000 updates."
     )
     yield source(
         {
@@ -316,7 +318,7 @@ def offline_learning() -> Iterator[str]:
     )
     full = load("hopper_full_length_gpu")
     yield (
-        "**With data that shows the task solved.** The replay buffer of SAC after 500,000 steps on Hopper-v5 has "
+        "**With data from a solved task.** The replay buffer of SAC after 500,000 steps on Hopper-v5 has "
         "episodes that reach the time limit. On it, four algorithms reach the return of SAC's final policy "
         f"({number(full['sac']['1'][-1][1])}). Return after 300,000 updates, seeds 0 and 1, 20 episodes:"
     )
@@ -346,9 +348,9 @@ def against_d3rlpy() -> Iterator[str]:
         ]
         rows.append([NAMES[name], f"{record['updates']:,}", *cells])
     yield (
-        "**Next to d3rlpy 2.8.1** on Pendulum-v1, with 10,000 transitions from RLlib's tests, the same settings on "
-        "both sides, last checkpoint, 20 episodes from the same starts. Intervals are from a bootstrap over seeds "
-        "and episodes:"
+        "**Compared with d3rlpy 2.8.1** on Pendulum-v1, with 10,000 transitions from RLlib's tests and the same "
+        "settings on both sides: last checkpoint, 20 episodes from the same initial states. Intervals are from a "
+        "bootstrap over seeds and episodes:"
     )
     yield table(["", "updates", "rl_training", "d3rlpy"], rows)
     gpu = load("offline_learning_cql_gpu")["cql"]
@@ -360,7 +362,7 @@ def against_d3rlpy() -> Iterator[str]:
         f"{len(ours['seed_means'])} and {len(peer['seed_means'])} other seeds, run later on a GPU, it is "
         f"{number(ours['mean'] - peer['mean'])} ahead ({number(ours['mean'])} and {number(peer['mean'])}). "
         "All seeds together show no significant difference "
-        "([details](../benchmarks/notes/offline.md#next-to-d3rlpy))."
+        "([details](../benchmarks/notes/offline.md#comparison-with-d3rlpy))."
     )
     yield source(
         {
@@ -376,7 +378,7 @@ def against_d3rlpy() -> Iterator[str]:
 def offline_to_online() -> Iterator[str]:
     """RLPD and fine-tuning."""
     yield "## Offline to online"
-    yield "![RLPD next to SAC, and fine-tuning of IQL, on HalfCheetah-v5](images/offline_to_online.svg)"
+    yield "![RLPD compared with SAC, and fine-tuning of IQL, on HalfCheetah-v5](images/offline_to_online.svg)"
     results = load("rlpd_gpu")["results"]
     returns = {
         name: [entry["return"] for key, entry in results.items() if key.split()[0] == name]
@@ -399,12 +401,15 @@ def offline_to_online() -> Iterator[str]:
         ],
     )
     yield (
-        "RLPD makes 20 updates of 10 critics per step and trains at "
+        "RLPD makes 20 updates per step with 10 critics and trains at "
         f"{spread(results['speed']['steps_per_second'])} steps per second."
     )
     yield source("rlpd_gpu")
     prior = load("rlpd_pendulum_prior_data")["runs"]
-    labels = {"rlpd": "RLPD with the data", "sac, same settings": "SAC without it, same settings"}
+    labels = {
+        "rlpd": "RLPD with the data",
+        "sac, same settings": "SAC without the data, same settings",
+    }
     rows = [
         [
             labels[name],
@@ -413,10 +418,10 @@ def offline_to_online() -> Iterator[str]:
         for name in labels
     ]
     yield (
-        "**Prior data on Pendulum-v1.** Environment steps until the policy reaches a return of −200 with 10,000 "
-        "recorded transitions, evaluated every 100 steps over 20 episodes, mean (each seed):"
+        "**Prior data on Pendulum-v1.** Environment steps until the policy reaches a return of −200, with 10,000 "
+        "recorded transitions and without them, evaluated every 100 steps over 20 episodes. Mean (each seed):"
     )
-    yield table(["", "first at −200", "stays at −200 or above from"], rows)
+    yield table(["", "first reaches −200", "stays at or above −200 from"], rows)
     yield source("rlpd_pendulum_prior_data")
     yield (
         "**Fine-tuning** IQL on HalfCheetah-v5: 100,000 updates on the dataset, then `finetune` for 25,000 steps "
@@ -435,7 +440,7 @@ def offline_to_online() -> Iterator[str]:
         rows.append([words, str(len(entries)), *cells])
     yield table(["dataset", "seeds", "before", "lowest", "after"], rows)
     yield (
-        "All ten runs on medium-replay end above their offline return. One of them fell to 78 % of it on the way "
+        "All ten runs on medium-replay end above their offline return. One of them dropped to 78% of it along the way "
         "([details](../benchmarks/notes/offline_to_online.md))."
     )
     yield source(
@@ -463,12 +468,12 @@ def hindsight() -> Iterator[str]:
         "PointMaze_UMaze-v3, with hindsight": "her_pointmaze_learning",
     }.items():
         record = load(name)
-        success = [f"{100 * run['success_rate']:.0f} %" for run in record["ours"]]
+        success = [f"{100 * run['success_rate']:.0f}%" for run in record["ours"]]
         scores = [run["return_mean"] for run in record["ours"]]
         rows.append([words, f"{record['steps']:,}", ", ".join(success), estimate(scores, 1)])
     yield (
-        "HER over SAC, packaged configs, last checkpoint, 100 evaluation episodes per seed. An episode succeeds if "
-        "its last step does."
+        "HER with SAC as the base algorithm: packaged configs, last checkpoint, 100 evaluation episodes per seed. "
+        "An episode counts as a success if the environment reports success at its last step."
     )
     yield table(["", "steps", "success, each seed", "return"], rows)
     yield source(
@@ -494,8 +499,8 @@ def files_and_memory() -> Iterator[str]:
         for save in cost["saves"]
     ]
     yield (
-        "**Checkpoints** write what has changed since the last one. HalfCheetah sizes, successive checkpoints of "
-        "one run:"
+        "**Checkpoints** write only what has changed since the previous one. Successive checkpoints of one run with "
+        "the sizes of HalfCheetah:"
     )
     yield table(["transitions", "written", "time", "whole replay buffer"], rows)
     loading = cost["saves"][-1]["verify_and_load_seconds"]
@@ -523,7 +528,7 @@ def files_and_memory() -> Iterator[str]:
         ["", "after loading", "peak while loading", "after 500 updates", "after 5,000"],
         [
             [
-                name,
+                name.replace(" %", "%"),
                 *(
                     f"{x[key]:.2f}×"
                     for key in ("loaded", "peak_until_loaded", "after_500", "after_5000")

@@ -109,7 +109,7 @@ def draw_learning_online(file: Path) -> None:
         for axes in (cheetah, pendulum):
             _finish(axes)
             axes.legend(loc="lower right", frameon=False)
-        _note(figure, "Means over 4 seeds; bands and the bar are 95 % confidence intervals.")
+        _note(figure, "Means over 4 seeds; bands and the bar are 95% confidence intervals.")
         write_figure(figure, file)
 
 
@@ -157,7 +157,7 @@ def draw_offline_to_online(file: Path) -> None:
         finetuning.set_title("Fine-tuning IQL (medium-replay)")
         for axes in (prior, finetuning):
             _finish(axes)
-        _note(figure, "HalfCheetah-v5. Means over seeds; bands are 95 % confidence intervals.")
+        _note(figure, "HalfCheetah-v5. Means over seeds; bands are 95% confidence intervals.")
         write_figure(figure, file)
 
 

@@ -13,7 +13,7 @@ from rl_training.generated import catalog
 from rl_training.types import EnvSpec
 
 INTRODUCTION = """\
-Every algorithm comes in the same parts:
+Every algorithm has the same parts:
 
 - the **managed class**, such as `SAC`, trains with an environment or a dataset and saves the run;
 - **`train_<algo>`** does the same from a config;

@@ -195,7 +195,7 @@ def algorithms_page() -> str:
     parts = [
         "# Algorithms and their options",
         f"<!-- {NOTE} -->",
-        "These keys go into `algo_kwargs` of a config, or are keyword arguments of the managed "
+        "These keys go in `algo_kwargs` of a config, or are keyword arguments of the managed "
         "classes. All algorithms share the keys in [configuration.md](../configuration.md).",
         algorithms_table("../algorithms/"),
     ]
@@ -236,7 +236,7 @@ def option_tables(entry: AlgorithmEntry) -> Iterator[str]:
     page = f"[algorithms/{entry.name}.md](../algorithms/{entry.name}.md)"
     if entry.goals:
         fields = import_module(f"rl_training.algorithms.{entry.name}").HindsightConfig.model_fields
-        yield f"Besides these, the options of the algorithm that `base_algo` names. See {page}."
+        yield f"HER also accepts the options of its base algorithm (`base_algo`). See {page}."
     else:
         yield f"{entry.summary} See {page}."
     lines = ["| key | default | allowed | meaning |", "|---|---|---|---|"]

@@ -112,7 +112,7 @@ def test_the_band_of_three_runs_is_student_s_interval(make_run: MakeRun, drawn: 
     plot_runs([make_run(f"{v}", seed=int(v), points={10: v}) for v in values], "a.png")
     half = 4.303 * statistics.stdev(values) / 3**0.5
     assert shaded(drawn[0]) == [{(10, round(3 - half, 3)), (10, round(3 + half, 3))}]
-    assert "95 % confidence intervals (Student's t)" in note(drawn[0])
+    assert "95% confidence intervals (Student's t)" in note(drawn[0])
     assert t_quantile(30) == 2.042
     assert t_quantile(31) == pytest.approx(2.0395, abs=3e-3)
     assert t_quantile(1000) == pytest.approx(1.9623, abs=1e-3)
@@ -283,7 +283,7 @@ def test_outliers_do_not_stretch_an_axis_and_are_counted(drawn: list[Any]) -> No
     low, high = reward_axes.get_xlim()
     assert -10 < low < high < 10
     assert [text.get_text() for text in reward_axes.texts] == [
-        "1 % outside, from −1,000,000 to 1,000,000"
+        "1% outside, from −1,000,000 to 1,000,000"
     ]
     legend = reward_axes.get_legend().get_texts()[0].get_text()
     assert legend == f"median {np.median(rewards):.3g}".replace("-", "−")

@@ -101,7 +101,7 @@ def test_evaluate(run: Path) -> None:
     assert low <= first["eval_return_mean"] <= high
     assert {"eval_return_std", "eval_length_mean"} <= set(first)
     assert np.mean(first["eval_returns"]) == pytest.approx(first["eval_return_mean"])
-    assert "95 % interval" in ok("evaluate", str(run), "--best", "--episodes", "2", cwd=run)
+    assert "95% interval" in ok("evaluate", str(run), "--best", "--episodes", "2", cwd=run)
     one = only_json("evaluate", str(run), "--episodes", "1", "--seed", "6", cwd=run)
     assert one["eval_return_ci95"] is None
     assert one["eval_returns"] == first["eval_returns"][1:2]  # episode i starts from seed + i

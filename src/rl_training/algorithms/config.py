@@ -168,7 +168,7 @@ class CollectionConfig(AlgorithmConfig):
     gradient_updates_per_step: int = Field(default=1, gt=0)
     """Number of gradient updates in each round."""
     replay: Literal["uniform", "prioritized"] = "uniform"
-    """How transitions are sampled: uniformly, or in proportion to their TD errors."""
+    """How transitions are sampled: uniformly, or by the size of their TD errors."""
     priority_exponent: float = Field(default=0.6, ge=0, le=1)
     """Exponent α of the priorities; 0 samples uniformly."""
     importance_exponent: float = Field(default=0.4, ge=0, le=1)

@@ -50,7 +50,7 @@ class CQLConfig(SoftConfig):
     conservative_temperature: float = Field(default=1.0, gt=0)
     """Temperature T of the log-sum-exp."""
     lagrange_threshold: float | None = Field(default=None, ge=0)
-    """Target of the weighted gap for a learned multiplier; null uses the fixed weight alone."""
+    """Threshold of the weighted gap for a learned multiplier; null uses a fixed weight."""
     backup_entropy: bool = False
     """Include the entropy term −α log π in the critics' target."""
 

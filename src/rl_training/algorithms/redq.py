@@ -115,7 +115,7 @@ class REDQAlgorithm(SACAlgorithm):
     title: ClassVar[str] = "Randomized Ensembled Double Q-learning"
     paper: ClassVar[str] = "arXiv 2101.05982"
     mode: ClassVar[Mode] = "online"
-    summary: ClassVar[str] = "SAC with many critics, random target subsets, many updates per step."
+    summary: ClassVar[str] = "SAC with many critics, random target subsets and many updates."
     config_class: ClassVar[type[AlgorithmConfig]] = REDQConfig
     config: REDQConfig
 

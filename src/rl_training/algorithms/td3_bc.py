@@ -22,7 +22,7 @@ class TD3BCConfig(SmoothedConfig):
     """Hyperparameters of TD3+BC (docs/algorithms/td3_bc.md)."""
 
     alpha: float = Field(default=2.5, gt=0)
-    """Weight α of the value relative to the imitation; higher values trust the critics more."""
+    """Weight α of the value term relative to imitation; higher values trust the critics more."""
 
 
 # --- Losses: pure functions of tensors ----------------------------------------

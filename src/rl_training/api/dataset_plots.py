@@ -40,7 +40,7 @@ Values = NDArray[np.float64]
 def plot_dataset(dataset: TransitionDataset, file: str | Path, title: str) -> None:
     """Draw the distributions of returns, lengths, rewards and actions, with their medians.
 
-    An axis that a few outliers would stretch leaves out at most 0.5 % of the values at either
+    An axis that a few outliers would stretch leaves out at most 0.5% of the values at either
     end, and says how many.
     """
     file = as_output("plot", file, ENDINGS)
@@ -94,7 +94,7 @@ def _draw_actions(axes: Axes, actions: Any) -> None:
 
 
 def _draw_ranges(axes: Axes, columns: Values) -> None:
-    """Draw the median, the middle half and the middle 98 % of each action dimension."""
+    """Draw the median, the middle half and the middle 98% of each action dimension."""
     for index, values in enumerate(columns):
         column = values[np.isfinite(values)]
         if not len(column):
@@ -108,7 +108,7 @@ def _draw_ranges(axes: Axes, columns: Values) -> None:
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
     axes.set(xlabel="Action", ylabel="Action dimension")
-    axes.set_title("median, middle 50 % and 98 %", fontsize=9, loc="right", color=GRAY)
+    axes.set_title("median, middle 50% and 98%", fontsize=9, loc="right", color=GRAY)
 
 
 def _sensible_range(array: Values) -> tuple[float, float]:
@@ -137,7 +137,7 @@ def _note_outliers(axes: Axes, array: Values, low: float, high: float) -> None:
     """Say how many values are outside of the axis, and how far they reach."""
     outside = float(np.mean((array < low) | (array > high)))
     if outside > 0:
-        note = f"{100 * outside:.2g} % outside, from {_short(array.min())} to {_short(array.max())}"
+        note = f"{100 * outside:.2g}% outside, from {_short(array.min())} to {_short(array.max())}"
         axes.annotate(
             note, (0, 1), xytext=(0, 3), xycoords="axes fraction", textcoords="offset points",
             fontsize=7, color=GRAY, va="bottom",

@@ -39,7 +39,7 @@ T_975 = (
     *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
     *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
 )
-"""The 97.5 % quantiles of Student's t for 1 to 30 degrees of freedom."""
+"""The 97.5% quantiles of Student's t for 1 to 30 degrees of freedom."""
 
 Values = NDArray[np.float64]
 
@@ -279,8 +279,8 @@ def smoothed(curve: Curve, weight: float) -> Curve:
 def band(curves: Sequence[Curve]) -> Band:
     """Return the mean of several curves and the range around it.
 
-    The range is the 95 % confidence interval of the mean (Student's t) for three curves or more,
-    and the minimum to maximum of two. Curves recorded at different steps are interpolated
+    The range is the 95% confidence interval of the mean (Student's t) for three or more curves,
+    and the minimum to maximum for two. Curves recorded at different steps are interpolated
     linearly, within the range that all of them cover.
 
     Raises:
@@ -312,5 +312,5 @@ def _common_x(curves: Sequence[Curve]) -> Values:
 
 
 def t_quantile(freedom: int) -> float:
-    """Return the 97.5 % quantile of Student's t."""
+    """Return the 97.5% quantile of Student's t."""
     return T_975[freedom - 1] if freedom <= len(T_975) else 1.96 + 2.4 / freedom

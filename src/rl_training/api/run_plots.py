@@ -70,8 +70,8 @@ def plot_runs(
 ) -> dict[str, list[Path]]:
     """Draw a metric of one or more runs, one line per group of runs.
 
-    A line is the mean over the group's runs. The band around it is the 95 % confidence interval of
-    the mean (Student's t) for three runs or more, and the minimum to maximum of two. Among online
+    A line is the mean over the group's runs. The band around it is the 95% confidence interval of
+    the mean (Student's t) for three or more runs, and the minimum to maximum for two. Among online
     runs over environment steps, an offline run is a dashed line at its last value.
 
     Args:
@@ -205,7 +205,7 @@ def _add_legend(figure: Figure, labels: Sequence[str], note: str) -> None:
 def _note(lines: Sequence[_Line], smooth: float) -> str:
     """Explain what the lines and bands are."""
     sizes = {min(len(line.group.runs), 3) for line in lines}
-    few, many = "minimum to maximum", "95 % confidence intervals (Student's t)"
+    few, many = "minimum to maximum", "95% confidence intervals (Student's t)"
     bands = {(2,): few, (3,): many, (2, 3): f"{many}, or {few} of 2 runs"}.get(
         tuple(sorted(sizes - {1})), ""
     )

@@ -31,7 +31,7 @@ def evaluation_text(result: dict[str, Any]) -> str:
         rows = f"{step.capitalize()}, {result['eval_rows']:,} rows held out"
         return f"{rows}: loss {result['eval_loss']:.6g}"
     bounds = result["eval_return_ci95"]
-    interval = bounds and f" (95 % interval of the mean {bounds[0]:.2f} to {bounds[1]:.2f})"
+    interval = bounds and f" (95% interval of the mean {bounds[0]:.2f} to {bounds[1]:.2f})"
     return (
         f"{result['env_id']}, {step}, {result['eval_episodes']} episodes: "
         f"return {result['eval_return_mean']:.2f} ± {result['eval_return_std']:.2f}"

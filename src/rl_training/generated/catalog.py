@@ -39,7 +39,7 @@ ALGORITHMS: list[dict[str, Any]] = [
         "paper": "arXiv 2101.05982",
         "mode": "online",
         "actions": "continuous",
-        "summary": "SAC with many critics, random target subsets, many updates per step.",
+        "summary": "SAC with many critics, random target subsets and many updates.",
         "class_name": "REDQAlgorithm",
         "goals": False,
     },

@@ -37,7 +37,7 @@ class DDPG(ManagedAlgorithm):
             first update.
         train_frequency (default 1): Transitions to collect between rounds of updates.
         gradient_updates_per_step (default 1): Number of gradient updates in each round.
-        replay (default 'uniform'): How transitions are sampled: uniformly, or in proportion to
+        replay (default 'uniform'): How transitions are sampled: uniformly, or by the size of
             their TD errors.
         priority_exponent (default 0.6): Exponent α of the priorities; 0 samples uniformly.
         importance_exponent (default 0.4): Initial exponent β of the importance weights; it
@@ -210,7 +210,7 @@ class DQN(ManagedAlgorithm):
             first update.
         train_frequency (default 10): Transitions to collect between rounds of updates.
         gradient_updates_per_step (default 1): Number of gradient updates in each round.
-        replay (default 'uniform'): How transitions are sampled: uniformly, or in proportion to
+        replay (default 'uniform'): How transitions are sampled: uniformly, or by the size of
             their TD errors.
         priority_exponent (default 0.6): Exponent α of the priorities; 0 samples uniformly.
         importance_exponent (default 0.4): Initial exponent β of the importance weights; it
@@ -597,7 +597,7 @@ def train_her(
 class REDQ(ManagedAlgorithm):
     """Randomized Ensembled Double Q-learning (arXiv 2101.05982).
 
-    SAC with many critics, random target subsets, many updates per step.
+    SAC with many critics, random target subsets and many updates.
 
     >>> REDQ("Pendulum-v1").learn(20_000).evaluate()
 
@@ -622,7 +622,7 @@ class REDQ(ManagedAlgorithm):
         train_frequency (default 1): Transitions to collect between rounds of updates.
         gradient_updates_per_step (default 20): Number G of updates in each round; the last one
             also updates actor and temperature.
-        replay (default 'uniform'): How transitions are sampled: uniformly, or in proportion to
+        replay (default 'uniform'): How transitions are sampled: uniformly, or by the size of
             their TD errors.
         priority_exponent (default 0.6): Exponent α of the priorities; 0 samples uniformly.
         importance_exponent (default 0.4): Initial exponent β of the importance weights; it
@@ -803,7 +803,7 @@ class SAC(ManagedAlgorithm):
             first update.
         train_frequency (default 1): Transitions to collect between rounds of updates.
         gradient_updates_per_step (default 1): Number of gradient updates in each round.
-        replay (default 'uniform'): How transitions are sampled: uniformly, or in proportion to
+        replay (default 'uniform'): How transitions are sampled: uniformly, or by the size of
             their TD errors.
         priority_exponent (default 0.6): Exponent α of the priorities; 0 samples uniformly.
         importance_exponent (default 0.4): Initial exponent β of the importance weights; it
@@ -981,7 +981,7 @@ class TD3(ManagedAlgorithm):
             first update.
         train_frequency (default 1): Transitions to collect between rounds of updates.
         gradient_updates_per_step (default 1): Number of gradient updates in each round.
-        replay (default 'uniform'): How transitions are sampled: uniformly, or in proportion to
+        replay (default 'uniform'): How transitions are sampled: uniformly, or by the size of
             their TD errors.
         priority_exponent (default 0.6): Exponent α of the priorities; 0 samples uniformly.
         importance_exponent (default 0.4): Initial exponent β of the importance weights; it
@@ -1163,7 +1163,7 @@ class TQC(ManagedAlgorithm):
             first update.
         train_frequency (default 1): Transitions to collect between rounds of updates.
         gradient_updates_per_step (default 1): Number of gradient updates in each round.
-        replay (default 'uniform'): How transitions are sampled: uniformly, or in proportion to
+        replay (default 'uniform'): How transitions are sampled: uniformly, or by the size of
             their TD errors.
         priority_exponent (default 0.6): Exponent α of the priorities; 0 samples uniformly.
         importance_exponent (default 0.4): Initial exponent β of the importance weights; it
@@ -1656,8 +1656,8 @@ class CQL(ManagedAlgorithm):
         num_sampled_actions (default 10): Number K of sampled actions of each of the three kinds
             in the log-sum-exp.
         conservative_temperature (default 1.0): Temperature T of the log-sum-exp.
-        lagrange_threshold (default None): Target of the weighted gap for a learned multiplier;
-            None uses the fixed weight alone.
+        lagrange_threshold (default None): Threshold of the weighted gap for a learned
+            multiplier; None uses a fixed weight.
         backup_entropy (default False): Include the entropy term −α log π in the critics'
             target.
 
@@ -2290,7 +2290,7 @@ class TD3BC(ManagedAlgorithm):
         target_noise (default 0.2): Standard deviation of the noise on the target's action,
             which is in [−1, 1].
         target_noise_clip (default 0.5): Clip the noise on the target's action to ± this value.
-        alpha (default 2.5): Weight α of the value relative to the imitation; higher values
+        alpha (default 2.5): Weight α of the value term relative to imitation; higher values
             trust the critics more.
 
     Run options:
@@ -2445,7 +2445,7 @@ class RLPD(ManagedAlgorithm):
         train_frequency (default 1): Transitions to collect between rounds of updates.
         gradient_updates_per_step (default 20): Number G of updates in each round; the last one
             also updates actor and temperature.
-        replay (default 'uniform'): How transitions are sampled: uniformly, or in proportion to
+        replay (default 'uniform'): How transitions are sampled: uniformly, or by the size of
             their TD errors.
         priority_exponent (default 0.6): Exponent α of the priorities; 0 samples uniformly.
         importance_exponent (default 0.4): Initial exponent β of the importance weights; it
