@@ -136,7 +136,7 @@ def cpu_speed() -> Iterator[str]:
         }.items()
     ]
     yield (
-        "**SAC** on HalfCheetah-v5, batch 256, two hidden layers of 256, one update per step, with logging and "
+        "**SAC** on HalfCheetah-v5, batch size 256, two hidden layers of 256, one update per step, with logging and "
         "checkpoints. Environment steps per second in 3 interleaved rounds:"
     )
     yield table(["", "steps/s", "`compiled` relative to it"], rows)
@@ -357,7 +357,7 @@ def against_d3rlpy() -> Iterator[str]:
     ours, peer = gpu["ours"], gpu["peer"]
     first = records["cql"]
     yield (
-        f"On these {len(first['ours']['seed_means'])} seeds CQL is "
+        f"On these {len(first['ours']['seed_means'])} seeds, CQL is "
         f"{number(first['peer']['mean'] - first['ours']['mean'])} behind d3rlpy. On "
         f"{len(ours['seed_means'])} and {len(peer['seed_means'])} other seeds, run later on a GPU, it is "
         f"{number(ours['mean'] - peer['mean'])} ahead ({number(ours['mean'])} and {number(peer['mean'])}). "
