@@ -1909,7 +1909,7 @@ MUTANTS = [
         PT,
         "and chunk.flags.c_contiguous:",
         "and True:",
-        f"{ODD_DATA} -k no_memory",
+        f"{ODD_DATA} -k only_memory",
     ),
     Mutant(
         "HDF5 writes the file itself and crashes on a full disk",
@@ -1965,7 +1965,7 @@ MUTANTS = [
         "envs/resolving.py",
         "return values is not None and _as_json(value) in values",
         "return values is not None",
-        f"{RESOLVING} -k value_and_place",
+        f"{RESOLVING} -k value_and_position",
     ),
     Mutant(
         "reading a file imports gymnasium-robotics",
@@ -2161,7 +2161,7 @@ MUTANTS = [
         "envs/state.py",
         "kept=(OWN_RETURN,) if transformed else ()",
         "kept=(OWN_RETURN,)",
-        "tests/envs/test_boundary.py -k whatever_an_info_says",
+        "tests/envs/test_boundary.py -k returns_ignore_keys",
     ),
     Mutant(
         "an environment ends the program",

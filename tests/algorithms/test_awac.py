@@ -155,7 +155,7 @@ def test_advantages_are_differences_of_minima() -> None:
     torch.testing.assert_close(advantages(model, batch, own), expected, **TOLERANCE)
 
 
-def test_the_target_clips_the_current_policys_actions() -> None:
+def test_target_clips_the_current_policys_actions() -> None:
     learner = make()
     model, batch = learner.model, make_batch()
     noise = {"next_action": torch.full((ROWS, ACT), 9.0, dtype=torch.float64)}

@@ -301,7 +301,7 @@ def test_no_improvement_stops(
     assert (seen["should_stop"], seen["stop_reason"]) == (True, result.stop_reason)
 
 
-def test_the_best_model_is_kept(
+def test_best_model_is_kept(
     entry: AlgorithmEntry, small_config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is kept although newer checkpoints replace older ones and the run is resumed."""

@@ -90,7 +90,7 @@ def test_learns_the_known_answer_and_predicts_integers(agent: DQN, tmp_path: Pat
     assert DQN.load(copy).predict(np.eye(3)).tolist() == [5, 6, 7]
 
 
-def test_the_command_line_predicts_integers(agent: DQN, tmp_path: Path) -> None:
+def test_command_line_predicts_integers(agent: DQN, tmp_path: Path) -> None:
     np.save(tmp_path / "obs.npy", np.eye(3))
     np.save(tmp_path / "one.npy", np.eye(3)[2])
     call = ["predict", str(agent.run_dir), "--obs"]
@@ -145,7 +145,7 @@ def test_validation_reports_actions_out_of_bounds(tmp_path: Path) -> None:
     assert any("4 rows are outside the bounds 5 to 7" in problem for problem in problems)
 
 
-def test_a_minari_dataset_of_discrete_actions(
+def test_minari_dataset_of_discrete_actions(
     agent: DQN, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("minari")

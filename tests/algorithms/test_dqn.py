@@ -179,7 +179,7 @@ def test_time_limits_bootstrap_and_terminations_do_not() -> None:
     assert (running.item(), ended.item()) == (6.0, 1.0)
 
 
-def test_the_target_is_due_at_the_end_of_its_interval() -> None:
+def test_target_is_due_at_the_end_of_its_interval() -> None:
     learner = make_learner(target_update_interval=4)
     assert ["target" in learner.due(updates) for updates in range(5)] == [0, 0, 0, 1, 0]
     soft = make_learner(target_update_interval=1, tau=0.005)
@@ -228,7 +228,7 @@ def test_actions_are_random_with_probability_epsilon(epsilon: float) -> None:
 
 
 @pytest.mark.parametrize("actions", [2, 3, 7, 1000, 65_537])
-def test_the_largest_uniform_number_gives_the_last_action(actions: int) -> None:
+def test_largest_uniform_number_gives_the_last_action(actions: int) -> None:
     learner = DQNAlgorithm.build(EnvSpec(1, actions, discrete=True), DQNConfig(hidden_sizes=(2,)))
     largest = torch.tensor([[0.0, 1.0 - 2.0**-24]])
     action = learner.act(torch.zeros(1, 1), deterministic=False, noise={"explore": largest})

@@ -175,7 +175,7 @@ def test_eta_0_computes_no_action_gradient(monkeypatch: pytest.MonkeyPatch) -> N
     assert "loss/diversity" not in learner.update(make_batch(), make_noise(learner))
 
 
-def test_the_penalty_makes_critics_diverse() -> None:
+def test_penalty_makes_critics_diverse() -> None:
     """The diversity term decreases when it is the only loss."""
     found = {}
     for eta in (0.0, 5.0):

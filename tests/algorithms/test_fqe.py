@@ -76,7 +76,7 @@ def test_updates_equal_the_reference() -> None:
         assert torch.equal(value, before[name]), name
 
 
-def test_the_update_can_be_traced() -> None:
+def test_update_can_be_traced() -> None:
     assert_trace_is_the_update(make_fitted())
 
 

@@ -118,7 +118,7 @@ def test_no_gradient_through_the_weights() -> None:
     assert reached_by(loss, {"advantage": advantage, "log_prob": log_prob}) == {"log_prob"}
 
 
-def test_a_large_advantage_stays_finite() -> None:
+def test_large_advantage_stays_finite() -> None:
     weights = clipped_weights(torch.tensor([1e4, 0.0]), clip=100.0)
     torch.testing.assert_close(weights, torch.tensor([100.0, 1.0]))
 

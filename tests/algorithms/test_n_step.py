@@ -83,7 +83,7 @@ def test_every_row_is_bootstrapped_with_its_own_discount(entry: Any) -> None:
     assert mixed[0] not in alike
 
 
-def test_the_target_of_rows_with_discounts() -> None:
+def test_target_of_rows_with_discounts() -> None:
     rng = np.random.default_rng(0)
     rewards, value, discounts = rng.normal(size=(3, 5))
     ended = np.array([0.0, 1.0, 0.0, 1.0, 0.0])
@@ -177,7 +177,7 @@ def test_fqe_uses_single_steps() -> None:
         fitted_q_evaluation(learner, data, config=FQEConfig(n_step=2))
 
 
-def test_a_discounted_field_needs_a_discount() -> None:
+def test_discounted_field_needs_a_discount() -> None:
     class Returns(REGISTRY["bc"].learner_class()):  # type: ignore[misc]
         def fields(self) -> tuple[str, ...]:
             return ("returns_to_go",)

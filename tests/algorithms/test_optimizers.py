@@ -207,7 +207,7 @@ def test_config_overrides_the_algorithms_defaults() -> None:
     assert decays == [1e-4, 0.3]  # the algorithm's key keeps its meaning
 
 
-def test_a_schedule_scales_each_rate() -> None:
+def test_schedule_scales_each_rate() -> None:
     learner = sac(optimizers=NETWORKS)
     learner.scale_learning_rates(0.5)
     rates = [float(learner.optimizer(key).learning_rate) for key in ("actor", "critic")]
@@ -297,7 +297,7 @@ def test_projection_needs_known_layers() -> None:
         ("optimizers.actor.eps=null", {"actor": {}}),
     ],
 )
-def test_an_override_reaches_a_nested_key(text: str, found: Any) -> None:
+def test_override_reaches_a_nested_key(text: str, found: Any) -> None:
     config = TrainConfig.load("sac/pendulum", [text]).resolved()
     expected = {"actor": {"eps": 1e-5}, "all": {"max_norm": 1.0}} if found is None else found
     assert config.algo_kwargs["optimizers"] == expected

@@ -86,7 +86,7 @@ def test_actor_terms_and_gradient_equal_the_reference() -> None:
     assert_same_network(layers(actor, flat), expected.grads.network)
 
 
-def test_the_loss_does_not_depend_on_the_scale_of_rewards() -> None:
+def test_loss_does_not_depend_on_the_scale_of_rewards() -> None:
     q = torch.randn(16, dtype=torch.float64)
     actions, data = (torch.randn(16, 3, dtype=torch.float64) for _ in range(2))
     one = actor_terms(q, actions, data, alpha=2.5)

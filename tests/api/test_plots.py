@@ -1,4 +1,4 @@
-"""Plots: groups of runs, means and bands, axes that fit, and legends that cover nothing."""
+"""Plots: groups of runs, means and bands, axes, and legends."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MakeRun = Callable[..., Path]
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The figures that would have been written."""
+    """Collect the figures instead of writing them."""
     figures: list[Any] = []
     for module in (run_plots, dataset_plots):
         monkeypatch.setattr(module, "write_figure", lambda figure, file: figures.append(figure))
@@ -38,7 +38,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 @pytest.fixture
 def make_run(tmp_path: Path) -> MakeRun:
-    """Make a run's folder with an evaluation at each of ``points``."""
+    """Create a run folder with an evaluation at each of ``points``."""
 
     def make(
         name: str,
@@ -77,7 +77,7 @@ def curves(figure: Any) -> list[list[tuple[float, float]]]:
 
 
 def shaded(figure: Any) -> list[set[tuple[float, float]]]:
-    """The corners of each band."""
+    """Return the corners of each band."""
     paths = [collection.get_paths()[0] for collection in figure.axes[0].collections]
     return [{(round(float(x), 3), round(float(y), 3)) for x, y in path.vertices} for path in paths]
 
@@ -107,7 +107,7 @@ def test_labels_show_the_settings_that_differ(make_run: MakeRun, drawn: list[Any
     assert names(drawn[2]) == ["0.9-0", "0.9-1", "0.95-0", "0.95-1"]
 
 
-def test_the_band_of_three_runs_is_student_s_interval(make_run: MakeRun, drawn: list[Any]) -> None:
+def test_band_of_three_runs_is_the_student_interval(make_run: MakeRun, drawn: list[Any]) -> None:
     values = [1.0, 2.0, 6.0]
     plot_runs([make_run(f"{v}", seed=int(v), points={10: v}) for v in values], "a.png")
     half = 4.303 * statistics.stdev(values) / 3**0.5
@@ -118,13 +118,13 @@ def test_the_band_of_three_runs_is_student_s_interval(make_run: MakeRun, drawn: 
     assert t_quantile(1000) == pytest.approx(1.9623, abs=1e-3)
 
 
-def test_the_band_of_two_runs_is_their_range(make_run: MakeRun, drawn: list[Any]) -> None:
+def test_band_of_two_runs_is_their_range(make_run: MakeRun, drawn: list[Any]) -> None:
     plot_runs([make_run(f"{v}", seed=v, points={10: float(v)}) for v in (1, 5)], "a.png")
     assert shaded(drawn[0]) == [{(10, 1), (10, 5)}]
     assert note(drawn[0]) == "Lines are means; bands are minimum to maximum."
 
 
-def test_a_mean_spans_what_all_runs_cover(make_run: MakeRun, drawn: list[Any]) -> None:
+def test_mean_spans_the_range_that_all_runs_cover(make_run: MakeRun, drawn: list[Any]) -> None:
     one = make_run("a", seed=0, points={10: 0.0, 20: 10.0, 40: 10.0})
     two = make_run("b", seed=1, points={15: 5.0, 30: 20.0})
     plot_runs([one, two], "a.png")
@@ -135,7 +135,7 @@ def test_a_mean_spans_what_all_runs_cover(make_run: MakeRun, drawn: list[Any]) -
         plot_runs([one, late], "a.png")
 
 
-def test_smoothing_is_an_average_without_a_bias_to_zero() -> None:
+def test_smoothing_is_a_bias_corrected_average() -> None:
     curve = Curve(np.arange(3.0), np.array([4.0, 4.0, 8.0]))
     assert smoothed(curve, 0.5).y.tolist() == pytest.approx([4, 4, (0.5 * 3 + 0.5 * 8) / 0.875])
     assert smoothed(curve, 0.0) is curve
@@ -151,7 +151,7 @@ def test_smoothing_is_an_average_without_a_bias_to_zero() -> None:
         ({"x": "updates"}, "has not recorded its number of updates"),
     ],
 )
-def test_errors_say_what_is_allowed(
+def test_errors_list_the_allowed_values(
     make_run: MakeRun, arguments: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
@@ -161,7 +161,7 @@ def test_errors_say_what_is_allowed(
 # --- Axes -----------------------------------------------------------------------
 
 
-def test_offline_runs_alone_are_curves_over_updates(make_run: MakeRun, drawn: list[Any]) -> None:
+def test_only_offline_runs_are_curves_over_updates(make_run: MakeRun, drawn: list[Any]) -> None:
     offline = [make_run(f"iql{seed}", "iql", seed=seed) for seed in range(2)]
     plot_runs(offline, "a.png")
     axes = drawn[0].axes[0]
@@ -185,7 +185,7 @@ def test_updates_and_time_are_read_from_the_metrics(make_run: MakeRun, drawn: li
     ]
     run = make_run("a", rows=rows)
     plot_runs([run], "a.png", x="updates")
-    assert curves(drawn[0]) == [[(5, 1)]]  # nothing is known about step 25
+    assert curves(drawn[0]) == [[(5, 1)]]  # step 25 has no data
     plot_runs([run], "a.png", x="time", metric="loss/critic", title="", ylabel="Critic loss")
     axes = drawn[1].axes[0]
     assert curves(drawn[1]) == [[(1, 5), (3, 4)]]
@@ -200,7 +200,7 @@ def test_no_two_of_many_runs_look_the_same(make_run: MakeRun, drawn: list[Any]) 
     assert len(looks) == 40
 
 
-def test_the_legend_covers_no_curve(make_run: MakeRun, drawn: list[Any]) -> None:
+def test_legend_does_not_cover_curves(make_run: MakeRun, drawn: list[Any]) -> None:
     runs = [
         make_run(f"sac{index}", seed=index, gamma=0.9 + index // 2 / 100) for index in range(10)
     ]
@@ -213,14 +213,14 @@ def test_the_legend_covers_no_curve(make_run: MakeRun, drawn: list[Any]) -> None
     assert legend.x1 <= figure.bbox.x1
 
 
-def test_runs_of_one_name_are_told_apart(make_run: MakeRun, drawn: list[Any]) -> None:
+def test_runs_with_the_same_name_get_different_labels(make_run: MakeRun, drawn: list[Any]) -> None:
     runs = [make_run(name) for name in ("slow/x/sac", "fast/x/sac", "fast/x/td3")]
-    plot_runs([*runs, runs[0]], "a.png", by="run")  # a run that is given twice is one curve
+    plot_runs([*runs, runs[0]], "a.png", by="run")  # a run given twice is one curve
     assert names(drawn[0]) == ["slow/x/sac", "fast/x/sac", "td3"]
     assert unique_names([Path("/a/b"), Path("/b")]) == ["a/b", "/b"]
 
 
-def test_the_title_says_which_environments(make_run: MakeRun, drawn: list[Any]) -> None:
+def test_title_contains_the_environments(make_run: MakeRun, drawn: list[Any]) -> None:
     one, two = make_run("a"), make_run("b", env_id="Hopper-v5")
     plot_runs([one], "a.png")
     plot_runs([one, two], "a.png")
@@ -252,7 +252,9 @@ def test_equal_plots_are_equal_files(make_run: MakeRun, tmp_path: Path, ending: 
 
 
 @pytest.mark.parametrize("env_id", ["Pendulum-v1", "CartPole-v1"])
-def test_what_is_whole_has_whole_ticks(env_id: str, tmp_path: Path, drawn: list[Any]) -> None:
+def test_integer_quantities_have_integer_ticks(
+    env_id: str, tmp_path: Path, drawn: list[Any]
+) -> None:
     file = tmp_path / "a.npz"
     np.savez(file, **record_random(env_id, {}, 400, 0))  # type: ignore[arg-type]
     inspect_data(str(file), plot=tmp_path / "a.png")

@@ -40,7 +40,7 @@ def report(**changes: Any) -> Report:
 
 
 class Terminal(io.StringIO):
-    """A stream that says that it is a terminal."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -50,7 +50,7 @@ class Terminal(io.StringIO):
 
 
 def session(step: int, **changes: Any) -> Any:
-    """What a meter reads of a session."""
+    """The attributes of a session that a meter reads."""
     facts: dict[str, Any] = {"updates": step, "total": 10_000, "eval_interval": 0} | changes
     return types.SimpleNamespace(
         state=types.SimpleNamespace(
@@ -84,7 +84,7 @@ def test_speed_is_the_recent_one() -> None:
     assert shown.left == pytest.approx((10_000 - fast[-1][1]) / 130, rel=0.01)
 
 
-def test_the_first_update_restarts_the_window() -> None:
+def test_first_update_restarts_the_window() -> None:
     meter = _Meter()
     meter.start(session(0, updates=0), 0.0)
     meter.add(session(5_000, updates=0), 1.0)
@@ -93,7 +93,7 @@ def test_the_first_update_restarts_the_window() -> None:
     assert meter.report(session(5_300)).speed == pytest.approx(100)
 
 
-def test_evaluations_count_for_the_time_left_and_not_for_the_speed() -> None:
+def test_evaluations_affect_the_time_left_but_not_the_speed() -> None:
     meter = _Meter()
     at = {"eval_interval": 1_000}
     meter.start(session(1, **at), 0.0)
@@ -123,7 +123,7 @@ def test_no_line_is_wider_than_the_terminal(width: int, phase: str) -> None:
     assert text.count("\n") == 2
 
 
-def test_a_wider_terminal_shows_more() -> None:
+def test_wider_terminal_shows_more() -> None:
     narrow, wide = (terminal_text(report(), width).plain for width in (79, 160))
     assert "eval" in narrow
     assert wide.count("critic loss") > narrow.count("critic loss") >= 3
@@ -131,7 +131,7 @@ def test_a_wider_terminal_shows_more() -> None:
     assert terminal_text(report(), 79, ascii_only=True).plain.isascii()
 
 
-def test_a_log_has_lines_without_control_characters(
+def test_log_has_lines_without_control_characters(
     small_config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "PLAIN_SECONDS", 0.0)
@@ -156,7 +156,7 @@ def test_lines_of_a_log_are_seconds_apart(small_config: Config) -> None:
     ]
 
 
-def test_a_terminal_has_a_bar(small_config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_has_a_bar(small_config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
@@ -169,7 +169,7 @@ def test_a_terminal_has_a_bar(small_config: Config, monkeypatch: pytest.MonkeyPa
     assert text.rstrip().endswith("\x1b[?25h")  # the cursor is visible again
 
 
-def test_a_dumb_terminal_has_lines(small_config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dumb_terminal_has_lines(small_config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
     stream = Terminal()
     train(small_config(), callbacks=[ProgressCallback(stream)])
@@ -177,7 +177,7 @@ def test_a_dumb_terminal_has_lines(small_config: Config, monkeypatch: pytest.Mon
 
 
 class Handle:
-    """IPython's handle of an output that can be replaced."""
+    """IPython's handle for an output that can be replaced."""
 
     def __init__(self, first: dict[str, str]) -> None:
         self.shown = [first]
@@ -189,7 +189,7 @@ class Handle:
 
 @pytest.fixture
 def notebook(monkeypatch: pytest.MonkeyPatch) -> list[Handle]:
-    """A process that looks like a Jupyter kernel; its outputs."""
+    """Simulate a Jupyter kernel and collect its outputs."""
     outputs: list[Handle] = []
 
     def display(bundle: dict[str, str], *, raw: bool, display_id: bool) -> Handle:
@@ -207,7 +207,7 @@ def notebook(monkeypatch: pytest.MonkeyPatch) -> list[Handle]:
     return outputs
 
 
-def test_a_notebook_has_a_bar_by_default(
+def test_notebook_has_a_bar_by_default(
     notebook: list[Handle], small_config: Config, capsys: pytest.CaptureFixture[str]
 ) -> None:
     train(small_config())
@@ -227,7 +227,7 @@ def test_html_is_escaped() -> None:
 @pytest.mark.parametrize(
     ("shell", "expected"), [(None, False), (object(), False)], ids=["none", "ipython"]
 )
-def test_ipython_in_a_terminal_is_no_notebook(
+def test_ipython_in_a_terminal_is_not_a_notebook(
     shell: object, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ipython: Any = types.ModuleType("IPython")
@@ -239,7 +239,7 @@ def test_ipython_in_a_terminal_is_no_notebook(
 # --- The argument -----------------------------------------------------------------
 
 
-def test_every_function_shows_a_display_if_asked(
+def test_every_function_shows_a_display_on_request(
     small_config: Config, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def shown() -> bool:
@@ -249,7 +249,7 @@ def test_every_function_shows_a_display_if_asked(
     run = train(config, progress=True).run_dir
     assert shown()
     train(config)
-    assert not shown()  # standard error is no terminal here
+    assert not shown()  # standard error is not a terminal here
     resume(run, ["total_timesteps=40"], progress=True)
     assert shown()
     finetune(run, "Pendulum-v1", ["total_timesteps=20", "learning_starts=10"], progress=True)
@@ -262,7 +262,7 @@ def test_every_function_shows_a_display_if_asked(
     assert not shown()
 
 
-def test_a_failing_display_does_not_stop_the_training(
+def test_failing_display_does_not_stop_training(
     small_config: Config, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Broken(io.StringIO):

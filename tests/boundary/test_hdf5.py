@@ -116,7 +116,7 @@ def test_forked_process_starts_a_separate_reader(file: Path) -> None:
     np.testing.assert_array_equal(read(file), np.arange(8))
 
 
-def test_the_current_folder_is_not_searched_for_modules(
+def test_current_folder_is_not_searched_for_modules(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (file.parent / "h5py.py").write_text("raise SystemExit")

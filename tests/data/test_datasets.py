@@ -1,4 +1,4 @@
-"""A stranger's file is loaded correctly, or refused with the reason."""
+"""Datasets of any origin are loaded correctly or rejected with a reason."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Arrays = dict[str, Any]
 
 
 def make_data(lengths: list[int], *, ends: str = "timeouts", seed: int = 0) -> Arrays:
-    """Episodes whose observations count (episode, time), so that mixing would show."""
+    """Create episodes with observations (episode, time), which would reveal mixed-up rows."""
     rng = np.random.default_rng(seed)
     obs, following, terminals, timeouts = [], [], [], []
     for episode, length in enumerate(lengths):
@@ -102,7 +102,7 @@ def test_implied_next_observations_equal_given_ones(lengths: list[int], ends: st
 
 
 @pytest.mark.parametrize("field", list(ALIASES))
-def test_every_alias_is_understood(field: str) -> None:
+def test_every_alias_is_recognized(field: str) -> None:
     data = make_data([3, 2], ends="terminals")
     stored = {"terminations": "terminals", "truncations": "timeouts"}.get(field, field)
     expected = TransitionDataset.from_dict(data)
@@ -149,8 +149,8 @@ def test_one_done_flag_is_read_and_reported(tmp_path: Path) -> None:
     assert any("one episode, and no row terminates" in note for note in no_flag.guesses)
 
 
-def test_names_are_understood_in_the_singular_and_with_next() -> None:
-    """Else next observations would be those of the row below, which may be of another episode."""
+def test_singular_and_next_names_are_recognized() -> None:
+    """Otherwise, next observations would come from the next row, possibly of another episode."""
     data = make_data([3, 2], ends="terminals")
     named = {
         "state": data["observations"],
@@ -170,7 +170,7 @@ def test_unused_columns_are_reported() -> None:
     data = make_data([3, 2], ends="terminals")
     assert TransitionDataset.from_dict(data).notes == ()
     odd = without(data, "terminals") | {"terminal_flags": data["terminals"], "when": np.arange(5)}
-    odd["about"] = np.zeros(3)  # not a value a row: no column
+    odd["about"] = np.zeros(3)  # not one value per row, so not a column
     guesses = TransitionDataset.from_dict(odd).guesses
     assert guesses[-1] == "unused columns: 'terminal_flags', 'when'"
     assert any(
@@ -242,18 +242,18 @@ def test_return_scaling_and_normalization() -> None:
 @pytest.mark.parametrize(
     ("lengths", "ends", "limit", "whole"),
     [
-        ([4, 4, 2], "timeouts", None, False),  # the others show the limit
+        ([4, 4, 2], "timeouts", None, False),  # the other episodes reveal the limit
         ([4, 4, 4], "timeouts", None, True),
-        ([3, 3, 3], "timeouts", 4, True),  # a recorder that leaves out each episode's last row
+        ([3, 3, 3], "timeouts", 4, True),  # a recorder that omits the last row of each episode
         ([4, 4, 2], "terminals", None, True),
-        ([4, 2], "timeouts", 4, True),  # one alone would have no range
+        ([4, 2], "timeouts", 4, True),  # a single episode would have no range
         ([2], "timeouts", 4, True),
     ],
 )
-def test_an_incomplete_last_episode_does_not_scale_returns(
+def test_incomplete_last_episode_does_not_scale_returns(
     lengths: list[int], ends: str, limit: int | None, whole: bool
 ) -> None:
-    """Its return is far from the others, so that it would decide the range."""
+    """Its return is far from the others and would determine the range."""
     data = make_data(lengths, ends=ends)
     data["rewards"][-lengths[-1] :] = 100.0
     statistics = TransitionDataset.from_dict(data).statistics(limit)
@@ -263,7 +263,7 @@ def test_an_incomplete_last_episode_does_not_scale_returns(
 
 
 @pytest.mark.parametrize(("limit", "whole"), [(None, False), (4, False), (2, True)])
-def test_the_time_limit_decides_where_no_other_episode_was_cut(
+def test_time_limit_decides_if_no_other_episode_was_truncated(
     limit: int | None, whole: bool
 ) -> None:
     data = make_data([4, 3, 2], ends="terminals")
@@ -283,8 +283,8 @@ def test_the_time_limit_decides_where_no_other_episode_was_cut(
     ("lengths", "whole"),
     [
         ([4, 4, 1, 4, 4, 2], [1, 1, 0, 1, 1, 0]),  # two environments
-        ([3, 4, 4, 4], [0, 1, 1, 1]),  # a ring that was written over
-        ([4, 3, 2, 4], [1, 1, 1, 1]),  # an environment that cuts as it likes
+        ([3, 4, 4, 4], [0, 1, 1, 1]),  # an overwritten ring buffer
+        ([4, 3, 2, 4], [1, 1, 1, 1]),  # an environment that truncates at any time
     ],
 )
 def test_pieces_of_a_replay_do_not_scale_returns(lengths: list[int], whole: list[int]) -> None:
@@ -292,8 +292,8 @@ def test_pieces_of_a_replay_do_not_scale_returns(lengths: list[int], whole: list
     assert statistics.whole.tolist() == [bool(each) for each in whole]
 
 
-def test_the_last_collected_episode_counts_as_incomplete() -> None:
-    """The last row of an episode that continues is marked as cut."""
+def test_last_collected_episode_counts_as_incomplete() -> None:
+    """The last row of an unfinished episode is marked as truncated."""
     dataset = TransitionDataset.from_dict(record_random("Pendulum-v1", {}, 450, 0))
     assert dataset.column("truncations")[-1] == 1
     assert dataset.statistics(200).whole.tolist() == [True, True, False]
@@ -318,7 +318,7 @@ def test_epochs_visit_every_row_once(rows: int, share: float, rounds: int) -> No
 
 
 def test_blocks_of_batches_equal_single_ones() -> None:
-    """As a captured graph runs: prepared once for a block, then gathered without the host."""
+    """Like in a captured graph: prepared once for a block, then gathered without the host."""
     dataset = TransitionDataset.from_dict(make_data([50]))
     singles, generator = EpochSampler(dataset), torch.Generator().manual_seed(0)
     expected = [singles.sample(8, generator).obs.tolist() for _ in range(16)]
@@ -330,13 +330,13 @@ def test_blocks_of_batches_equal_single_ones() -> None:
     assert found == expected
 
 
-def test_a_batch_larger_than_the_dataset_is_rejected() -> None:
+def test_batch_larger_than_the_dataset_is_rejected() -> None:
     sampler = EpochSampler(TransitionDataset.from_dict(make_data([5])))
     with pytest.raises(ConfigError, match="batch_size = 8: drawing 8 rows"):
         sampler.sample(8, torch.Generator())
 
 
-def test_replacement_reaches_every_row_and_no_other() -> None:
+def test_sampling_with_replacement_draws_exactly_the_rows() -> None:
     dataset = TransitionDataset.from_dict(make_data([30]))
     batch = dataset.sample(2000, torch.Generator().manual_seed(0))
     assert set(batch.obs[:, 1].long().tolist()) == set(range(30))
@@ -467,7 +467,7 @@ def test_damaged_files_get_a_clear_error(tmp_path: Path, name: str, damage: str)
     assert "\n" not in str(caught.value)
 
 
-def test_a_pt_file_must_contain_tensors(tmp_path: Path) -> None:
+def test_pt_file_must_contain_tensors(tmp_path: Path) -> None:
     torch.save([torch.zeros(3)], tmp_path / "list.pt")
     with pytest.raises(ConfigError, match="dict of tensors"):
         load(tmp_path / "list.pt")
@@ -492,7 +492,7 @@ def test_incomplete_settings(settings: dict[str, Any], sentence: str) -> None:
         DataConfig(**settings)
 
 
-def test_missing_minari_shows_the_install_command(
+def test_missing_minari_error_has_the_install_command(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
@@ -531,14 +531,14 @@ def test_minari_round_trip(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     assert (report.rows, report.episodes, problems) == (450, 3, [])
 
 
-# --- What a run has collected -------------------------------------------------------
+# --- Replay data of a run -----------------------------------------------------------
 
 
 @pytest.mark.parametrize(("num_envs", "capacity", "rows"), [(1, 5_000, 270), (3, 200, 200)])
-def test_a_replay_becomes_a_dataset(
+def test_replay_becomes_a_dataset(
     small_config: Callable[..., Any], tmp_path: Path, num_envs: int, capacity: int, rows: int
 ) -> None:
-    """In order, also where a ring has wrapped and environments take turns; in Pendulum's units."""
+    """Rows are in order, also after wrap-around and for interleaved environments, and unscaled."""
     config = small_config(total_timesteps=270 * num_envs, num_envs=num_envs)
     config["algo_kwargs"] |= {"learning_starts": 10_000, "buffer_capacity": capacity}
     run = str(train(config).run_dir)
@@ -564,7 +564,7 @@ def test_a_replay_becomes_a_dataset(
     assert (report.rows, report.discontinuities, problems) == (rows, 0, [])
 
 
-def test_a_replay_of_discrete_actions_starts_at_the_space_start(
+def test_replay_of_discrete_actions_starts_at_the_space_start(
     small_config: Callable[..., Any], tmp_path: Path
 ) -> None:
     run = str(train(small_config(algo="dqn")).run_dir)
@@ -590,7 +590,7 @@ def test_integers_stay_integers_from_file_to_file(tmp_path: Path) -> None:
         ({}, {"reward_scale": 0.1}, "a replay with transformed rewards"),
     ],
 )
-def test_a_replay_that_is_not_a_dataset_is_rejected(
+def test_replay_that_is_not_a_dataset_is_rejected(
     small_config: Callable[..., Any],
     tmp_path: Path,
     changes: dict[str, Any],
@@ -652,7 +652,7 @@ def test_validation_reports_each_problem(tmp_path: Path, change: Any, problem: s
 
 @pytest.mark.parametrize("column", ["terminals", "timeouts"])
 def test_flags_other_than_0_and_1_are_read_and_reported(tmp_path: Path, column: str) -> None:
-    """Also where the row of the flag is left out, since its next observation is not there."""
+    """Also if the row of the flag is dropped because its next observation is missing."""
     data = without(record_random("Pendulum-v1", {}, 400, 0), "next_observations")
     data[column] = 255 * data["timeouts"].astype(np.uint8)
     file = str(write_arrays(data, tmp_path / "d.npz"))
@@ -676,11 +676,11 @@ def test_time_limits_stored_as_terminations_are_reported(tmp_path: Path) -> None
         validate_data(str(tmp_path / "d.npz"), "MountainCarContinuous-v0")
 
 
-# --- Into a learner -----------------------------------------------------------------
+# --- Training -----------------------------------------------------------------------
 
 
 def test_normalization_is_saved_and_applied_at_prediction(tmp_path: Path) -> None:
-    """A dataset's statistics travel in the checkpoint; prediction takes raw observations."""
+    """The checkpoint contains the dataset's statistics; prediction takes raw observations."""
     settings = {"dataset_kind": "random", "dataset_size": 300, "normalize_states": True}
     settings |= {
         "hidden_sizes": [8],
@@ -722,7 +722,7 @@ def test_normalization_is_saved_and_applied_at_prediction(tmp_path: Path) -> Non
     np.testing.assert_allclose(policy(raw), 2.0 * inside.detach().numpy(), atol=1e-4)
 
 
-def test_an_online_algorithm_rejects_a_dataset() -> None:
+def test_online_algorithm_rejects_a_dataset() -> None:
     config = make_config(
         {
             "algo": "sac",
@@ -748,7 +748,7 @@ def test_options_for_recorded_data_are_rejected_online(
         check_config(make_config(config))
 
 
-def test_a_dataset_path_may_be_a_path_object(recorded: Path) -> None:
+def test_dataset_path_may_be_a_path_object(recorded: Path) -> None:
     loaded = load_transition_dataset({"dataset_kind": "npz", "dataset_path": recorded})
     assert len(loaded) == 450
 
@@ -762,10 +762,10 @@ def test_dataset_size_is_rejected_for_a_file(
         check_config(make_config(config))
 
 
-def test_an_environment_with_a_custom_time_limit(
+def test_environment_with_a_custom_time_limit(
     small_config: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """Ends of one flag at the limit that was asked for are cuts, not terminations."""
+    """With a single done flag, episodes that end at the requested limit are truncations."""
     data = record_random("Pendulum-v1", {"max_episode_steps": 100}, 400, 0)
     data["dones"] = data.pop("timeouts") | data.pop("terminals")
     np.savez(tmp_path / "d.npz", **data)  # type: ignore[arg-type]
@@ -777,7 +777,7 @@ def test_an_environment_with_a_custom_time_limit(
     assert task.data.train.column("truncations").sum() == 4
 
 
-def test_a_replay_is_validated_with_the_time_limit_of_its_run(
+def test_replay_is_validated_with_the_time_limit_of_its_run(
     small_config: Callable[..., Any],
 ) -> None:
     config = small_config(total_timesteps=320, env_kwargs={"max_episode_steps": 300})
@@ -786,7 +786,7 @@ def test_a_replay_is_validated_with_the_time_limit_of_its_run(
     assert (report.episodes, problems) == (2, [])
 
 
-def test_a_dataset_is_written_into_a_new_folder(tmp_path: Path) -> None:
+def test_dataset_is_written_into_a_new_folder(tmp_path: Path) -> None:
     arrays = record_random("Pendulum-v1", {}, 20, 0)
     written = write_arrays(arrays, tmp_path / "new" / "deep" / "mine.npz")
     assert len(np.load(written)["rewards"]) == 20
@@ -795,6 +795,6 @@ def test_a_dataset_is_written_into_a_new_folder(tmp_path: Path) -> None:
         write_arrays(arrays, tmp_path / "file" / "mine.npz")
 
 
-def test_a_misspelled_dataset_key_gets_a_suggestion() -> None:
+def test_misspelled_dataset_key_gets_a_suggestion() -> None:
     with pytest.raises(ConfigError, match=r"^Unknown key 'dataset_pth'; did you mean"):
         load_transition_dataset({"dataset_kind": "npz", "dataset_pth": "a.npz"})

@@ -1,4 +1,4 @@
-"""Declared fields and n-step rewards, against a reference that walks along the episodes."""
+"""Declared fields and n-step rewards against a reference that iterates over the episodes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def random_rows(count: int, seed: int, end: float) -> list[Row]:
 
 
 def expected(episode: list[Row], n_step: int) -> dict[str, Any]:
-    """What the first of ``episode``, all rows from it on, should look like in a batch."""
+    """Return the expected batch row for the first of ``episode``, the rows from it on."""
     taken = 0
     reward = 0.0
     for row in episode[:n_step]:
@@ -95,7 +95,7 @@ def fill(buffer: ReplayBuffer, rows: list[Row]) -> None:
 
 
 def assert_replay(buffer: ReplayBuffer, rows: list[Row], n_step: int) -> None:
-    """Every stored row of ``buffer`` is as the reference says, in one batch."""
+    """Assert that a batch of every stored row of ``buffer`` equals the reference."""
     stored = range(len(rows) - len(buffer), len(rows))
     batch = buffer.batch(torch.tensor([row % buffer.capacity for row in stored]))
     wanted = [expected(rows[first :: buffer.num_envs], n_step) for first in stored]
@@ -112,10 +112,10 @@ def assert_replay(buffer: ReplayBuffer, rows: list[Row], n_step: int) -> None:
     end=st.sampled_from([0.0, 0.1, 0.5, 1.0]),
     seed=st.integers(0, 1000),
 )
-def test_the_replays_fields_follow_each_environment(
+def test_replays_fields_follow_each_environment(
     steps: int, num_envs: int, capacity: int, n_step: int, end: float, seed: int
 ) -> None:
-    """Around the ring's seam, at ends of both kinds, and where a window reaches the newest row."""
+    """At the ring buffer's boundary, both kinds of episode ends, and the newest row."""
     rows = random_rows(steps * num_envs, seed, end)
     buffer = ReplayBuffer(capacity, 1, 1, num_envs=num_envs)
     buffer.rows.fill_(float("nan"))
@@ -134,8 +134,8 @@ def test_the_replays_fields_follow_each_environment(
 
 
 @pytest.mark.parametrize("n_step", [1, 3])
-def test_a_cut_ends_the_windows_of_every_environment(n_step: int) -> None:
-    """As when a run is resumed with new episodes, because the old ones could not be restored."""
+def test_restart_ends_the_windows_of_every_environment(n_step: int) -> None:
+    """As after a resume with new episodes, because the old ones could not be restored."""
     rows = random_rows(12, 0, 0.0)
     buffer = ReplayBuffer(14, 1, 1, num_envs=2)
     buffer.supply(FIELDS, gamma=GAMMA, n_step=n_step)
@@ -184,7 +184,7 @@ def assert_dataset(data: TransitionDataset, rows: list[Row], n_step: int) -> Non
     seed=st.integers(0, 1000),
     changes=st.booleans(),
 )
-def test_a_datasets_fields_follow_its_episodes(
+def test_datasets_fields_follow_its_episodes(
     count: int, n_step: int, end: float, seed: int, changes: bool
 ) -> None:
     """Also after episodes were held out or rewards transformed, before or after `supply`."""
@@ -202,14 +202,14 @@ def test_a_datasets_fields_follow_its_episodes(
     for part in (data, held_out):
         values = set(part.column("observations")[:, 0].tolist())
         kept = [index for index, row in enumerate(rows) if row.obs in values]
-        # Where rows are missing, the reference takes the next ones for the same episode's.
+        # If rows are missing, the reference treats the next rows as the same episode.
         gaps = [one for one, other in itertools.pairwise(kept) if other != one + 1]
         assert all(rows[index].ended for index in gaps)
         assert_dataset(part, [rows[index] for index in kept], n_step)
 
 
 def test_gathers_have_static_shapes_and_never_wait_for_the_host() -> None:
-    """So that a graph can be captured: on tensors without data, a question would raise."""
+    """Graph capture requires this; on meta tensors, reading a value would raise."""
     buffer = ReplayBuffer(30, 3, 2, num_envs=2)
     buffer.supply(FIELDS, gamma=GAMMA, n_step=3)
     fields = buffer._fields
@@ -271,13 +271,13 @@ def test_columns_of_a_dataset_are_read_by_name() -> None:
         (np.zeros(3), "rewards", "declares the column 'rewards', but it is already part"),
     ],
 )
-def test_an_unusable_column_gets_a_clear_error(column: Any, name: str, message: str) -> None:
+def test_unusable_column_gets_a_clear_error(column: Any, name: str, message: str) -> None:
     arrays = {"observations": np.zeros((3, 1)), "actions": np.zeros((3, 1)), "level": column}
     with pytest.raises(ConfigError, match=message):
         TransitionDataset.from_dict(arrays | {"rewards": np.zeros(3)}, columns=(name,))
 
 
-def test_a_replay_rejects_fields_it_cannot_supply() -> None:
+def test_replay_rejects_fields_it_cannot_supply() -> None:
     buffer = ReplayBuffer(10, 1, 1)
     with pytest.raises(ConfigError, match="'returns_to_go', which experience from an environment"):
         buffer.supply(("returns_to_go",))
@@ -292,7 +292,7 @@ def fill_three(buffer: ReplayBuffer) -> None:
     buffer.add(one, one, one[:, 0], one, flag, flag)
 
 
-def test_a_custom_sampler_has_no_fields() -> None:
+def test_custom_sampler_has_no_fields() -> None:
     class Mine(Sampler):
         def __len__(self) -> int:
             return 1
@@ -310,7 +310,7 @@ def test_a_custom_sampler_has_no_fields() -> None:
         Mine().supply((), n_step=2)
 
 
-def test_a_missing_field_error_explains_how_to_declare_it() -> None:
+def test_missing_field_error_explains_how_to_declare_it() -> None:
     zeros = torch.zeros(2)
     batch = Batch(zeros[:, None], zeros[:, None], zeros, zeros[:, None], zeros)
     for name in FIELD_NAMES:

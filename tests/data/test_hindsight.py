@@ -1,4 +1,4 @@
-"""Hindsight replay: which goals, which rewards, whose episodes; against the reference."""
+"""Hindsight replay: goals, rewards and episodes against the reference."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ STRATEGIES = ("future", "final", "episode")
 
 
 class Task:
-    """Success within a distance that some of the random goals have."""
+    """Return success within a distance that some of the random goals have."""
 
     def __init__(self, terminates: bool = True) -> None:
         self.terminates = terminates
@@ -53,7 +53,7 @@ class Task:
 
 
 class Story:
-    """Random episodes in several environments, added to a replay and to the reference."""
+    """Adds random episodes of several environments to a replay and to the reference."""
 
     def __init__(self, steps: int, num_envs: int, seed: int, end: float, **options: Any) -> None:
         self.task = options.setdefault("task", Task())
@@ -82,7 +82,7 @@ class Story:
         return HindsightReplay(self.capacity, D + G, A, **self.options)
 
     def expect(self, replay: HindsightReplay, batch_size: int = 40, seed: int = 0) -> None:
-        """A batch of ``replay`` is the reference's, number for number."""
+        """Assert that a batch of ``replay`` equals the reference's exactly."""
         uniform = torch.rand(
             3, batch_size, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
         )
@@ -131,7 +131,7 @@ def assert_equal(batch: Batch, expected: list[reference.Transition]) -> None:
 def test_batches_match_the_reference(
     steps: int, num_envs: int, capacity: int, seed: int, end: float, **options: Any
 ) -> None:
-    """Whatever the episodes, the environments and the wrap-around."""
+    """For any episodes, environments and wrap-around."""
     task = Task(options.pop("terminates"))
     story = Story(steps, num_envs, seed, end, capacity=capacity, task=task, **options)
     story.expect(story.replay, seed=seed)
@@ -148,7 +148,7 @@ def test_batches_match_the_reference(
 def test_restored_segments_give_the_same_batches(
     steps: int, num_envs: int, capacity: int, seed: int, strategy: str
 ) -> None:
-    """Saved piece by piece, put back, and gone on with."""
+    """Save by segments, restore and continue."""
     original = replay_buffer.SEGMENT_ROWS
     replay_buffer.SEGMENT_ROWS = 8
     try:
@@ -169,11 +169,11 @@ def test_restored_segments_give_the_same_batches(
         replay_buffer.SEGMENT_ROWS = original
 
 
-# --- What the goals mean ------------------------------------------------------
+# --- Choice of goals ----------------------------------------------------------
 
 
 def collect(steps: int, num_envs: int, env_id: str = COUNTING, **options: Any) -> Any:
-    """Rows of an environment that achieves (episode, time), through the real collector."""
+    """Collect rows of an environment that achieves (episode, time)."""
     goal_envs.register()
     config = EnvConfig(**options.pop("env_kwargs", {}))
     spec = describe_env(env_id, config)
@@ -208,14 +208,14 @@ def test_goals_come_from_the_same_episode_and_the_strategys_range(
     episode, time, goal_episode, goal_time = batch.obs.numpy().T
     relabeled = goal_episode >= 0
     last = 3 + episode % 3
-    running = episode == episode.max()  # 50 steps: the environments' last episodes go on
+    running = episode == episode.max()  # 50 steps: the last episodes are unfinished
     assert (relabeled == ~running).all()
     assert (goal_episode[relabeled] == episode[relabeled]).all()
     earliest = {"future": time + 1, "final": last, "episode": 0 * time + 1}[strategy]
     assert (goal_time >= earliest)[relabeled].all()
     assert (goal_time <= last)[relabeled].all()
     pairs = set(zip(time[relabeled], goal_time[relabeled], strict=True))
-    if strategy == "future":  # the state that the action led to is among them
+    if strategy == "future":  # including the state that follows the action
         assert {(0.0, 1.0), (0.0, 5.0), (4.0, 5.0)} <= pairs
     if strategy == "episode":
         assert {(0.0, 5.0), (4.0, 1.0)} <= pairs
@@ -235,20 +235,20 @@ def test_future_goals_are_uniform() -> None:
 
 
 @pytest.mark.parametrize("ratio", [0.3, 0.8])
-def test_the_ratio_is_exact_in_expectation(ratio: float) -> None:
+def test_ratio_is_exact_in_expectation(ratio: float) -> None:
     replay = collect(12, 2, ratio=ratio)
     batch = replay.sample(20_000, torch.Generator().manual_seed(0))
     share = float((batch.obs[:, 2] >= 0).double().mean())
     assert abs(share - ratio) < 5 * (ratio * (1 - ratio) / 20_000) ** 0.5
 
 
-def test_a_ratio_of_zero_is_a_plain_replay() -> None:
+def test_ratio_of_zero_is_a_plain_replay() -> None:
     story = Story(30, 2, 0, 0.3, ratio=0.0)
     story.expect(story.replay)
     assert story.task.calls == 0
 
 
-def test_an_episode_that_was_cut_off_is_not_continued() -> None:
+def test_episode_that_was_cut_off_is_not_continued() -> None:
     replay = collect(5, 2, ratio=1.0, strategy="final")  # 3 steps, then 2 of 4
     replay.cut_episodes(2)
     row = np.full((2, 6), 9.0, np.float32)
@@ -257,11 +257,13 @@ def test_an_episode_that_was_cut_off_is_not_continued() -> None:
     batch = replay.sample(500, torch.Generator().manual_seed(0))
     episode, _, goal_episode, goal_time = batch.obs.numpy().T
     assert set(goal_time[episode == 1]) == {2.0}
-    assert set(goal_episode[episode == 9]) == {9.0}  # its own goal, since this episode continues
+    assert set(goal_episode[episode == 9]) == {
+        9.0
+    }  # the original goal, since this episode continues
     assert set(replay.rows[:12, -1].tolist()) == {0.0, 1.0}
 
 
-def test_a_block_contains_the_batches_of_its_updates_in_order() -> None:
+def test_block_contains_the_batches_of_its_updates_in_order() -> None:
     """Batches of one size always use the same memory, which a graph reads again."""
     story = Story(30, 2, 0, 0.3)
     one, two = torch.Generator().manual_seed(5), torch.Generator().manual_seed(5)
@@ -335,7 +337,7 @@ def test_functions_for_a_single_goal_are_called_for_each_goal(kind: str) -> None
 def test_actions_are_computed_on_the_learners_device(
     small_config: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The replay stays in the host's memory, whatever device the learner is on."""
+    """The replay stays in host memory for any device of the learner."""
     task = check_config(make_config(small_config(algo="her")))
     learner = build_algorithm(task.config, task.spec, torch.device("cpu"))
     learner.obs_shift = learner.obs_shift.to("meta")
@@ -357,7 +359,7 @@ def test_actions_are_computed_on_the_learners_device(
 def test_declared_fields_come_from_the_same_episode(
     num_envs: int, capacity: int, terminates: bool
 ) -> None:
-    """The next action is the one that was played, unless the new goal ends the episode before."""
+    """The next action is the recorded one, unless the new goal ends the episode earlier."""
     story = Story(40, num_envs, 3, 0.2, capacity=capacity, task=Task(terminates), ratio=0.7)
     replay, history = story.replay, story.history
     fields = ("next_actions", "next_action_mask", "truncations", "indices", "discounts", "weights")

@@ -1,4 +1,4 @@
-"""Datasets that are odd on purpose: read as what they hold, or refused in one sentence."""
+"""Deliberately odd datasets are read correctly or rejected with a one-line error."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def odd_tensors() -> dict[str, dict[str, torch.Tensor]]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="pages are given back on Linux alone")
 @pytest.mark.parametrize("odd", odd_tensors().values(), ids=list(odd_tensors()))
-def test_no_memory_is_released_except_the_files(
+def test_only_memory_of_the_file_is_released(
     odd: dict[str, torch.Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A tensor's bytes may be fewer than its values take: what lies behind is somebody else's."""
+    """An expanded tensor has fewer bytes than its values; memory after it must not be released."""
     data = pt_data() | odd
     torch.save(data, tmp_path / "odd.pt")
     given: list[bool] = []
@@ -83,8 +83,8 @@ def test_tensors_of_any_strides_are_read(odd: dict[str, torch.Tensor], tmp_path:
         np.testing.assert_array_equal(loaded.column(name), data[name].numpy())
 
 
-def test_a_file_with_the_other_byte_order_is_read(tmp_path: Path) -> None:
-    """Its pages are swapped in memory alone: given back, they would be the file's again."""
+def test_file_with_the_other_byte_order_is_read(tmp_path: Path) -> None:
+    """Bytes are swapped in memory, so released pages would be read unswapped from the file."""
     shared = torch.rand(ROWS + 1, 3)
     data = pt_data() | {"observations": shared[:-1], "next_observations": shared[1:]}
     torch.save(data, tmp_path / "ours.pt")
@@ -123,7 +123,7 @@ for name in ("d.npz", "d.pt", "d.hdf5"):
 """
 
 
-def test_a_full_disk_gets_a_clear_error_and_leaves_no_file(tmp_path: Path) -> None:
+def test_full_disk_gets_a_clear_error_and_leaves_no_file(tmp_path: Path) -> None:
     """Run in a separate process, since a library may crash on exit."""
     command = [sys.executable, "-c", FILL_DISK, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -134,7 +134,7 @@ def test_a_full_disk_gets_a_clear_error_and_leaves_no_file(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
-# --- Archives and headers that somebody made up -----------------------------------------
+# --- Forged archives and headers --------------------------------------------------------
 
 
 def npy(array: Any) -> bytes:
@@ -144,7 +144,7 @@ def npy(array: Any) -> bytes:
 
 
 def header(text: str) -> bytes:
-    """An array file that ends behind its header."""
+    """Return an npy file that ends after its header."""
     line = text.encode().ljust(117) + b"\n"
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(line)) + line
 
@@ -180,7 +180,7 @@ def write_npz(path: Path, *members: tuple[str, bytes]) -> None:
     ],
 )
 def test_made_up_headers_get_a_clear_error(tmp_path: Path, content: bytes, sentence: str) -> None:
-    """Before a row is read or memory is taken for one."""
+    """Before any row is read or memory is allocated."""
     rest = without(make_data([4, 4]), "observations")
     others = [(f"{name}.npy", npy(values)) for name, values in rest.items()]
     write_npz(tmp_path / "d.npz", ("observations.npy", content), *others)
@@ -209,14 +209,14 @@ def test_archives_that_cannot_be_opened_get_a_clear_error(
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_an_array_that_occurs_twice_is_rejected(tmp_path: Path) -> None:
+def test_array_that_occurs_twice_is_rejected(tmp_path: Path) -> None:
     members = [(f"{name}.npy", npy(values)) for name, values in make_data([4, 4]).items()]
     write_npz(tmp_path / "d.npz", *members, ("rewards.npy", npy(np.zeros(8))))
     with pytest.raises(ConfigError, match="contains 'rewards' twice: remove one"):
         read_raw(str(tmp_path / "d.npz"))
 
 
-def test_an_empty_hdf5_dataset_is_ignored(tmp_path: Path) -> None:
+def test_empty_hdf5_dataset_is_ignored(tmp_path: Path) -> None:
     h5py = pytest.importorskip("h5py")
     with h5py.File(tmp_path / "d.hdf5", "w") as file:
         for name, values in make_data([4, 4]).items():
@@ -230,7 +230,7 @@ def test_an_empty_hdf5_dataset_is_ignored(tmp_path: Path) -> None:
         read_raw(str(tmp_path / "d.hdf5"))
 
 
-def test_an_hdf5_file_cannot_claim_rows_that_it_does_not_have(tmp_path: Path) -> None:
+def test_hdf5_file_cannot_claim_rows_that_it_does_not_have(tmp_path: Path) -> None:
     h5py = pytest.importorskip("h5py")
     with h5py.File(tmp_path / "d.hdf5", "w") as file:
         for name, values in make_data([4, 4]).items():
@@ -291,8 +291,8 @@ def test_damaged_minari_data_gets_a_clear_error(
 
 
 @pytest.mark.parametrize("name", ["bad id!", "a/b-v0"])
-def test_a_rejected_minari_id_leaves_no_folder(minari_root: Path, name: str) -> None:
-    """Else the same command says next that the dataset is there."""
+def test_rejected_minari_id_leaves_no_folder(minari_root: Path, name: str) -> None:
+    """Otherwise, the same command would report next time that the dataset exists."""
     for _ in range(2):
         with pytest.raises(ConfigError, match=r"should be a Minari id|Malformed dataset ID"):
             write_minari(make_data([4, 4]), name, None)
@@ -303,7 +303,7 @@ def test_a_rejected_minari_id_leaves_no_folder(minari_root: Path, name: str) -> 
 
 
 @pytest.mark.parametrize("noise", [float("nan"), float("inf"), -0.1])
-def test_noise_that_is_not_a_deviation_is_rejected(tmp_path: Path, noise: float) -> None:
+def test_noise_that_is_not_a_standard_deviation_is_rejected(tmp_path: Path, noise: float) -> None:
     with pytest.raises(ConfigError, match=rf"noise = {noise} finite and at least 0"):
         collect_data(tmp_path, steps=5, out=tmp_path / "d.npz", noise=noise)
 
@@ -313,10 +313,10 @@ def test_random_data_without_an_environment_explains_how_to_collect() -> None:
         load_transition_dataset({"dataset_kind": "random"})
 
 
-def test_a_missing_file_error_shows_the_searched_folder(
+def test_missing_file_error_shows_the_searched_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A path that is not absolute means another file in another folder, as after a resume."""
+    """A relative path refers to another file in another folder, for example after a resume."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError) as caught:
         load_transition_dataset({"dataset_kind": "npz", "dataset_path": "d.npz"})

@@ -20,7 +20,7 @@ from rl_training.types import TD_ERROR, Batch
 
 
 class SlowTable:
-    """The same as a list of numbers, from the paper's text."""
+    """Priorities as a list of numbers, written from the paper."""
 
     def __init__(self, size: int) -> None:
         self.values = [0.0] * size
@@ -37,7 +37,7 @@ class SlowTable:
 
 
 def chi_square_p(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> float:
-    """The chance of counts at least as far from what is expected."""
+    """Return the p-value of the counts."""
     statistic = ((found - expected) ** 2 / expected).sum()
     half = torch.tensor([(len(found) - 1) / 2, statistic / 2], dtype=torch.float64)
     return float(torch.special.gammaincc(half[0], half[1]))
@@ -79,7 +79,7 @@ def test_any_size_has_a_place_for_every_row(size: int) -> None:
 
 
 def test_draws_are_in_proportion_to_priorities() -> None:
-    """χ² with a fixed seed: a right table fails for one seed in a thousand, so not for this one."""
+    """χ² test with a fixed seed; a correct table fails for one seed in a thousand."""
     size, draws = 600, 400_000
     table = PriorityTable(size)
     priorities = np.random.default_rng(0).lognormal(0.0, 1.5, size).astype(np.float32)
@@ -206,7 +206,7 @@ def test_draws_follow_td_errors() -> None:
     assert chi_square_p(counts, expected) > 1e-3
 
 
-def test_a_learner_without_td_errors_gets_a_clear_error() -> None:
+def test_learner_without_td_errors_gets_a_clear_error() -> None:
     replay = PrioritizedReplay(10, 1, 1)
     add(replay, 3)
     with pytest.raises(ConfigError, match="does not return 'sample/td_error'"):
@@ -274,10 +274,10 @@ def filled(capacity: int = 30, count: int = 47) -> PrioritizedReplay:
 
 
 @pytest.mark.parametrize("count", [0, 12, 47])
-def test_a_restored_replay_continues_identically(count: int) -> None:
+def test_restored_replay_continues_identically(count: int) -> None:
     whole = filled(count=count) if count else PrioritizedReplay(30, 1, 1, horizon=100)
     other = PrioritizedReplay(30, 1, 1, horizon=100)
-    other.priorities.values.fill_(3.0)  # nothing of what was there before stays
+    other.priorities.values.fill_(3.0)  # no earlier value may remain
     other.load_state_dict(whole.state_dict())
     for index in range(whole.num_segments()):
         other.load_segment(index, whole.segment(index).copy())

@@ -57,7 +57,7 @@ def test_batches_are_whole_transitions() -> None:
     torch.testing.assert_close(batch.rewards, value * 2)
     torch.testing.assert_close(batch.next_obs[:, 0], value + 0.5)
     torch.testing.assert_close(batch.terminations, (value % 3 == 0).float())
-    assert len(set(value.tolist())) > 90  # every row is reached, given 500 draws of 100
+    assert len(set(value.tolist())) > 90  # 500 draws from 100 rows reach almost all
 
 
 def test_sampling_never_reaches_unfilled_rows() -> None:
@@ -91,7 +91,7 @@ def test_memory_matches_the_contents() -> None:
 @settings(deadline=None, max_examples=30)
 @given(counts=st.lists(st.integers(1, 9), min_size=1, max_size=15), capacity=st.integers(9, 40))
 def test_segments_rebuild_the_buffer(counts: list[int], capacity: int) -> None:
-    """Saved by dirty segments at random moments, restored whole."""
+    """Save dirty segments at random times and restore the whole buffer."""
     original, saved = replay_buffer.SEGMENT_ROWS, dict[int, Any]()
     replay_buffer.SEGMENT_ROWS = 8
     try:
@@ -116,7 +116,7 @@ def test_segments_rebuild_the_buffer(counts: list[int], capacity: int) -> None:
 @pytest.mark.parametrize(
     "rows", [np.zeros((3, 9), np.float32), np.zeros((5, 8), np.float32), np.zeros((5, 9))]
 )
-def test_a_segment_of_another_shape_is_rejected(rows: Any) -> None:
+def test_segment_of_another_shape_is_rejected(rows: Any) -> None:
     buffer = ReplayBuffer(10, 2, 3)
     buffer.load_state_dict({"total": 5, "capacity": 10})
     with pytest.raises(CheckpointError, match="segment 0"):

@@ -22,7 +22,7 @@ from rl_training.runtime.engine_choice import EngineMode
 from rl_training.types import EnvSpec, Sampler
 
 OFFLINE, ONLINE = 1.0, -1.0
-"""Rewards that say where a row came from."""
+"""Rewards that identify the source of a row."""
 
 
 def dataset(rows: int = 50) -> TransitionDataset:
@@ -55,7 +55,7 @@ def replay(rows: int = 40) -> ReplayBuffer:
 
 
 def rewards(mixed: MixedSampler, size: int, updates: int = 1, seed: int = 0) -> torch.Tensor:
-    """The rewards of a block of batches, ``[updates, size]``."""
+    """Return the rewards of a block of batches, ``[updates, size]``."""
     generator = torch.Generator().manual_seed(seed)
     mixed.prepare(size, generator, updates)
     batch = mixed.gather(size, generator, updates)
@@ -75,7 +75,7 @@ def test_every_batch_has_exactly_its_share(size: int, updates: int, ratio: float
 
 
 @given(size=st.integers(1, 4096), steps=st.integers(0, 64))
-def test_the_share_is_rounded_half_up(size: int, steps: int) -> None:
+def test_share_is_rounded_half_up(size: int, steps: int) -> None:
     exact = Fraction(steps, 64) * size  # 64ths are exact in floating point
     share = offline_share(size, steps / 64)
     assert -Fraction(1, 2) < share - exact <= Fraction(1, 2)
@@ -116,7 +116,7 @@ def test_pretraining_uses_only_the_dataset() -> None:
 
 @pytest.mark.parametrize("normalized", [False, True])
 def test_batches_have_one_layout_in_both_phases(normalized: bool) -> None:
-    """A compiled update takes its inputs by the strides of the first batch, whatever comes."""
+    """A compiled update assumes the strides of the first batch for all later batches."""
     sources: tuple[Sampler, Sampler] = dataset(), replay()
     if normalized:
         offline, online = (NormalizedSampler(x, torch.ones(3), torch.ones(3)) for x in sources)
@@ -133,7 +133,7 @@ def test_batches_have_one_layout_in_both_phases(normalized: bool) -> None:
     ("offline", "online", "ratio", "name"),
     [(50, 0, 0.5, "replay buffer"), (50, 0, 0.0, "replay buffer"), (0, 40, 1.0, "dataset")],
 )
-def test_an_empty_source_is_an_error(offline: int, online: int, ratio: float, name: str) -> None:
+def test_empty_source_is_an_error(offline: int, online: int, ratio: float, name: str) -> None:
     data = dataset()
     data.rows = data.rows[:offline]
     mixed = MixedSampler(data, replay(online), ratio)
@@ -142,7 +142,7 @@ def test_an_empty_source_is_an_error(offline: int, online: int, ratio: float, na
     assert (mixed.offline_rows, mixed.online_rows) == (0, 0)
 
 
-def test_a_source_without_a_share_may_be_empty() -> None:
+def test_source_without_a_share_may_be_empty() -> None:
     assert (rewards(MixedSampler(dataset(), replay(0), 1.0), 7) == OFFLINE).all()
     data = dataset()
     data.rows = data.rows[:0]
@@ -150,14 +150,14 @@ def test_a_source_without_a_share_may_be_empty() -> None:
 
 
 @pytest.mark.parametrize("ratio", [-0.1, 1.01, math.nan])
-def test_a_ratio_outside_its_range_is_rejected(ratio: float) -> None:
+def test_ratio_outside_its_range_is_rejected(ratio: float) -> None:
     with pytest.raises(ConfigError, match=r"offline_batch_ratio = .* between 0 and 1"):
         MixedSampler(dataset(), replay(), ratio)
 
 
-def test_a_block_is_no_longer_than_an_epoch_of_the_share() -> None:
+def test_block_is_no_longer_than_an_epoch_of_the_share() -> None:
     mixed = MixedSampler(EpochSampler(dataset()), replay(), 0.5)
-    assert mixed.most_updates(20) == 5  # 50 rows, 10 of them a batch
+    assert mixed.most_updates(20) == 5  # 50 rows, 10 per batch
     rewards(mixed, 20, 5)
     assert len(mixed) == 90
 
@@ -189,7 +189,7 @@ def test_recorded_blocks_follow_the_change_from_pretraining(
     recorded = []
 
     def pretend(work: Callable[[], None], generator: torch.Generator) -> Callable[[], None]:
-        """Play back what was recorded: the rows' sources are fixed from now on."""
+        """Replay the recorded updates, in which the sources of the rows are fixed."""
         mixed = engines[-1].sampler
         assert isinstance(mixed, MixedSampler)
         phase = mixed.pretraining

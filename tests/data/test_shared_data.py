@@ -1,4 +1,4 @@
-"""Real datasets recorded by others, where the folder that holds them is there."""
+"""Public datasets, if their folder exists."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DATA = Path(__file__).parents[3] / "shared" / "data"
 
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the folder with real datasets is absent")
 
-# file, environment that fits, rows, episodes, return mean / median / max
+# file, matching environment, rows, episodes, return mean / median / max
 FILES = [
     ("pendulum-replay-d3rlpy-v1.1.0.npz", "Pendulum-v1", 99_000, 500, (-180, -126, -0.7)),
     ("pendulum-random-d3rlpy-v1.1.0.npz", "Pendulum-v1", 99_000, 500, (-1218, -1179, -745)),
@@ -34,7 +34,7 @@ def test_files_have_the_documented_statistics(
     assert found == pytest.approx(returns, abs=0.6)
 
 
-def test_the_file_with_other_names_is_read_and_is_not_halfcheetah() -> None:
+def test_file_with_other_names_is_read_and_is_not_halfcheetah() -> None:
     path = str(DATA / "safetyhalfcheetah-neorl2-raw.npz")
     report = inspect_data(path)
     assert (report.rows, report.episodes, report.obs_dim) == (2_000, 2, 18)
@@ -42,7 +42,7 @@ def test_the_file_with_other_names_is_read_and_is_not_halfcheetah() -> None:
         validate_data(path, "HalfCheetah-v5")
 
 
-def test_the_minari_dataset(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_minari_dataset(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("minari")
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(DATA / "minari"))
     report, problems = validate_data("D4RL/door/human-v2")

@@ -1,1 +1,1 @@
-"""Environments: which may be made and how, and what odd ones do."""
+"""Tests of `rl_training.envs`."""

@@ -1,4 +1,4 @@
-"""Environments that do what they should not. Workers and command lines import this module."""
+"""Misbehaving environments. Workers and command lines import this module."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import torch
 WALK = "odd/Walk-v0"
 GOALS = "odd/Goals-v0"
 POSITION, CLOCK, LAST_ACTION = range(3)
-"""What an observation of a walk tells."""
+"""Entries of a walk's observation."""
 
 
 class Walk(gym.Env[Any, Any]):
@@ -89,14 +89,14 @@ class Walk(gym.Env[Any, Any]):
 
 
 class OddError(Exception):
-    """One that cannot be pickled, and has several lines."""
+    """An exception that cannot be pickled and has several lines."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(f"{reason} {code}\nmore of it")
         self.code = lambda: code
 
 
-class Untellable(Exception):  # noqa: N818
+class UnprintableError(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no words")
 
@@ -121,12 +121,12 @@ def _change_settings(result: Any) -> Any:
 
 
 def _replace(index: int, value: Any) -> Callable[[Any], Any]:
-    """One of a result's values, replaced."""
+    """Replace one value of a result."""
     return lambda result: (*result[:index], value, *result[index + 1 :])
 
 
 class Untrue:
-    """An object that does not like to be looked at."""
+    """An object whose inspection raises an error."""
 
     def __bool__(self) -> bool:
         raise RuntimeError("neither true nor false")
@@ -149,7 +149,7 @@ def _odd_infos(result: Any) -> Any:
 
 
 def _alternating_infos(result: Any) -> Any:
-    """Infos of another type from step to step."""
+    """Return infos whose types change from step to step."""
     value = {0: 1, 1: "text", 2: [1], 3: {"b": 2}}[int(result[0][CLOCK]) % 4]
     return (*result[:-1], {"a": value} if result[0][CLOCK] != 3 else None)
 
@@ -157,7 +157,7 @@ def _alternating_infos(result: Any) -> Any:
 TROUBLES: dict[str, Callable[[Any], Any]] = {
     "error": _raise(ZeroDivisionError("division by zero\nsecond line")),
     "odd_error": lambda _: (_ for _ in ()).throw(OddError(3, "broken")),
-    "untellable": lambda _: (_ for _ in ()).throw(Untellable()),
+    "unprintable": lambda _: (_ for _ in ()).throw(UnprintableError()),
     "exit": lambda _: sys.exit(0),
     "os_exit": lambda _: os._exit(3),
     "hangs_in_a_worker": lambda _: time.sleep(3600 if multiprocessing.parent_process() else 0),
@@ -226,7 +226,7 @@ class Goals(gym.Env[Any, Any]):
 
 
 def register() -> None:
-    """Make them known to Gymnasium, once."""
+    """Register the environments with Gymnasium, once."""
     if WALK not in gym.registry:
         gym.register(WALK, entry_point=f"{__name__}:Walk", max_episode_steps=50)
         gym.register(GOALS, entry_point=f"{__name__}:Goals", max_episode_steps=50)

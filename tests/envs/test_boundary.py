@@ -1,4 +1,4 @@
-"""What environments return is copied and checked; what they raise is one sentence."""
+"""Values from environments are copied and checked, and their errors become one sentence."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ MODES = [("sync", 1), ("sync", 3), ("async", 2)]
 def collect(
     env_id: str = WALK, steps: int = 23, mode: tuple[str, int] = ("sync", 1), **kwargs: Any
 ) -> tuple[torch.Tensor, Collector]:
-    """Rows of random play, and the collector that stored them."""
+    """Return rows of random play and the collector that stored them."""
     vectorization, num_envs = mode
     config = EnvConfig(vectorization=vectorization, **kwargs)
     spec = describe_env(env_id, config)
@@ -64,7 +64,7 @@ def collect(
 
 @contextmanager
 def registered(kind: Callable[..., Walk]) -> Iterator[str]:
-    """The id of a class that a test defines."""
+    """Register a class that a test defines and return its id."""
     gym.register("odd/Local-v0", entry_point=lambda **kwargs: kind(**kwargs))
     try:
         yield "odd/Local-v0"
@@ -77,7 +77,7 @@ def registered(kind: Callable[..., Walk]) -> Iterator[str]:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("reuse", ["own", "everyones"])
-def test_an_environment_may_always_return_one_array(mode: tuple[str, int], reuse: str) -> None:
+def test_environment_may_always_return_one_array(mode: tuple[str, int], reuse: str) -> None:
     rows, collector = collect(mode=mode, reuse=reuse)
     assert torch.equal(rows, collect(mode=mode)[0])
     clock, next_clock = rows[:, CLOCK], rows[:, 5 + CLOCK]
@@ -85,14 +85,14 @@ def test_an_environment_may_always_return_one_array(mode: tuple[str, int], reuse
     assert collector.episodes == 4 * mode[1]
 
 
-def test_the_parts_of_a_goal_observation_may_be_the_same_arrays() -> None:
+def test_parts_of_a_goal_observation_may_be_the_same_arrays() -> None:
     rows, _ = collect(GOALS, mode=("sync", 2), reuse=True)
     assert torch.equal(rows, collect(GOALS, mode=("sync", 2))[0])
     assert torch.equal(rows[:, 5], rows[:, 0] + 1)  # the clock
 
 
-def test_a_goal_function_may_write_into_its_arguments() -> None:
-    """HER's batches hold the very goals that the function gets."""
+def test_goal_function_may_write_into_its_arguments() -> None:
+    """The function gets the goals in HER's batches, not copies."""
     task = read_goal_task(GOALS, EnvConfig(reuse=True))
     achieved, desired = np.ones((4, 1), np.float32), np.zeros((4, 1), np.float32)
     assert task.rewards(achieved, desired).tolist() == [-1.0] * 4
@@ -101,7 +101,7 @@ def test_a_goal_function_may_write_into_its_arguments() -> None:
 
 
 class Watching:
-    """A policy that keeps what it is shown."""
+    """A policy that stores its observations."""
 
     def __init__(self) -> None:
         self.shown: list[Any] = []
@@ -112,7 +112,7 @@ class Watching:
 
 
 @pytest.mark.parametrize(("env_id", "reuse"), [(WALK, "own"), (GOALS, True)])
-def test_an_evaluation_uses_copies_of_observations(env_id: str, reuse: Any) -> None:
+def test_evaluation_uses_copies_of_observations(env_id: str, reuse: Any) -> None:
     results = []
     for kwargs in ({}, {"reuse": reuse}):
         policy: Any = Watching()
@@ -131,7 +131,7 @@ def test_recorded_data_matches_the_observations_and_actions(kwargs: dict[str, An
     np.testing.assert_array_equal(expected["next_observations"][:, 2], expected["actions"][:, 0])
 
 
-def test_an_environment_that_writes_into_actions_does_not_change_the_stored_ones() -> None:
+def test_environment_that_writes_into_actions_does_not_change_the_stored_ones() -> None:
     for mode in MODES:
         assert torch.equal(collect(mode=mode, meddles=True)[0], collect(mode=mode)[0])
 
@@ -197,12 +197,12 @@ def test_float32_bounds_are_reached_exactly(low: float, size: float) -> None:
     np.testing.assert_array_equal(ends[:, 0], np.clip(scale, np.float32(low), np.float32(high)))
 
 
-def test_an_upper_bound_that_float32_rounds_up_is_kept() -> None:
+def test_upper_bound_that_float32_rounds_up_is_kept() -> None:
     env = Walk()
     env.action_space = gym.spaces.Box(-0.1, 0.1, (1,), np.float64)
     scaler = ActionScaler(read_env_spec(env, "Some-v0"))
     ends = scaler.to_env(np.array([[-1.0], [1.0]], np.float32))
-    assert np.float64(np.float32(0.1)) > 0.1  # what was given before
+    assert np.float64(np.float32(0.1)) > 0.1  # the rounded bound would exceed 0.1
     assert ends.astype(np.float64).max() <= 0.1
     assert ends.astype(np.float64).min() >= -0.1
 
@@ -229,7 +229,7 @@ def settings() -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("method", ["__init__", "reset", "step"])
-def test_an_environment_that_changes_settings_does_not_change_training(
+def test_environment_that_changes_settings_does_not_change_training(
     method: str, small_config: Config
 ) -> None:
     """Default dtype and device, gradients, threads, NumPy's error state, the shared generators."""
@@ -251,8 +251,8 @@ def assert_same_weights(one: Any, other: Any) -> None:
     assert {file.name for file in rows[0]} == {file.name for file in rows[1]}
 
 
-def test_an_environment_keeps_its_own_settings() -> None:
-    """What it sets in its constructor holds in its steps, and there alone."""
+def test_environment_keeps_its_own_settings() -> None:
+    """Settings from its constructor apply to its steps, but nowhere else."""
     seen = []
 
     class Double(Walk):
@@ -309,8 +309,8 @@ def test_infos_do_not_change_an_evaluation(trouble: str) -> None:
     assert result.returns == expected.returns
 
 
-def test_returns_are_the_tasks_whatever_an_info_says() -> None:
-    """With and without our wrapper, a key of the environment's own is not taken for ours."""
+def test_returns_ignore_keys_of_the_info() -> None:
+    """With and without the wrapper, the environment's key is not mistaken for the wrapper's."""
     for scale in (1.0, 0.5):
         wrappers = {"reward": {"scale": scale}}
         odd = collect(trouble="odd_infos", wrappers=wrappers)[1]
@@ -322,7 +322,7 @@ def test_returns_are_the_tasks_whatever_an_info_says() -> None:
 WRONG = {
     "error": "its step failed with ZeroDivisionError: division by zero; fix the environment$",
     "odd_error": "its step failed with OddError: broken 3; fix the environment$",
-    "untellable": "its step failed with Untellable; fix the environment$",
+    "unprintable": "its step failed with UnprintableError; fix the environment$",
     "exit": "its step failed with SystemExit: 0; fix the environment$",
     "none": "its step failed with TypeError: cannot unpack non-iterable NoneType object; fix",
     "four_values": "its step failed with ValueError: not enough values to unpack",
@@ -340,14 +340,14 @@ WRONG = {
 
 
 @pytest.mark.parametrize("trouble", WRONG)
-def test_a_step_that_fails_later_gets_a_clear_error(trouble: str) -> None:
+def test_step_that_fails_later_gets_a_clear_error(trouble: str) -> None:
     with pytest.raises(EnvError, match=f"^at step 14, {WALK}: {WRONG[trouble]}") as caught:
         collect(trouble=trouble, at=14)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("trouble", ["odd_error", "exit", "no_reward", "objects"])
-def test_a_failing_step_in_a_worker_process_gets_a_clear_error(trouble: str) -> None:
+def test_failing_step_in_a_worker_process_gets_a_clear_error(trouble: str) -> None:
     name = rf"{WALK} \(environment [01]\)"
     with pytest.raises(EnvError, match=f"^at step 27, {name}: {WRONG[trouble]}") as caught:
         collect(mode=("async", 2), trouble=trouble, at=14)
@@ -356,23 +356,23 @@ def test_a_failing_step_in_a_worker_process_gets_a_clear_error(trouble: str) -> 
     assert "_misbehave" in str(failure.__cause__) or trouble == "no_reward" or trouble == "objects"
 
 
-def test_an_invalid_transformed_reward_gets_the_same_error() -> None:
+def test_invalid_transformed_reward_gets_the_same_error() -> None:
     with pytest.raises(EnvError, match="the reward None, but should return a single number"):
         collect(trouble="no_reward", at=14, wrappers={"reward": {"scale": 0.5}})
 
 
-def test_a_reward_that_is_not_finite_is_reported_with_its_step() -> None:
+def test_reward_that_is_not_finite_is_reported_with_its_step() -> None:
     with pytest.raises(TrainingError, match="the reward of environment 0 is nan at step 14"):
         collect(trouble="nan_reward", at=14)
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_reset_that_fails_later_gets_a_clear_error(mode: tuple[str, int]) -> None:
+def test_reset_that_fails_later_gets_a_clear_error(mode: tuple[str, int]) -> None:
     with pytest.raises(EnvError, match=r"^at step \d+, .* its reset failed with ZeroDivisionErr"):
         collect(mode=mode, trouble="error", method="reset", at=3)
 
 
-def test_a_failing_evaluation_gets_a_clear_error() -> None:
+def test_failing_evaluation_gets_a_clear_error() -> None:
     policy: Any = Watching()
     for kwargs, sentence in (
         ({"at": 7}, f"^after 1 steps of an evaluation episode, {WALK}: its step failed with Zer"),
@@ -382,7 +382,7 @@ def test_a_failing_evaluation_gets_a_clear_error() -> None:
             Evaluator(WALK, {"trouble": "error", **kwargs}, seed=0).evaluate(policy, 3)
 
 
-def test_a_failing_recording_gets_a_clear_error() -> None:
+def test_failing_recording_gets_a_clear_error() -> None:
     with pytest.raises(EnvError, match=r"^at step 7, .* its step failed with ZeroDivisionError"):
         record_random(WALK, {"trouble": "error", "at": 7}, 20, 0)
 
@@ -405,7 +405,7 @@ def test_failing_relabeling_gets_a_clear_error() -> None:
 
 @pytest.mark.parametrize("trouble", ["error", "odd_error", "exit"])
 @pytest.mark.parametrize("method", ["__init__", "reset", "step"])
-def test_an_immediate_failure_leaves_no_files(
+def test_immediate_failure_leaves_no_files(
     trouble: str, method: str, small_config: Config, tmp_path: Path
 ) -> None:
     name = "constructor" if method == "__init__" else f"first {method}"
@@ -417,7 +417,7 @@ def test_an_immediate_failure_leaves_no_files(
 
 
 @pytest.mark.parametrize("trouble", ["error", "exit"])
-def test_a_close_that_fails_is_a_warning(
+def test_close_that_fails_is_a_warning(
     trouble: str, small_config: Config, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kwargs = {"trouble": trouble, "method": "close"}
@@ -426,7 +426,7 @@ def test_a_close_that_fails_is_a_warning(
     assert f"\nWarning: {WALK}: its close failed with " in capsys.readouterr().err
 
 
-def test_a_close_that_fails_does_not_hide_the_error_before_it(small_config: Config) -> None:
+def test_close_that_fails_does_not_hide_the_error_before_it(small_config: Config) -> None:
     class Failing(Walk):
         def close(self) -> None:
             raise RuntimeError("cannot close")
@@ -437,7 +437,7 @@ def test_a_close_that_fails_does_not_hide_the_error_before_it(small_config: Conf
 
 
 @pytest.mark.parametrize("trouble", ["error", "exit"])
-def test_a_run_whose_environment_fails_is_marked_failed(
+def test_run_whose_environment_fails_is_marked_failed(
     trouble: str, small_config: Config, tmp_path: Path
 ) -> None:
     kwargs = {"trouble": trouble, "at": 50}
@@ -454,7 +454,7 @@ def test_a_run_whose_environment_fails_is_marked_failed(
 
 
 @pytest.mark.parametrize("env_id", [WALK, "Pendulum-v1"])
-def test_an_unknown_render_mode_is_rejected(env_id: str) -> None:
+def test_unknown_render_mode_is_rejected(env_id: str) -> None:
     with pytest.raises(
         ConfigError, match=f"^env_kwargs.render_mode = 'nope': {env_id} has the render modes human"
     ):

@@ -1,4 +1,4 @@
-"""An unfit environment is one sentence before anything is written; an odd one is a warning."""
+"""Invalid environments raise one sentence before files are written; odd ones cause a warning."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HOME = np.zeros(3, dtype=np.float32)
 
 
 class Sound(gym.Env[Any, Any]):
-    """Nothing is wrong with it."""
+    """A valid environment."""
 
     observation_space: Any = gym.spaces.Box(-10.0, 10.0, (3,), np.float32)
     action_space: Any = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
@@ -96,7 +96,7 @@ class NoSpace(Sound):
 
 
 class HalfGoal(Sound):
-    """The goal layout, but a step forgets one part."""
+    """A goal environment whose step omits one part."""
 
     observation_space = gym.spaces.Dict(
         {
@@ -148,7 +148,7 @@ def register(make: Callable[[], gym.Env[Any, Any]], limit: int | None = 50) -> N
         (NoSpace, "has no observation_space: set self.observation_space"),
     ],
 )
-def test_an_invalid_environment_gets_a_clear_error_before_any_write(
+def test_invalid_environment_gets_a_clear_error_before_any_write(
     kind: type[Sound], sentence: str, small_config: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
     register(kind)
@@ -158,13 +158,13 @@ def test_an_invalid_environment_gets_a_clear_error_before_any_write(
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_mistake_inside_a_wrapper_is_found() -> None:
+def test_error_inside_a_wrapper_is_found() -> None:
     register(lambda: gym.wrappers.RecordEpisodeStatistics(OldStep()))
     with pytest.raises(ConfigError, match="its step returns 4 values"):
         examine_env(ENV, EnvConfig())
 
 
-def test_a_wrapper_may_fix_an_old_environment() -> None:
+def test_wrapper_may_fix_an_old_environment() -> None:
     class Mended(gym.Wrapper[Any, Any, Any, Any]):
         def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
             return self.env.reset()
@@ -181,7 +181,7 @@ def test_each_part_of_a_goal_observation_is_checked() -> None:
     assert examine_env("rl_training/PointGoal-v0", EnvConfig())[0].goal_dim == 2
 
 
-def test_the_check_does_one_reset_and_one_step() -> None:
+def test_check_does_one_reset_and_one_step() -> None:
     calls = []
 
     class Counted(Sound):
@@ -202,7 +202,7 @@ def test_the_check_does_one_reset_and_one_step() -> None:
     assert calls == ["reset", "step", "close"]
 
 
-def test_the_check_leaves_global_generators_unchanged() -> None:
+def test_check_leaves_global_generators_unchanged() -> None:
     class Gambling(Sound):
         def step(self, action: Any) -> Any:
             reward = np.random.random() + random.random() + float(torch.rand(()))
@@ -224,7 +224,7 @@ def test_the_check_leaves_global_generators_unchanged() -> None:
     assert draw() == expected
 
 
-def test_an_observation_outside_its_bounds_is_a_note() -> None:
+def test_observation_outside_its_bounds_is_a_note() -> None:
     class Far(Sound):
         def step(self, action: Any) -> Any:
             return np.array([0.0, 300.0, 0.0]), 1.0, False, False, {}
@@ -256,7 +256,7 @@ def test_evaluating_without_a_time_limit_gives_a_note(
 
 
 @pytest.mark.parametrize("limit", [30, None])
-def test_a_time_limit_is_found_in_any_layer(limit: int | None) -> None:
+def test_time_limit_is_found_in_any_layer(limit: int | None) -> None:
     register(lambda: Sound() if limit else gym.wrappers.TimeLimit(Sound(), 30), limit)
     assert examine_env(ENV, EnvConfig(), plays=True)[1] == ()
 

@@ -1,4 +1,4 @@
-"""Goal environments on their way through the package: spaces, success, prediction, mistakes."""
+"""Goal environments in the package: spaces, success, prediction and errors."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _registered() -> None:
     goal_envs.register()
 
 
-# --- The environment of our own -----------------------------------------------
+# --- PointGoal ----------------------------------------------------------------
 
 
 def test_point_goal_is_a_valid_environment() -> None:
@@ -154,7 +154,7 @@ def test_resume_of_vector_environments(small_config: Config, vectorization: str)
 def test_episodes_are_not_joined_if_an_environment_cannot_be_restored(
     small_config: Config,
 ) -> None:
-    """At step 40 the third turn of episodes runs; after the resume, another episode follows it."""
+    """At step 40, the third episodes are running; after the resume, new episodes start."""
     config = small_config(algo="her", env_id="tests/OpaqueGoals-v0")
     with pytest.raises(CrashError):
         train(config, callbacks=[CrashAt(75)])
@@ -172,13 +172,13 @@ def test_episodes_are_not_joined_if_an_environment_cannot_be_restored(
     assert any("new episode" in text for text in warnings)
     (rows,) = seen
     ended = rows[:, -1].bool()
-    changes = rows[1:, 0] != rows[:-1, 0]  # the episode's number, where the next row has another
+    changes = rows[1:, 0] != rows[:-1, 0]  # rows at which the episode number changes
     assert bool(ended[39])
     assert (ended[:-1] == changes).all()
 
 
 def test_reward_keys_apply(small_config: Config) -> None:
-    """Evaluation reports the environment's own rewards, training sees them transformed."""
+    """Evaluation reports untransformed rewards, and training uses transformed ones."""
     config = small_config(algo="her", eval_episodes=1, total_timesteps=150)
     config["algo_kwargs"] |= {"reward_shift": 1.0, "her_ratio": 1.0}
     seen: list[Any] = []
@@ -214,7 +214,7 @@ def test_every_base_algorithm_trains_with_hindsight(small_config: Config) -> Non
 
 
 def test_success_is_read_from_the_last_step() -> None:
-    """CountingGoals succeeds in its last step only, and says so under either name."""
+    """CountingGoals succeeds only in its last step and reports it under either name."""
     for name in ("is_success", "success"):
         evaluator = Evaluator("tests/CountingGoals-v0", {"success": name}, seed=0)
         policy = Policy(SACAlgorithm.build(_spec(), SACConfig(hidden_sizes=(8,))), _spec())
@@ -285,7 +285,7 @@ def test_managed_class(tmp_path: Path) -> None:
             agent.predict(wrong)  # type: ignore[arg-type]
 
 
-def test_a_flat_policy_rejects_a_dict(small_config: Config) -> None:
+def test_flat_policy_rejects_a_dict(small_config: Config) -> None:
     result = train(small_config(total_timesteps=40))
     with pytest.raises(ConfigError, match=r"Dict of a, but an array of shape \[3\]"):
         predict_checkpoint(result.run_dir, {"a": np.zeros(3)})
@@ -312,7 +312,7 @@ def test_command_line(tmp_path: Path) -> None:
     assert film.returncode == 0, film.stderr
 
 
-# --- Mistakes -----------------------------------------------------------------
+# --- Errors -------------------------------------------------------------------
 
 NEEDS_ROBOTICS = pytest.mark.skipif(ROBOTICS, reason="gymnasium-robotics is installed")
 
@@ -367,7 +367,7 @@ def test_keys_of_the_base_algorithm_and_of_her_are_valid() -> None:
         make_config(BASE | {"algo": "sac", "algo_kwargs": {"her_ratio": 0.3}})
 
 
-def test_the_environment_is_registered_on_import(tmp_path: Path) -> None:
+def test_environment_is_registered_on_import(tmp_path: Path) -> None:
     code = (
         "import gymnasium, json, rl_training.envs;"
         "print(json.dumps(gymnasium.make('rl_training/PointGoal-v0').spec.max_episode_steps))"
@@ -403,6 +403,6 @@ def test_pointmaze_continues_exactly_after_a_capture() -> None:
     assert_continues_exactly(first, second, actions)
 
 
-def test_the_maze_config_is_valid() -> None:
+def test_maze_config_is_valid() -> None:
     config = TrainConfig.load("her/pointmaze")
     assert (config.algo, config.env_id) == ("her", "PointMaze_UMaze-v3")

@@ -1,4 +1,4 @@
-"""Which environments may be made: fewer for a file than for a person who names them."""
+"""Allowed environments: files are more restricted than users."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SOURCES = Path(rl_training.__file__).parent
 
 
 class Argued(PendulumEnv):
-    """A pendulum with arguments of many kinds."""
+    """A pendulum with arguments of many types."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Argued(PendulumEnv):
 
 @pytest.fixture(autouse=True)
 def new_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Nothing is named when a test begins; the function forgets what was named since."""
+    """Start each test without trusted environments; the function resets them again."""
 
     def forget() -> None:
         monkeypatch.setattr(resolving, "_named", resolving._Named())
@@ -141,15 +141,15 @@ def test_arguments_from_the_user_are_accepted(name: str, new_process: Callable[[
     kwargs = HOSTILE[name]
     name_env(ENV, kwargs)
     assert resolve_env(ENV, kwargs).kwargs == kwargs
-    with pytest.raises(ConfigError, match="Pendulum"):  # it was named for another
+    with pytest.raises(ConfigError, match="Pendulum"):  # it was trusted for another environment
         resolve_env("Pendulum-v1", kwargs)
     new_process()
-    name_env(ENV)  # the environment alone is not its arguments
+    name_env(ENV)  # trusting the environment does not trust its arguments
     with pytest.raises(ConfigError, match="If you trust it, specify it"):
         resolve_env(ENV, kwargs)
 
 
-def test_a_trusted_argument_covers_only_its_value_and_place() -> None:
+def test_trusted_argument_covers_only_its_value_and_position() -> None:
     name_env(ENV, {"xml_file": "mine.xml", "options": {"path": "mine"}})
     resolve_env(ENV, {"xml_file": "mine.xml", "g": 1.0, "options": {"path": "mine"}})
     for kwargs in (
@@ -178,7 +178,7 @@ def test_every_keyword_of_the_registration_is_known() -> None:
 
 
 @pytest.mark.parametrize("limit", ["20", 2.0, True, 0, -2, [1]])
-def test_a_time_limit_is_an_integer(limit: Any) -> None:
+def test_time_limit_is_an_integer(limit: Any) -> None:
     name_env(ENV, {"max_episode_steps": limit})
     for use in (resolve_env, time_limit):
         with pytest.raises(ConfigError, match=r"max_episode_steps = .*a positive integer"):
@@ -186,7 +186,7 @@ def test_a_time_limit_is_an_integer(limit: Any) -> None:
     assert (time_limit(ENV, {}), time_limit(ENV, {"max_episode_steps": -1})) == (50, None)
 
 
-def test_a_worker_creates_what_the_parent_resolved(new_process: Callable[[], None]) -> None:
+def test_worker_creates_what_the_parent_resolved(new_process: Callable[[], None]) -> None:
     """A separate process does not know what was specified or registered."""
     kwargs = {"xml_file": "/mine.xml"}
     name_env(ENV, kwargs)
@@ -200,14 +200,14 @@ def test_a_worker_creates_what_the_parent_resolved(new_process: Callable[[], Non
 
 
 @pytest.mark.parametrize("env_id", ["os:system", "evil:Env-v0", "a:b:c-v1", ":Env-v0", "evil:"])
-def test_an_id_never_imports_a_module(env_id: str) -> None:
+def test_id_never_imports_a_module(env_id: str) -> None:
     name_env(env_id)
     with pytest.raises(ConfigError, match="contains a module: import it explicitly"):
         resolve_env(env_id)
 
 
 @pytest.mark.parametrize("env_id", ["GymV21Environment-v0", "GymV26Environment-v0"])
-def test_a_compatibility_environment_is_for_users_only(env_id: str) -> None:
+def test_compatibility_environment_is_for_users_only(env_id: str) -> None:
     with pytest.raises(ConfigError, match=rf"specify it with --env-id.*env_id={env_id}"):
         resolve_env(env_id)
     name_env(env_id)
@@ -215,7 +215,7 @@ def test_a_compatibility_environment_is_for_users_only(env_id: str) -> None:
 
 
 @pytest.mark.parametrize("env_id", ["x" * 5000, "a\x1b[2J", "a\nb", "", 7])
-def test_an_odd_id_is_one_short_line(env_id: Any) -> None:
+def test_odd_id_is_one_short_line(env_id: Any) -> None:
     with pytest.raises(ConfigError) as caught:
         resolve_env(env_id)
     assert len(str(caught.value)) < 700
@@ -251,7 +251,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[P
 
 
 def install(folder: Path) -> Path:
-    """Put the package and its record into a folder; the file that shows that it was imported."""
+    """Install the package in a folder and return the file that its import creates."""
     package = folder / resolving.ROBOTICS
     package.mkdir()
     (package / "__init__.py").write_text(PACKAGE)
@@ -282,7 +282,7 @@ def test_registered_robotics_may_come_from_a_file(folders: tuple[Path, Path]) ->
 
 @pytest.mark.parametrize("installed", [True, False])
 @pytest.mark.parametrize("planted", ["a module", "a package", "a package with a record"])
-def test_a_file_in_the_current_folder_is_not_robotics(
+def test_file_in_the_current_folder_is_not_robotics(
     folders: tuple[Path, Path], installed: bool, planted: str
 ) -> None:
     here, site = folders
@@ -316,7 +316,7 @@ def test_versions_are_read_without_importing(
     assert not ran.exists()
 
 
-# --- Checkpoints that somebody made ---------------------------------------------------
+# --- Forged checkpoints ---------------------------------------------------------------
 
 Events = list[tuple[str, str]]
 _events: Events | None = None
@@ -331,8 +331,8 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
 
 @pytest.fixture(scope="module")
 def audited() -> Callable[[Callable[[], Any]], tuple[Any, Events]]:
-    """Calls a function, and returns what it imported, opened and started."""
-    sys.addaudithook(_hook)  # which cannot be removed again
+    """Call a function and return what it imported, opened and started."""
+    sys.addaudithook(_hook)  # cannot be removed
 
     def call(function: Callable[[], Any]) -> tuple[Any, Events]:
         global _events
@@ -360,7 +360,7 @@ KNOWN |= {
 
 
 def assert_harmless(events: Events) -> None:
-    """No process, no connection, no module but the program's own, no file that a config names."""
+    """Assert that no process, connection, foreign module or file from a config was used."""
     for event, what in events:
         assert event in ("import", "open"), f"{event} {what}"
         if event == "import":
@@ -372,7 +372,7 @@ def assert_harmless(events: Events) -> None:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with steps left to train, and with harmless arguments."""
+    """Train a run with remaining steps and harmless arguments."""
     config = {
         "algo": "sac",
         "env_id": ENV,
@@ -397,7 +397,7 @@ Change = dict[str, Any]
 
 
 def edit(run_dir: Path, folder: Path, **changes: Any) -> Path:
-    """A copy of a run whose config says something else, in its file and in its checkpoints."""
+    """Copy a run and change its config in its file and in its checkpoints."""
     copy = folder / "runs" / run_dir.name
     shutil.copytree(run_dir, copy)
 
@@ -416,7 +416,7 @@ def edit(run_dir: Path, folder: Path, **changes: Any) -> Path:
 
 
 def invoke(*arguments: str | Path) -> tuple[int, str, str]:
-    """A command in this process: exit code, standard output and standard error."""
+    """Run a command in this process; return exit code, standard output and standard error."""
     result = CliRunner().invoke(app, [str(argument) for argument in arguments])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
@@ -424,7 +424,7 @@ def invoke(*arguments: str | Path) -> tuple[int, str, str]:
 
 
 def commands(run_dir: Path, folder: Path) -> dict[str, list[str | Path]]:
-    """Every command that makes a run's environment."""
+    """Return every command that creates a run's environment."""
     lone = folder / "lone"
     shutil.copytree(newest(run_dir), lone)
     return {
@@ -468,7 +468,7 @@ def test_no_command_creates_what_a_file_asks_for(
         assert code == 2, f"{command}: {told}"
         (line,) = [line for line in told.splitlines() if line.startswith("Error: ")]
         assert sentence in line, f"{command}: {line}"
-        assert any(event == "open" for event, _ in events)  # the hook listens
+        assert any(event == "open" for event, _ in events)  # the hook is active
         assert_harmless(events)
     assert list(run_dir.parent.iterdir()) == [run_dir]
     lock = run_dir / ".lock"
@@ -501,12 +501,12 @@ def test_harmless_arguments_may_come_from_a_file(
         assert code == 0, f"{command}: {told}"
 
 
-# --- What a person names --------------------------------------------------------------
+# --- Trusted by the user --------------------------------------------------------------
 
 
 @pytest.fixture
 def with_file(trained: Path, tmp_path: Path) -> Path:
-    """A run that was trained with a path among the arguments of its environment."""
+    """Train a run with a path in its environment arguments."""
     return edit(trained, tmp_path, env_kwargs={"g": 9.81, "xml_file": "/my/arm.xml"})
 
 
@@ -541,11 +541,11 @@ def test_arguments_are_trusted_in_python(
             use(None)
         assert use(kwargs)
         if use is uses[0]:
-            assert use(None)  # named in this process
+            assert use(None)  # trusted in this process
 
 
 def test_given_arguments_override_those_of_the_run(trained: Path) -> None:
-    """`g` changes the rewards, `maze_map` of the run stays."""
+    """`g` changes the rewards, and the run's `maze_map` is kept."""
     own = evaluate_checkpoint(trained, episodes=1)
     other = evaluate_checkpoint(trained, episodes=1, env_kwargs={"g": 1.0})
     assert own["eval_returns"] != other["eval_returns"]
@@ -559,20 +559,20 @@ def test_given_arguments_override_those_of_the_run(trained: Path) -> None:
     ("text", "sentence"),
     [("g", "write key=value"), ("entry_point=x", "remove it"), ("gravity=1", "gravity")],
 )
-def test_a_wrong_argument_gets_a_clear_error(trained: Path, text: str, sentence: str) -> None:
+def test_wrong_argument_gets_a_clear_error(trained: Path, text: str, sentence: str) -> None:
     code, _, told = invoke("evaluate", trained, "--env-kwarg", text)
     assert (code, sentence in told) == (2, True), told
     with pytest.raises(ConfigError, match="env_kwargs = 'g=1': should be a mapping"):
         evaluate_checkpoint(trained, env_kwargs="g=1")  # type: ignore[arg-type]
 
 
-def test_what_was_just_trained_can_be_evaluated(
+def test_new_run_can_be_evaluated(
     tmp_path: Path,
     trained: Path,
     new_process: Callable[[], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The next commands that are printed work in a new process, too."""
+    """The printed next commands also work in a new process."""
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "mine.yaml"
     config = yaml.safe_load((trained / "config.yaml").read_text())
@@ -591,7 +591,7 @@ def test_what_was_just_trained_can_be_evaluated(
     assert invoke("evaluate", lines[0][1], "--episodes", "1")[0] == 2
 
 
-def test_the_next_commands_import_what_they_need(
+def test_next_commands_include_the_required_imports(
     folders: tuple[Path, Path], trained: Path, new_process: Callable[[], None]
 ) -> None:
     here, site = folders
@@ -618,7 +618,7 @@ def test_the_next_commands_import_what_they_need(
 
 
 def run_in(folder: Path, *words: str | Path) -> str:
-    """What a Python program says in a folder."""
+    """Return the output of a Python program that runs in a folder."""
     done = subprocess.run(
         [sys.executable, *map(str, words)],
         cwd=folder,
@@ -633,8 +633,8 @@ def run_in(folder: Path, *words: str | Path) -> str:
     return done.stdout
 
 
-def test_the_current_folder_is_not_imported_from(tmp_path: Path) -> None:
-    """`python -m` looks for every module there first, before those that are installed."""
+def test_current_folder_is_not_imported_from(tmp_path: Path) -> None:
+    """`python -m` searches it for every module before the installed packages."""
     for name in ("typer", "mujoco"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('imported')")
     told = run_in(tmp_path, "-m", "rl_training", "--version")
@@ -643,7 +643,7 @@ def test_the_current_folder_is_not_imported_from(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="Python cannot be told so before 3.11")
 def test_workers_do_not_import_from_the_current_folder(tmp_path: Path) -> None:
-    """The process that starts workers is `python -c`, which looks there first, too."""
+    """The process that starts workers is `python -c`, which also searches it first."""
     here, program = tmp_path / "here", tmp_path / "program.py"
     here.mkdir()
     for name in ("selectors", "socket"):
@@ -667,7 +667,7 @@ def test_workers_do_not_import_from_the_current_folder(tmp_path: Path) -> None:
 
 @pytest.fixture
 def offline(tmp_path: Path, recorded: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A run from recorded data whose files say that the data is on Minari's server."""
+    """Create a run from recorded data whose files refer to data on Minari's server."""
     config = {
         "algo": "bc",
         "total_timesteps": 4,
@@ -689,7 +689,7 @@ def offline(tmp_path: Path, recorded: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return edit(train(config).run_dir, tmp_path, **minari, dataset_download=True)
 
 
-def test_a_file_starts_no_download(
+def test_file_starts_no_download(
     offline: Path, monkeypatch: pytest.MonkeyPatch, audited: Any
 ) -> None:
     asked: list[str] = []
@@ -720,7 +720,7 @@ def test_a_file_starts_no_download(
 @pytest.mark.parametrize(
     "dataset_id", ["/etc/x-v0", "../x-v0", "a/../x-v0", "hf://a/x-v0", "a\\b-v0", "a\nb-v0", "x"]
 )
-def test_a_dataset_id_is_a_minari_id(dataset_id: str) -> None:
+def test_dataset_id_is_a_minari_id(dataset_id: str) -> None:
     with pytest.raises(ConfigError, match=r"should be (a Minari id|text without)") as caught:
         validated(DataConfig, {"dataset_kind": "minari", "dataset_id": dataset_id})
     assert "\n" not in str(caught.value)

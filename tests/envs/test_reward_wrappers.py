@@ -1,4 +1,4 @@
-"""One reward arithmetic: wrappers, datasets and config keys agree."""
+"""Reward wrappers, datasets and config keys transform rewards identically."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NUMBERS = st.floats(-100, 100, width=32, allow_subnormal=False)
 
 
 class Echo(gym.Env[Any, Any]):
-    """Gives the rewards it was handed, in order."""
+    """Returns the given rewards in order."""
 
     observation_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
     action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
@@ -98,7 +98,7 @@ def test_without_a_transform_no_wrapper_is_added() -> None:
     assert apply_reward_wrappers(env, RewardTransformConfig()) is env
 
 
-def test_a_wrapped_environment_is_captured_and_restored() -> None:
+def test_wrapped_environment_is_captured_and_restored() -> None:
     config = RewardTransformConfig(scale=0.1, shift=1.0, clip_min=0.0)
     first, second = (apply_reward_wrappers(make_env("Pendulum-v1"), config) for _ in range(2))
     first.reset(seed=0)
@@ -130,7 +130,7 @@ def test_keys_and_wrappers_train_identically_and_evaluation_is_raw(small_config:
     one, two = ((r.checkpoint_path / MODEL).read_bytes() for r in results)
     assert one == two
     assert one != (plain.checkpoint_path / MODEL).read_bytes()
-    for result in results:  # Pendulum's own returns, not the shrunken ones
+    for result in results:  # Pendulum's returns, not the scaled ones
         assert result.metrics["eval_return_mean"] < -300
 
 

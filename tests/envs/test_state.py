@@ -1,4 +1,4 @@
-"""States that no run writes are refused; states that cannot be saved exactly are declared."""
+"""Invalid states are rejected, and states that cannot be saved exactly are reported."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def two_lists() -> Any:
 
 
 class Unreadable:
-    """An attribute that fails when its class is asked for."""
+    """An object that raises when its class is accessed."""
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
@@ -102,8 +102,8 @@ def test_a_hundred_levels_are_restored() -> None:
     assert other.extra == one.extra  # type: ignore[attr-defined]
 
 
-def test_the_boundary_is_not_part_of_the_state() -> None:
-    """Layers are those of Gymnasium's environment: old checkpoints have them so."""
+def test_boundary_is_not_part_of_the_state() -> None:
+    """Layers are those of Gymnasium's environment, as in old checkpoints."""
     plain, guarded = gym.make("Pendulum-v1", disable_env_checker=True), make_env("Pendulum-v1")
     for env in (plain, guarded):
         env.reset(seed=3)
@@ -116,7 +116,7 @@ def test_the_boundary_is_not_part_of_the_state() -> None:
 # --- Generators ---------------------------------------------------------------
 
 
-def test_the_sizes_of_generator_states_are_known() -> None:
+def test_sizes_of_generator_states_are_known() -> None:
     assert len(generator_state(torch.Generator())) == STATE_BYTES["cpu"]
 
 
@@ -139,14 +139,14 @@ BAD_GENERATORS = {
 
 
 @pytest.mark.parametrize("name", BAD_GENERATORS)
-def test_a_damaged_generator_is_rejected(name: str) -> None:
+def test_damaged_generator_is_rejected(name: str) -> None:
     """A damaged state must not give a newly seeded generator or other numbers."""
     generator = torch.Generator().manual_seed(1)
     with pytest.raises(CheckpointError, match="the state of a random generator is"):
         restore_generator(generator, BAD_GENERATORS[name])
 
 
-def test_a_generator_of_another_device_is_used_as_a_seed() -> None:
+def test_generator_of_another_device_is_used_as_a_seed() -> None:
     drawn = []
     for _ in range(2):
         generator = torch.Generator()
@@ -185,7 +185,7 @@ BAD_PCG64 = {
 
 
 @pytest.mark.parametrize("name", BAD_PCG64)
-def test_a_damaged_generator_of_an_environment_is_rejected(name: str) -> None:
+def test_damaged_generator_of_an_environment_is_rejected(name: str) -> None:
     env = make_env("Pendulum-v1")
     env.reset(seed=0)
     state = capture_env(env)
@@ -199,7 +199,7 @@ def test_a_damaged_generator_of_an_environment_is_rejected(name: str) -> None:
 
 @pytest.fixture(scope="module")
 def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run in the middle of its second episode, with a callback and actions for the next step."""
+    """Create a run in its second episode, with a callback and actions for the next step."""
     return _small_run(tmp_path_factory.mktemp("run"))
 
 
@@ -228,7 +228,7 @@ def _small_run(folder: Path, **changes: Any) -> Path:
 def resume_changed(
     run: Path, folder: Path, change: Callable[[dict[str, Any]], Any], *overrides: str
 ) -> Any:
-    """Go on with a copy whose state was changed, as if nothing had been."""
+    """Resume a copy with a changed state and matching digests."""
     copy = Path(shutil.copytree(run, folder / run.name))
     path = newest(copy)
     state = json_codec.loads((path / STATE).read_bytes())
@@ -239,7 +239,7 @@ def resume_changed(
 
 
 def at(*place: Any) -> Callable[[Any], Callable[[dict[str, Any]], None]]:
-    """Sets what is at a place of the state."""
+    """Return a change of one entry of the state."""
 
     def to(value: Any) -> Callable[[dict[str, Any]], None]:
         def change(state: Any) -> None:
@@ -306,19 +306,19 @@ DAMAGED: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-def test_a_damaged_state_gets_a_clear_error(name: str, run_dir: Path, tmp_path: Path) -> None:
-    """Before, some of these continued with other numbers, others ended in a traceback."""
+def test_damaged_state_gets_a_clear_error(name: str, run_dir: Path, tmp_path: Path) -> None:
+    """None may continue with other numbers or end in a traceback."""
     with pytest.raises(CheckpointError, match=r"state\.json does not fit this run: ") as caught:
         resume_changed(run_dir, tmp_path, DAMAGED[name])
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 500
 
 
-def test_an_unchanged_state_continues(run_dir: Path, tmp_path: Path) -> None:
+def test_unchanged_state_continues(run_dir: Path, tmp_path: Path) -> None:
     assert resume_changed(run_dir, tmp_path, lambda _: None).stop_reason == "completed"
 
 
-def test_an_array_that_a_step_turns_from_floats_into_flags_is_restored() -> None:
+def test_array_that_a_step_turns_from_floats_into_flags_is_restored() -> None:
     """The array has another type right after a reset, so the first restore fails."""
 
     class Contacts(Walk):
@@ -339,7 +339,7 @@ def test_an_array_that_a_step_turns_from_floats_into_flags_is_restored() -> None
     assert json_codec.dumps(second.capture()) == json_codec.dumps(first.capture())
 
 
-def test_an_array_of_floats_saved_as_integers_is_rejected() -> None:
+def test_array_of_floats_saved_as_integers_is_rejected() -> None:
     env = CapturableEnv(Walk())
     env.reset(seed=0)
     state = env.capture()
@@ -356,10 +356,10 @@ WRONG_STATES: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 
 @pytest.mark.parametrize("name", WRONG_STATES)
-def test_a_state_that_fails_in_the_next_step_gets_a_clear_error(
+def test_state_that_fails_in_the_next_step_gets_a_clear_error(
     name: str, run_dir: Path, tmp_path: Path
 ) -> None:
-    """The environment alone knows what its attributes may be."""
+    """Only the environment knows the valid values of its attributes."""
     sentence = "^at step 47, an environment could not continue from its saved state: odd/Walk-v0: "
     with pytest.raises(CheckpointError, match=sentence):
         resume_changed(run_dir, tmp_path, WRONG_STATES[name])
@@ -368,7 +368,7 @@ def test_a_state_that_fails_in_the_next_step_gets_a_clear_error(
 @pytest.mark.parametrize(
     "name", ["a layer more", "an attribute that is a method", "no environments"]
 )
-def test_a_damaged_state_in_a_worker_gets_a_clear_error(
+def test_damaged_state_in_a_worker_gets_a_clear_error(
     name: str, async_run_dir: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(CheckpointError, match=r"state\.json does not fit this run: ") as caught:
@@ -376,7 +376,7 @@ def test_a_damaged_state_in_a_worker_gets_a_clear_error(
     assert "\n" not in str(caught.value)
 
 
-def test_a_wrong_state_in_a_worker_gets_a_clear_error(async_run_dir: Path, tmp_path: Path) -> None:
+def test_wrong_state_in_a_worker_gets_a_clear_error(async_run_dir: Path, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="could not continue from its saved state"):
         resume_changed(async_run_dir, tmp_path, WRONG_STATES["a list"])
 
@@ -393,8 +393,8 @@ SIMULATORS: dict[str, Any] = {
 
 @pytest.mark.parametrize("part", ["integration", "xpos"])
 @pytest.mark.parametrize("name", SIMULATORS)
-def test_a_simulator_of_another_size_is_rejected(part: str, name: str) -> None:
-    """One row of positions was taken for all bodies."""
+def test_simulator_of_another_size_is_rejected(part: str, name: str) -> None:
+    """A single row of positions must not be broadcast to all bodies."""
     pytest.importorskip("mujoco")
     env = make_env("Hopper-v5")
     env.reset(seed=0)
@@ -404,11 +404,11 @@ def test_a_simulator_of_another_size_is_rejected(part: str, name: str) -> None:
         restore_env(env, state)
 
 
-# --- Places in data -----------------------------------------------------------
+# --- Positions in data --------------------------------------------------------
 
 
 def epochs() -> EpochSampler:
-    """In the middle of its second epoch of ten rows."""
+    """Create a sampler in its second epoch of ten rows."""
     layout = RowLayout(2, 1)
     sampler = EpochSampler(TransitionDataset(torch.zeros(10, layout.width), layout))
     generator = torch.Generator().manual_seed(0)
@@ -433,7 +433,7 @@ PLACES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", PLACES)
-def test_an_invalid_sampler_position_is_rejected(name: str) -> None:
+def test_invalid_sampler_position_is_rejected(name: str) -> None:
     sampler = epochs()
     assert (sampler.epoch, sampler.position) == (2, 6)
     sampler.load_state_dict(sampler.state_dict())
@@ -452,7 +452,7 @@ def test_invalid_mixture_counts_are_rejected(changes: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("answer", [[[2.0]], [[-1.0]], [[0.5]]])
-def test_a_pending_action_outside_the_space_is_rejected(answer: list[list[float]]) -> None:
+def test_pending_action_outside_the_space_is_rejected(answer: list[list[float]]) -> None:
     spec = EnvSpec(4, 2, discrete=True)
     learner = DQNAlgorithm.build(spec, DQNConfig(hidden_sizes=(8,)))
     explorer = Explorer(learner, 1, torch.Generator())

@@ -33,7 +33,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_commit_and_whether_files_differ_from_it(repository: Path) -> None:
+def test_commit_and_dirty_flag_are_recorded(repository: Path) -> None:
     commit = git(repository, "rev-parse", "HEAD")
     assert read_git_state() == {"commit": commit, "dirty": False}
     (repository / "untracked").touch()
@@ -42,7 +42,7 @@ def test_commit_and_whether_files_differ_from_it(repository: Path) -> None:
     assert read_git_state() == {"commit": commit, "dirty": True}
 
 
-def test_no_program_of_the_repository_is_run(repository: Path) -> None:
+def test_programs_of_the_repository_are_not_run(repository: Path) -> None:
     program = repository / "program"
     program.write_text(f"#!/bin/sh\ntouch {repository}/ran\n")
     program.chmod(0o755)
@@ -51,7 +51,7 @@ def test_no_program_of_the_repository_is_run(repository: Path) -> None:
     assert not (repository / "ran").exists()
 
 
-def test_no_repository_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_process_without_a_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(git_state, "COMMAND", ("false",))
     monkeypatch.delattr(subprocess, "run")
@@ -59,7 +59,7 @@ def test_no_repository_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("command", [("no-such-program",), ("sleep", "9"), ("false",)])
-def test_git_that_is_missing_slow_or_broken_is_ignored(
+def test_missing_slow_or_broken_git_is_ignored(
     command: tuple[str, ...], repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(git_state, "COMMAND", command)
@@ -67,18 +67,18 @@ def test_git_that_is_missing_slow_or_broken_is_ignored(
     assert read_git_state() is None
 
 
-def test_a_repository_without_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repository_without_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     git(tmp_path, "init", "-q")
     monkeypatch.chdir(tmp_path)
     assert read_git_state() is None
 
 
-def test_a_run_records_both(repository: Path, small_config: Callable[..., dict[str, Any]]) -> None:
+def test_run_records_both(repository: Path, small_config: Callable[..., dict[str, Any]]) -> None:
     commit = git(repository, "rev-parse", "HEAD")
     config = small_config(total_timesteps=20)
     info = json.loads((train(config).run_dir / "run.json").read_text())
     assert info["git"] == {"commit": commit, "dirty": False}
-    assert "command" not in info  # it did not come from the command line
+    assert "command" not in info  # it was not started from the command line
     (repository / "c.yaml").write_text(json.dumps(config))
     words = ("train", "c.yaml", "seed=3", "--json")
     done = shared_zygote().run(*words, cwd=repository)

@@ -39,7 +39,7 @@ def small(name: str, *more: str) -> TrainConfig:
     return TrainConfig.load(name, keys)
 
 
-def test_every_offline_config_for_pendulum_starts_on_a_bare_machine(
+def test_every_offline_pendulum_config_starts_without_data(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     assert {name.partition("/")[0] for name in CONFIGS} == {

@@ -151,7 +151,7 @@ def test_one_node_skips_unneeded_gradients() -> None:
     assert net(torch.randn(7, 3), net.flat.detach()).requires_grad is False
 
 
-def test_the_clamp_of_log_std_stops_its_gradient() -> None:
+def test_clamp_of_log_std_stops_its_gradient() -> None:
     """For large outputs the exponential is infinite, and its product with 0 would be NaN."""
     actor = SquashedGaussianActor(1, 3, (4,)).double()
     with torch.no_grad():
@@ -187,7 +187,7 @@ def tanh_mean_actor(bounds: tuple[float, float] = (-5.0, 2.0)) -> TanhMeanGaussi
 @pytest.mark.parametrize(
     ("bounds", "start"), [((-5.0, 2.0), 0.0), ((-6.0, 0.0), -3.0), ((-4.0, -2.0), -3.0)]
 )
-def test_a_tanh_mean_gaussian_starts_between_its_bounds(
+def test_tanh_mean_gaussian_starts_between_its_bounds(
     bounds: tuple[float, float], start: float
 ) -> None:
     actor = TanhMeanGaussianActor(4, 3, (8,), log_std_bounds=bounds)
@@ -220,7 +220,7 @@ def test_exploring_a_tanh_mean_gaussian_clips() -> None:
     assert actor.mode(100 * obs).abs().max() <= 1
 
 
-def test_a_log_std_out_of_bounds_is_clamped_and_gets_no_gradient() -> None:
+def test_log_std_out_of_bounds_is_clamped_and_gets_no_gradient() -> None:
     actor = tanh_mean_actor((-1.0, 0.0))
     set_log_std(actor, -3.0, -0.5, 2.0)
     obs = torch.randn(16, 4).double()

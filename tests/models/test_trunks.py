@@ -178,7 +178,7 @@ def test_state_changes_only_while_parameter_gradients_are_recorded() -> None:
 
 
 @pytest.mark.parametrize("name", ["batch_norm", "dropout"])
-def test_a_stage_trains_its_own_networks_and_evaluates_the_others(name: str) -> None:
+def test_stage_trains_its_own_networks_and_evaluates_the_others(name: str) -> None:
     learner = make_sac(name)
     key = "batches" if name == "batch_norm" else "dropout_counter"
     model, batch, noise = learner.model, make_batch(), make_noise(learner)

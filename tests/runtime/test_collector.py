@@ -246,7 +246,7 @@ def test_unsupported_spaces_raise_a_clear_error(
         read_env_spec(fake_env(obs, actions), "Some-v0")
 
 
-def test_the_advice_for_unbounded_actions_works() -> None:
+def test_advice_for_unbounded_actions_works() -> None:
     env = fake_env(FLAT, gym.spaces.Box(-np.inf, np.inf, (2,)))
     bounded = gym.wrappers.TransformAction(env, lambda action: 3 * action, BOUNDED)
     assert read_env_spec(bounded, "Some-v0").action_high == (1.0, 1.0)

@@ -166,7 +166,7 @@ def _traced(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("entry", REGISTRY.values(), ids=lambda entry: entry.name)
 @pytest.mark.usefixtures("_traced")
-def test_every_algorithms_traced_updates_equal_eager_ones(entry: AlgorithmEntry) -> None:
+def test_traced_updates_of_every_algorithm_equal_eager_ones(entry: AlgorithmEntry) -> None:
     own = TINY.get(entry.name, {}) | ({"target_update_interval": 7} if entry.name == "dqn" else {})
     config = entry.config_class()(**{"hidden_sizes": (16, 16), "batch_size": 32} | own)
     spec = EnvSpec(5, 3, discrete=True) if entry.actions == "discrete" else SPEC

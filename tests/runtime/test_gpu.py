@@ -477,21 +477,21 @@ def test_summing_gradients_in_chunks_is_equal(monkeypatch: pytest.MonkeyPatch, m
 
 @pytest.fixture
 def crossq() -> Iterator[Any]:
-    """The learner of `examples/crossq.py`, registered while the test runs."""
+    """Register the learner of `examples/crossq.py` for the duration of a test."""
     yield run_path(str(Path(__file__).parents[2] / "examples" / "crossq.py"))["CrossQ"]
     del registry.REGISTRY["my_crossq"], registry._CUSTOM["my_crossq"]
 
 
 @pytest.fixture
 def _own_networks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two modules, the second with buffers that are written in training."""
+    """Two modules; the second has buffers that are updated in training."""
     monkeypatch.setattr(network_config, "_FACTORIES", {})
     register_network("gated", Gated)
     register_network("normed", Normed)
 
 
 def engines_of(learner: Any, config: Any, mode: EngineMode, device: str = "cuda") -> list[Engine]:
-    """An eager engine and one of the given mode, with equal learners in float64."""
+    """Return an eager engine and one of the given mode, with equal learners in float64."""
     return [
         Engine(
             learner.build(SPEC, config, seed=3).double().to(device),
@@ -518,7 +518,7 @@ def test_crossq_equals_eager(crossq: Any, mode: EngineMode) -> None:
 
 @pytest.mark.parametrize("mode", ["compiled", "cuda_graph"])
 @pytest.mark.usefixtures("_own_networks")
-def test_an_own_network_equals_eager(mode: EngineMode) -> None:
+def test_custom_network_equals_eager(mode: EngineMode) -> None:
     networks = {"all": {"trunk": "gated", "width": 12}}
     config = SACConfig(networks=networks, batch_size=32, learning_rate=1e-3)
     eager, fast = engines_of(SACAlgorithm, config, mode)
@@ -541,13 +541,13 @@ def assert_graphs_resume_exactly(folder: Path, algo: str, **kwargs: Any) -> None
 
 @pytest.mark.filterwarnings("error:the cuda_graph engine")
 @pytest.mark.usefixtures("crossq")
-def test_crossq_resumes_exactly_as_graphs(tmp_path: Path) -> None:
+def test_crossq_resumes_exactly_with_graphs(tmp_path: Path) -> None:
     assert_graphs_resume_exactly(tmp_path, "my_crossq", critic_hidden_sizes=[16, 8])
 
 
 @pytest.mark.filterwarnings("error:the cuda_graph engine")
 @pytest.mark.parametrize("trunk", ["gated", "normed"])
 @pytest.mark.usefixtures("_own_networks")
-def test_own_networks_resume_exactly_as_graphs(tmp_path: Path, trunk: str) -> None:
+def test_custom_networks_resume_exactly_with_graphs(tmp_path: Path, trunk: str) -> None:
     networks = {"all": {"trunk": trunk, "width": 12}}
     assert_graphs_resume_exactly(tmp_path, "sac", networks=networks)
