@@ -618,22 +618,22 @@ MUTANTS = [
     Mutant(
         "hindsight goals come from other environments",
         HER,
-        "begin + self.num_envs * (uniform * steps).astype(np.int64)",
-        "begin + (uniform * (last - begin + 1)).astype(np.int64)",
+        "start + self.num_envs * (uniform * steps).astype(np.int64)",
+        "start + (uniform * (last - start + 1)).astype(np.int64)",
         HINDSIGHT,
     ),
     Mutant(
         "hindsight goals come from the next episode",
         HER,
-        "(last - begin) // self.num_envs + 1",
-        "(last - begin) // self.num_envs + 2",
+        "(last - start) // self.num_envs + 1",
+        "(last - start) // self.num_envs + 2",
         HINDSIGHT,
     ),
     Mutant(
         "future goals come from the past",
         HER,
-        "begin = rows\n",
-        "begin = self._first[rows % self.capacity]\n",
+        "start = rows\n",
+        "start = self._first[rows % self.capacity]\n",
         HINDSIGHT,
     ),
     Mutant(
@@ -688,8 +688,8 @@ MUTANTS = [
     Mutant(
         "a goal function for single goals is called with a batch",
         "envs/goals.py",
-        "return at_once if np.array_equal(found, expected, equal_nan=True) else one_by_one",
-        "return at_once",
+        "return batched if np.array_equal(found, expected, equal_nan=True) else one_by_one",
+        "return batched",
         HINDSIGHT,
     ),
     Mutant(
@@ -1781,7 +1781,7 @@ MUTANTS = [
     Mutant(
         "a missing time limit causes no warning",
         "envs/checking.py",
-        "if plays and not any(",
+        "if evaluated and not any(",
         "if False and not any(",
         "tests/envs/test_checking.py -k time_limit",
     ),

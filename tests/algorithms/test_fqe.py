@@ -52,7 +52,7 @@ def make_fitted() -> FittedQ:
     config = FQEConfig(hidden_sizes=(16, 16), learning_rate=RATE, tau=0.1)
     fitted = FittedQ(policy, config, torch.Generator().manual_seed(5)).double()
     fitted.target.add_(0.02 * torch.randn(fitted.target.shape, dtype=torch.float64))
-    fitted.set_units(-3.0, 2.5)
+    fitted.set_value_scale(-3.0, 2.5)
     return fitted
 
 

@@ -206,7 +206,7 @@ def test_changed_data_is_refused(small_config: Config, tmp_path: Path, recorded:
         ({}, {"buffer_capacity": 10}, "'buffer_capacity' is not an option of BC"),
         ({"env_id": None}, {}, "set action_low and action_high, or env_id"),
         ({}, {"action_low": -2, "action_high": 2}, "Pendulum-v1 has its own action bounds"),
-        ({"env_id": None}, {"action_low": -2}, "set both action_low and action_high"),
+        ({"env_id": None}, {"action_low": -2}, "action_low and action_high must be set together"),
         ({"env_id": None}, {"action_low": 2, "action_high": -2}, "must be less than"),
         ({"env_id": None}, {"action_low": [-2, -2], "action_high": 2}, "have 2 and 1 values"),
         ({"env_id": None}, {"action_low": -1, "action_high": 1}, "outside its bounds"),
@@ -395,8 +395,11 @@ def test_loader_notes_are_reported_once(
     warned = capsys.readouterr().err
     assert warned.count(f"Warning: {file}: next observations are taken from") == 1
     assert warned.count(f"Warning: {file}: unused columns: 'extra'.") == 1
-    assert told[0] == f"{file}: there is only 'done': read as terminations, which do not bootstrap."
-    assert told[1].startswith(f"{file}: 2 ends at the time limit of 200 steps")
+    assert told[0] == (
+        f"{file}: 'done' is the only column for episode ends: it is read as terminations, which do "
+        "not bootstrap."
+    )
+    assert told[1].startswith(f"{file}: 2 episode ends at the time limit of 200 steps")
     resume(run_dir, ["total_timesteps=60"], callbacks=[Watcher()])
     assert (capsys.readouterr().err, len(told)) == ("", 2)
 

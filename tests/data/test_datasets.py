@@ -144,7 +144,7 @@ def test_one_done_flag_is_read_and_reported(tmp_path: Path) -> None:
     limited = load_transition_dataset(config, time_limit=4)
     assert limited.column("truncations").nonzero()[0].tolist() == [3, 9]
     assert limited.column("terminations").nonzero()[0].tolist() == [5]
-    assert any("2 ends at the time limit" in note for note in limited.notes)
+    assert any("2 episode ends at the time limit" in note for note in limited.notes)
     no_flag = TransitionDataset.from_dict(without(data, "terminals"))
     assert any("one episode, and no row terminates" in note for note in no_flag.guesses)
 
@@ -173,9 +173,7 @@ def test_unused_columns_are_reported() -> None:
     odd["about"] = np.zeros(3)  # not one value per row, so not a column
     guesses = TransitionDataset.from_dict(odd).guesses
     assert guesses[-1] == "unused columns: 'terminal_flags', 'when'"
-    assert any(
-        "there is only 'timeouts': read as time limits; no row terminates" in g for g in guesses
-    )
+    assert any("'timeouts' is the only column for episode ends" in g for g in guesses)
 
 
 def test_done_with_truncated_is_a_time_limit() -> None:
@@ -332,7 +330,7 @@ def test_blocks_of_batches_equal_single_ones() -> None:
 
 def test_batch_larger_than_the_dataset_is_rejected() -> None:
     sampler = EpochSampler(TransitionDataset.from_dict(make_data([5])))
-    with pytest.raises(ConfigError, match="batch_size = 8: drawing 8 rows"):
+    with pytest.raises(ConfigError, match="batch_size = 8: a block needs 8 rows"):
         sampler.sample(8, torch.Generator())
 
 
@@ -377,7 +375,7 @@ def bad_data() -> dict[str, tuple[Arrays, str]]:
             data | {"next_observations": np.zeros((8, 3))},
             r"next observations have shape \(3,\)",
         ),
-        "nan": (data | {"rewards": nan}, "rewards in row 5 are not finite"),
+        "nan": (data | {"rewards": nan}, "rewards has values that are not finite in row 5"),
         "infinite": (data | {"observations": np.full((8, 2), np.inf)}, "not finite"),
         "too large for float32": (data | {"rewards": np.full(8, 1e300)}, "not finite"),
         "out of bounds": (data | {"actions": far}, "outside its bounds -2 to 6"),
@@ -393,8 +391,8 @@ def bad_data() -> dict[str, tuple[Arrays, str]]:
             without(data, "terminals") | {"done": 0.5 * data["timeouts"]},
             "'done' .* first 0.5 in row 3",
         ),
-        "text": (data | {"actions": np.array(["a"] * 8)}, "numbers are needed"),
-        "complex": (data | {"rewards": np.ones(8) * 1j}, "numbers are needed"),
+        "text": (data | {"actions": np.array(["a"] * 8)}, "should contain numbers"),
+        "complex": (data | {"rewards": np.ones(8) * 1j}, "should contain numbers"),
         "empty": ({k: v[:0] for k, v in data.items()}, "has no rows"),
         "no actions": (
             without(data, "actions"),
@@ -758,7 +756,7 @@ def test_dataset_size_is_rejected_for_a_file(
 ) -> None:
     config = small_config(algo="iql")
     config["algo_kwargs"]["dataset_size"] = 100
-    with pytest.raises(ConfigError, match="dataset_size is only for dataset_kind 'random'"):
+    with pytest.raises(ConfigError, match="dataset_size only applies to dataset_kind 'random'"):
         check_config(make_config(config))
 
 

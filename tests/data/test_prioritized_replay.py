@@ -26,7 +26,7 @@ class SlowTable:
         self.values = [0.0] * size
         self.largest = 1.0
 
-    def enter(self, start: int, stop: int) -> None:
+    def add_rows(self, start: int, stop: int) -> None:
         for row in range(start, stop):
             self.values[row] = self.largest
 
@@ -54,8 +54,8 @@ def test_priorities_equal_a_slow_reference(data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 6))):
         start = data.draw(st.integers(0, filled if filled < size else size - 1))
         stop = data.draw(st.integers(start + 1, size))
-        table.enter(start, stop)
-        slow.enter(start, stop)
+        table.add_rows(start, stop)
+        slow.add_rows(start, stop)
         filled = max(filled, stop)
         rows = data.draw(st.lists(st.integers(0, filled - 1), min_size=1, max_size=12))
         width = len(rows)
@@ -74,7 +74,7 @@ def test_any_size_has_a_place_for_every_row(size: int) -> None:
     table = PriorityTable(size)
     for row in {0, size // 2, size - 1}:
         table.values.zero_()
-        table.enter(row, row + 1)
+        table.add_rows(row, row + 1)
         assert draw_counts(table, 50) == {row: 50}
 
 
@@ -109,7 +109,7 @@ def test_tiny_priorities_are_drawn_next_to_large_ones() -> None:
 def test_draws_are_independent() -> None:
     """Neighbors in a batch are as likely to be equal as any other two."""
     table = PriorityTable(64)
-    table.enter(0, 64)
+    table.add_rows(0, 64)
     drawn = table.draw(40_000, torch.Generator().manual_seed(0))
     equal = int((drawn[1:] == drawn[:-1]).sum())
     cells = np.array([equal, 39_999 - equal])

@@ -320,22 +320,22 @@ def test_returns_ignore_keys_of_the_info() -> None:
 # --- Errors -------------------------------------------------------------------
 
 WRONG = {
-    "error": "its step failed with ZeroDivisionError: division by zero; fix the environment$",
-    "odd_error": "its step failed with OddError: broken 3; fix the environment$",
-    "unprintable": "its step failed with UnprintableError; fix the environment$",
-    "exit": "its step failed with SystemExit: 0; fix the environment$",
-    "none": "its step failed with TypeError: cannot unpack non-iterable NoneType object; fix",
-    "four_values": "its step failed with ValueError: not enough values to unpack",
-    "no_reward": "its step returns the reward None, but should return a single number",
-    "array_reward": r"its step returns the reward an array of float64 of shape \(1,\), but should",
-    "text_reward": "its step returns the reward '1.0', but should return a single number",
-    "huge_reward": "its step returns the reward a value of type int, but should return",
-    "no_flag": "its step returns None for terminated, but should return True or False",
-    "text_flag": "its step returns 'False' for truncated, but should return True or False",
-    "other_shape": r"its step returns an array of float64 of shape \(4,\) for the observation, but",
-    "scalar": r"its step returns 1.0 for the .*, but its space declares numbers of shape \(3,\)",
-    "objects": "its step returns an array of object of shape",
-    "text": "its step returns an array of <U1 of shape",
+    "error": r"step\(\) failed with ZeroDivisionError: division by zero; fix the environment$",
+    "odd_error": r"step\(\) failed with OddError: broken 3; fix the environment$",
+    "unprintable": r"step\(\) failed with UnprintableError; fix the environment$",
+    "exit": r"step\(\) failed with SystemExit: 0; fix the environment$",
+    "none": r"step\(\) failed with TypeError: cannot unpack non-iterable NoneType object; fix",
+    "four_values": r"step\(\) failed with ValueError: not enough values to unpack",
+    "no_reward": r"step\(\) returns None for the reward, but should return a single number",
+    "array_reward": r"step\(\) returns an array of float64 of shape \(1,\) for the reward, but",
+    "text_reward": r"step\(\) returns '1.0' for the reward, but should return a single number",
+    "huge_reward": r"step\(\) returns a value of type int for the reward, but should",
+    "no_flag": r"step\(\) returns None for terminated, but should return True or False",
+    "text_flag": r"step\(\) returns 'False' for truncated, but should return True or False",
+    "other_shape": r"step\(\) returns an array of float64 of shape \(4,\) for the observation, but",
+    "scalar": r"step\(\) returns 1.0 for the .*, but its space declares numbers of shape \(3,\)",
+    "objects": r"step\(\) returns an array of object of shape",
+    "text": r"step\(\) returns an array of <U1 of shape",
 }
 
 
@@ -357,7 +357,7 @@ def test_failing_step_in_a_worker_process_gets_a_clear_error(trouble: str) -> No
 
 
 def test_invalid_transformed_reward_gets_the_same_error() -> None:
-    with pytest.raises(EnvError, match="the reward None, but should return a single number"):
+    with pytest.raises(EnvError, match="None for the reward, but should return a single number"):
         collect(trouble="no_reward", at=14, wrappers={"reward": {"scale": 0.5}})
 
 
@@ -368,29 +368,29 @@ def test_reward_that_is_not_finite_is_reported_with_its_step() -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_reset_that_fails_later_gets_a_clear_error(mode: tuple[str, int]) -> None:
-    with pytest.raises(EnvError, match=r"^at step \d+, .* its reset failed with ZeroDivisionErr"):
+    with pytest.raises(EnvError, match=r"^at step \d+, .* reset\(\) failed with ZeroDivisionErr"):
         collect(mode=mode, trouble="error", method="reset", at=3)
 
 
 def test_failing_evaluation_gets_a_clear_error() -> None:
     policy: Any = Watching()
     for kwargs, sentence in (
-        ({"at": 7}, f"^after 1 steps of an evaluation episode, {WALK}: its step failed with Zer"),
-        ({"at": 2, "method": "reset"}, "^after 0 steps of an evaluation episode, .*its reset"),
+        ({"at": 7}, rf"^after 1 steps of an evaluation episode, {WALK}: step\(\) failed with Zer"),
+        ({"at": 2, "method": "reset"}, r"^after 0 steps of an evaluation episode, .*reset\(\)"),
     ):
         with pytest.raises(EnvError, match=sentence):
             Evaluator(WALK, {"trouble": "error", **kwargs}, seed=0).evaluate(policy, 3)
 
 
 def test_failing_recording_gets_a_clear_error() -> None:
-    with pytest.raises(EnvError, match=r"^at step 7, .* its step failed with ZeroDivisionError"):
+    with pytest.raises(EnvError, match=r"^at step 7, .* step\(\) failed with ZeroDivisionError"):
         record_random(WALK, {"trouble": "error", "at": 7}, 20, 0)
 
 
 def test_failing_rendering_gets_a_clear_error() -> None:
     evaluator = Evaluator(WALK, {"trouble": "error", "method": "render"}, seed=0, render=True)
     policy: Any = Watching()
-    with pytest.raises(EnvError, match="its render failed with ZeroDivisionError: division"):
+    with pytest.raises(EnvError, match=r"render\(\) failed with ZeroDivisionError: division"):
         evaluator.evaluate(policy, 1, on_frame=lambda _frame: None)
 
 
@@ -399,7 +399,7 @@ def test_failing_relabeling_gets_a_clear_error() -> None:
     goals = np.zeros((4, 1), np.float32)
     for _ in range(3):
         task.rewards(goals, goals)
-    with pytest.raises(EnvError, match="its compute_reward failed with ZeroDivisionError"):
+    with pytest.raises(EnvError, match=r"compute_reward\(\) failed with ZeroDivisionError"):
         task.rewards(goals, goals)
 
 
@@ -408,9 +408,9 @@ def test_failing_relabeling_gets_a_clear_error() -> None:
 def test_immediate_failure_leaves_no_files(
     trouble: str, method: str, small_config: Config, tmp_path: Path
 ) -> None:
-    name = "constructor" if method == "__init__" else f"first {method}"
+    name = "constructor" if method == "__init__" else rf"first {method}\(\)"
     kwargs = {"trouble": trouble, "method": method}
-    with pytest.raises(ConfigError, match=f"^{WALK}: its {name} failed with") as caught:
+    with pytest.raises(ConfigError, match=f"^{WALK}: the {name} failed with") as caught:
         train(small_config(env_id=WALK, env_kwargs=kwargs))
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "runs").exists()
@@ -423,7 +423,7 @@ def test_close_that_fails_is_a_warning(
     kwargs = {"trouble": trouble, "method": "close"}
     result = train(small_config(env_id=WALK, env_kwargs=kwargs, total_timesteps=40))
     assert result.stop_reason == "completed"
-    assert f"\nWarning: {WALK}: its close failed with " in capsys.readouterr().err
+    assert f"\nWarning: {WALK}: close() failed with " in capsys.readouterr().err
 
 
 def test_close_that_fails_does_not_hide_the_error_before_it(small_config: Config) -> None:
@@ -456,7 +456,8 @@ def test_run_whose_environment_fails_is_marked_failed(
 @pytest.mark.parametrize("env_id", [WALK, "Pendulum-v1"])
 def test_unknown_render_mode_is_rejected(env_id: str) -> None:
     with pytest.raises(
-        ConfigError, match=f"^env_kwargs.render_mode = 'nope': {env_id} has the render modes human"
+        ConfigError,
+        match=f"^env_kwargs.render_mode = 'nope': the render modes of {env_id} are: human",
     ):
         examine_env(env_id, EnvConfig(render_mode="nope"))
 

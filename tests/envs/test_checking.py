@@ -127,24 +127,24 @@ def register(make: Callable[[], gym.Env[Any, Any]], limit: int | None = 50) -> N
     [
         (
             OldStep,
-            "its step returns 4 values .the interface of Gym before 0.26., but should return five",
+            r"step\(\) returns 4 values .the interface of Gym before 0.26., but should return five",
         ),
         (NoSeed, "NoSeed.reset does not accept seed and options: define it as reset"),
         (NoOptions, "NoOptions.reset does not accept options: define it as reset"),
-        (ObservationAlone, "its reset returns only the observation, but should return two values"),
+        (ObservationAlone, r"reset\(\) returns only the observation, but should return two values"),
         (
             ArrayReward,
-            r"the reward an array of float64 of shape \(1,\), but should return a single number",
+            r"an array of float64 of shape \(1,\) for the reward, but should return a single",
         ),
-        (NoReward, "the reward None, but should return a single number"),
+        (NoReward, "None for the reward, but should return a single number"),
         (
             WrongShape,
-            r"its step returns an array of .*shape \(4,\).* declares numbers of shape \(3,\)",
+            r"step\(\) returns an array of .*shape \(4,\).* declares numbers of shape \(3,\)",
         ),
-        (WrongFirstShape, r"its reset returns an array of float64 of shape \(3, 1\)"),
+        (WrongFirstShape, r"reset\(\) returns an array of float64 of shape \(3, 1\)"),
         (NoFlag, "None for terminated, but should return True or False"),
-        (NoInfo, "its step returns None for info, but should return a dict"),
-        (Broken, "its first step failed with KeyError: 'power'"),
+        (NoInfo, r"step\(\) returns None for info, but should return a dict"),
+        (Broken, r"the first step\(\) failed with KeyError: 'power'"),
         (NoSpace, "has no observation_space: set self.observation_space"),
     ],
 )
@@ -160,7 +160,7 @@ def test_invalid_environment_gets_a_clear_error_before_any_write(
 
 def test_error_inside_a_wrapper_is_found() -> None:
     register(lambda: gym.wrappers.RecordEpisodeStatistics(OldStep()))
-    with pytest.raises(ConfigError, match="its step returns 4 values"):
+    with pytest.raises(ConfigError, match=r"step\(\) returns 4 values"):
         examine_env(ENV, EnvConfig())
 
 
@@ -258,7 +258,7 @@ def test_evaluating_without_a_time_limit_gives_a_note(
 @pytest.mark.parametrize("limit", [30, None])
 def test_time_limit_is_found_in_any_layer(limit: int | None) -> None:
     register(lambda: Sound() if limit else gym.wrappers.TimeLimit(Sound(), 30), limit)
-    assert examine_env(ENV, EnvConfig(), plays=True)[1] == ()
+    assert examine_env(ENV, EnvConfig(), evaluated=True)[1] == ()
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def test_failing_environment_is_one_line_and_exit_code_1(
     file.write_text(json.dumps(config))  # parsed as YAML
     outcome = zygote.run(*IMPORT, "train", "-c", file)
     assert outcome.status == 1
-    line = f"Error: at step 50, {WALK}: its step failed with {error}; fix the environment"
+    line = f"Error: at step 50, {WALK}: step() failed with {error}; fix the environment"
     assert outcome.error_line() == line
     (run_dir,) = (tmp_path / "runs").iterdir()
     assert json.loads((run_dir / "run.json").read_text())["state"] == "failed"

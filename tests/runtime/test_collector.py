@@ -219,7 +219,7 @@ BOUNDED = gym.spaces.Box(-1.0, 1.0, (2,))
             gym.spaces.Box(0, 255, (84, 84, 3), np.uint8),
             BOUNDED,
             r"^Some-v0 has the observation space Box\(0, 255, \(84, 84, 3\), uint8\), which looks "
-            "like images. There are no image encoders yet: .* gymnasium.wrappers.FlattenObserv",
+            "like images. Images are not supported: .* gymnasium.wrappers.FlattenObserv",
         ),
         (gym.spaces.Box(0, 1, (2, 3)), BOUNDED, r"\(2, 3\).* one-dimensional .*FlattenObservat"),
         (gym.spaces.Discrete(4), BOUNDED, r"observation space Discrete\(4\)"),
@@ -230,7 +230,7 @@ BOUNDED = gym.spaces.Box(-1.0, 1.0, (2,))
         (
             FLAT,
             gym.spaces.Box(np.array([-1.0, 2.0]), np.array([1.0, 2.0]), dtype=np.float64),
-            "action 1 between 2.0 and 2.0, but low must be below high",
+            "Action 1 of .* has the bounds 2.0 and 2.0, but low must be below high",
         ),
         (FLAT, gym.spaces.MultiDiscrete([2, 2]), "action space MultiDiscrete"),
         (FLAT, gym.spaces.MultiBinary(3), "action space MultiBinary"),

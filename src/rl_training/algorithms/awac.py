@@ -85,12 +85,12 @@ def policy_terms(
     One pass of the actor gives both its own action and the density of the dataset's action.
     """
     mean, log_std = model.actor.distribution(batch.obs)
-    own_actions = model.actor.place(mean.detach(), log_std.detach(), noise["action"])
+    own_actions = model.actor.to_actions(mean.detach(), log_std.detach(), noise["action"])
     advantage = advantages(model, batch, own_actions)
     scores = advantage / temperature
     clipped = weighting == "clip"
     weights = clipped_weights(scores, clip=weight_clip) if clipped else softmax_weights(scores)
-    log_prob = model.actor.density(mean, log_std, batch.actions)
+    log_prob = model.actor.log_density(mean, log_std, batch.actions)
     return imitation_terms(log_prob, advantage, weights)
 
 

@@ -69,7 +69,7 @@ class FittedQ(StagedAlgorithm):
         self.register_buffer("value_scale", torch.ones(()))
         self.add_optimizer("critic", self.critic.flat)
 
-    def set_units(self, mean: float, deviation: float) -> None:
+    def set_value_scale(self, mean: float, deviation: float) -> None:
         """Set the initial value and the scale of the values."""
         self.value_shift.fill_(mean)
         self.value_scale.fill_(deviation)

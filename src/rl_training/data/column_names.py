@@ -88,11 +88,17 @@ def find_fields(
     ended, cut = names.get("terminations"), names.get("truncations")
     notes, guesses = [], []
     if ended and not cut:
-        notes.append(f"there is only {ended!r}: read as terminations, which do not bootstrap")
+        notes.append(
+            f"{ended!r} is the only column for episode ends: it is read as terminations, which do "
+            "not bootstrap"
+        )
     elif ended in AMBIGUOUS:
-        notes.append(f"{ended!r} and {cut!r}: a row with both is read as a time limit")
+        notes.append(f"a row with both {ended!r} and {cut!r} is read as a time limit")
     elif cut and not ended:
-        guesses.append(f"there is only {cut!r}: read as time limits; no row terminates")
+        guesses.append(
+            f"{cut!r} is the only column for episode ends: it is read as time limits, and no row "
+            "terminates"
+        )
     elif not ended:
         guesses.append(
             "no column marks the end of an episode: all rows are read as one episode, and no row "
@@ -109,10 +115,10 @@ def _check_required(
         if field not in columns:
             found = shorten(printable(", ".join(sorted(available)), keep=""), 300) or "none"
             close = [name for name in sorted(available) if close_match(name, ALIASES[field])]
-            hint = f" Perhaps {shown(close[0])} should be {field!r}." if close else ""
+            hint = f" Perhaps rename {shown(close[0])} to {field!r}." if close else ""
             raise ConfigError(
                 f"{source} has no column for {field}. It should be named "
-                f"{' or '.join(ALIASES[field])}; the columns are: {found}.{hint}"
+                f"{' or '.join(ALIASES[field])}; the file has: {found}.{hint}"
             )
 
 
@@ -152,7 +158,7 @@ def _check_columns(columns: Mapping[str, Column], names: Mapping[str, str], sour
         name = names[field]
         if column.dtype.kind not in NUMBERS:
             raise ConfigError(
-                f"{source}: {name!r} has the type {column.dtype}, but numbers are needed."
+                f"{source}: {name!r} has the type {column.dtype}, but should contain numbers."
             )
         found = column.shape[0] if column.shape else 0
         if found != rows:

@@ -34,13 +34,13 @@ class DataConfig(ConfigModel):
     dataset_download: Annotated[bool, Trait.DATASET, Trait.MAY_CHANGE] = False
     """Download a Minari dataset if it is missing."""
     dataset_size: Annotated[int, Trait.DATASET] = Field(default=10_000, gt=0, le=10**9)
-    """Transitions of a random dataset."""
+    """Number of transitions in a random dataset."""
     dataset_seed: Annotated[int, Trait.DATASET] = Field(default=0, ge=0)
     """Seed of a random dataset."""
     reward_scale: Annotated[float, Trait.REWARD] = 1.0
-    """Factor on every reward."""
+    """Factor by which every reward is multiplied."""
     reward_shift: Annotated[float, Trait.REWARD] = 0.0
-    """Added to every reward after scaling."""
+    """Constant added to every reward after scaling."""
     reward_clip_min: Annotated[float | None, Trait.REWARD] = None
     """Smallest reward after scaling and shifting."""
     reward_clip_max: Annotated[float | None, Trait.REWARD] = None
@@ -54,7 +54,7 @@ class DataConfig(ConfigModel):
     num_epochs: Annotated[int | None, Trait.MAY_CHANGE, Trait.FRESH] = Field(default=None, gt=0)
     """Training budget in passes over the training rows."""
     validation_fraction: Annotated[float | None, Trait.FRESH] = Field(default=None, ge=0, lt=1)
-    """Share of the rows held out, in whole episodes; null: 0.05 if env_id is null."""
+    """Share of rows to hold out, in whole episodes; null means 0.05 without env_id, else 0."""
     action_low: Annotated[float | tuple[float, ...] | None, Trait.FRESH] = None
     """Lower action bounds of the data; only needed if env_id is null."""
     action_high: Annotated[float | tuple[float, ...] | None, Trait.FRESH] = None
@@ -74,22 +74,22 @@ class DataConfig(ConfigModel):
     def _complete(self) -> Self:
         kind = self.dataset_kind
         if kind in ("npz", "pt", "hdf5") and not self.dataset_path:
-            raise ValueError(f"dataset_kind {kind!r} needs dataset_path")
+            raise ValueError(f"dataset_kind {kind!r} needs dataset_path: set it to the file's path")
         if kind == "minari" and not self.dataset_id:
-            raise ValueError("dataset_kind 'minari' needs dataset_id")
+            raise ValueError("dataset_kind 'minari' needs dataset_id: set it to the dataset's id")
         if kind is None and (self.dataset_path or self.dataset_id):
             raise ValueError(
-                "dataset_path and dataset_id need dataset_kind, and an algorithm that learns from "
-                "recorded data"
+                "dataset_path and dataset_id need dataset_kind: set it, and use an algorithm that "
+                "learns from recorded data"
             )
         for name in ("num_epochs", "validation_fraction", "action_low", "action_high"):
             if kind is None and getattr(self, name) is not None:
-                raise ValueError(f"{name} needs dataset_kind")
+                raise ValueError(f"{name} needs dataset_kind: set that, or remove {name}")
         for name in ("dataset_size", "dataset_seed"):
             if kind != "random" and getattr(self, name) != DataConfig.model_fields[name].default:
-                raise ValueError(f"{name} is only for dataset_kind 'random': remove it")
+                raise ValueError(f"{name} only applies to dataset_kind 'random': remove it")
         if (self.action_low is None) != (self.action_high is None):
-            raise ValueError("set both action_low and action_high")
+            raise ValueError("action_low and action_high must be set together")
         self.rewards()
         return self
 
@@ -128,9 +128,9 @@ class DataConfig(ConfigModel):
 
     @property
     def is_unrecorded_starter(self) -> bool:
-        """Whether the packaged configs' own dataset is used, and its file does not exist yet.
+        """Whether the starter dataset is used, and its default file does not exist yet.
 
-        A `dataset_path` is never recorded: a misspelled one should be an error.
+        A file set with `dataset_path` is never recorded: a misspelled path should be an error.
         """
         wanted = self.dataset_kind == "starter" and self.dataset_path is None
         return wanted and not Path(STARTER_FILE).exists()

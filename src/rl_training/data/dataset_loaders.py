@@ -1,4 +1,4 @@
-"""Load datasets from npz, pt, HDF5 (D4RL's layout) and Minari, or collect them at random."""
+"""Load datasets from npz, pt, HDF5 (D4RL's layout) and Minari, or collect random ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rl_training.text import shown
 from rl_training.types import EnvSpec
 
 RandomCollector = Callable[[int, int], Mapping[str, Any]]
-"""A function of ``size`` and ``seed`` that collects transitions at random or by a controller."""
+"""A function of ``size`` and ``seed`` that collects transitions in an environment."""
 
 SUFFIXES: dict[str, DatasetKind] = {
     ".npz": "npz",
@@ -47,7 +47,7 @@ def load_transition_dataset(
 ) -> TransitionDataset:
     """Load and check the dataset that the config selects, and transform its rewards.
 
-    With ``spec``, actions are mapped to [-1, 1] and a dataset of other sizes is rejected; without
+    With ``spec``, actions are mapped to [-1, 1] and a dataset with other sizes is rejected; without
     it, `action_low` and `action_high` set the bounds. ``time_limit`` separates time limits from
     terminations if a file has one flag for both. ``columns`` lists further columns to keep.
     """
@@ -66,11 +66,11 @@ def load_transition_dataset(
         if spread <= 0:
             raise ConfigError(
                 f"return_scaling needs at least two complete episodes with different returns, but "
-                f"{source} has none: set return_scaling=false."
+                f"{source} does not have them: set return_scaling=false."
             )
         dataset.return_scale = 1000.0 / spread
         dataset.transform_rewards(RewardTransformConfig(scale=dataset.return_scale))
-        dataset.notes += (f"rewards are scaled by 1000 over the return range, {spread:.6g}",)
+        dataset.notes += (f"rewards are multiplied by 1000 / {spread:.6g}, the range of returns",)
     dataset.transform_rewards(settings.rewards())
     return dataset
 
@@ -92,7 +92,7 @@ def config_for(source: str) -> DataConfig:
     if suffix in SUFFIXES:
         return DataConfig(dataset_kind=SUFFIXES[suffix], dataset_path=source)
     if Path(source).exists():
-        raise ConfigError(f"{source!r}: the name must end in {', '.join(SUFFIXES)}.")
+        raise ConfigError(f"{source!r}: the file name must end in {' or '.join(SUFFIXES)}.")
     try:
         check_minari_id(source)
     except ConfigError:

@@ -44,7 +44,7 @@ def check_destination(path: Path) -> str:
     """Return the format for a file's suffix; an existing file is never replaced."""
     kind = SUFFIXES.get(path.suffix.lower())
     if kind is None:
-        raise ConfigError(f"{str(path)!r}: the name must end in {', '.join(SUFFIXES)}.")
+        raise ConfigError(f"{str(path)!r}: the file name must end in {' or '.join(SUFFIXES)}.")
     if path.exists():
         raise ConfigError(f"{str(path)!r} already exists: choose another name.")
     above = next(folder for folder in path.absolute().parents if folder.exists())
@@ -83,7 +83,7 @@ def _write_hdf5(arrays: Arrays, stream: IO[bytes]) -> None:
     try:
         import h5py
     except ImportError:
-        raise ConfigError(f"Writing HDF5 needs h5py: {INSTALL}") from None
+        raise ConfigError(f"Writing HDF5 files needs h5py: {INSTALL}") from None
     with h5py.File(stream, "w") as file:
         for name, values in arrays.items():
             file.create_dataset(name, data=values)

@@ -14,7 +14,7 @@ from rl_training.types import Batch
 class RowFields:
     """Builds batches with declared fields from a ring of packed rows.
 
-    The next row of the same environment is ``stride`` places further. ``position`` is where the
+    The next row of the same environment is ``stride`` positions later. ``position`` is where the
     next row will be written, one after the newest, so the rows before and after it belong to
     different episodes. It is a tensor on the rows' device, so that a captured graph sees it
     change. Recorded data is a full ring with position 0.

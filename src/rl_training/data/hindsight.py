@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Strategy = Literal["future", "final", "episode"]
 Indices = npt.NDArray[np.int64]
 RUNNING = -1
-"""Marks rows of an episode that has not ended, instead of its last row."""
+"""Stored instead of the index of the last row while the episode has not ended."""
 
 
 class GoalTask(Protocol):
@@ -80,7 +80,7 @@ class HindsightReplay(ReplayBuffer):
         self._columns = np.setdiff1d(np.arange(self.layout.width), dropped)
         self._first: Indices = np.zeros(capacity, dtype=np.int64)
         self._last: Indices = np.full(capacity, RUNNING, dtype=np.int64)
-        self._begun: Indices = np.arange(num_envs)
+        self._episode_starts: Indices = np.arange(num_envs)
         self._is_indexed = True
 
     @classmethod
@@ -102,11 +102,11 @@ class HindsightReplay(ReplayBuffer):
         return self.total - len(self)
 
     def _after_add(self, terminations: BoolArray, truncations: BoolArray) -> None:
-        """Index the newest rows, one per environment in order, and the episodes they end."""
+        """Index the newest rows, one per environment in order, and the episodes that they end."""
         if len(terminations) != self.num_envs:
             raise ValueError(
-                f"add() got {len(terminations)} transitions, but there are {self.num_envs} "
-                "environments."
+                f"add() got {len(terminations)} transitions, but needs one for each of the "
+                f"{self.num_envs} environments."
             )
         if not self._is_indexed:
             return  # `_index_episodes` will find all episodes
@@ -117,11 +117,11 @@ class HindsightReplay(ReplayBuffer):
 
     def _finish(self, env: int, last: int) -> None:
         """Index an episode that ended with row ``last``, so that its rows may be relabeled."""
-        rows = np.arange(self._begun[env], last + 1, self.num_envs)
+        rows = np.arange(self._episode_starts[env], last + 1, self.num_envs)
         rows = rows[rows >= self.oldest]  # a long episode may have overwritten its first rows
         self._first[rows % self.capacity] = rows[0]
         self._last[rows % self.capacity] = last
-        self._begun[env] = last + self.num_envs
+        self._episode_starts[env] = last + self.num_envs
 
     def _index_episodes(self) -> None:
         """Find the episodes from the flags in the rows, once after the rows were restored."""
@@ -132,12 +132,12 @@ class HindsightReplay(ReplayBuffer):
         for env in range(self.num_envs):
             start = self.oldest + (env - self.oldest) % self.num_envs
             rows = np.arange(start, self.total, self.num_envs)
-            self._begun[env] = start
+            self._episode_starts[env] = start
             for last in rows[self._rows[rows % self.capacity, -2:].any(axis=1)]:
                 self._finish(env, int(last))
 
     def cut_episodes(self, num_envs: int) -> None:
-        """Mark the running episodes as cut; the next rows start new episodes."""
+        """Mark the running episodes as cut off; the next rows start new episodes."""
         super().cut_episodes(num_envs)
         self._is_indexed = False
 
@@ -163,8 +163,7 @@ class HindsightReplay(ReplayBuffer):
         """Draw, relabel and stage the rows of the next `gather`; environments run on the host.
 
         Rows are drawn uniformly. Of those in finished episodes, a share of ``ratio`` is relabeled.
-        Every row uses three uniform numbers: for the row, for whether to relabel it, and for the
-        goal.
+        Three uniform numbers determine the row, whether it is relabeled, and its new goal.
         """
         super().prepare(batch_size, generator, updates)
         self._index_episodes()
@@ -213,20 +212,20 @@ class HindsightReplay(ReplayBuffer):
         return {name: torch.from_numpy(fields[name]) for name in self._declared}
 
     def _goal_rows(self, rows: Indices, uniform: FloatArray) -> Indices:
-        """Choose for each row the row whose next achieved goal replaces its goal (section 4.5).
+        """Choose, for each row, the row whose next achieved goal replaces its goal (section 4.5).
 
-        ``future``: from the row itself to the last of its episode. ``final``: the last row.
-        ``episode``: any row of the episode that is still stored.
+        ``future`` chooses a row from the row itself to the last of its episode, ``final`` the last
+        row, and ``episode`` any row of the episode that is still stored.
         """
         last = self._last[rows % self.capacity]
         if self.strategy == "final":
             return last
-        begin = rows
+        start = rows
         if self.strategy == "episode":
             first = self._first[rows % self.capacity]
-            begin = np.maximum(first, self.oldest + (first - self.oldest) % self.num_envs)
-        steps = (last - begin) // self.num_envs + 1
-        return begin + self.num_envs * (uniform * steps).astype(np.int64)
+            start = np.maximum(first, self.oldest + (first - self.oldest) % self.num_envs)
+        steps = (last - start) // self.num_envs + 1
+        return start + self.num_envs * (uniform * steps).astype(np.int64)
 
     def _relabel(self, rows: FloatArray, goals: FloatArray) -> FloatArray:
         """Replace the goals; reward and termination follow from the *next* achieved goal."""

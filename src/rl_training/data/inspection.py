@@ -14,7 +14,7 @@ from rl_training.types import EnvSpec
 
 QUARTILES = (0, 25, 50, 75, 100)
 SATURATION = 0.999
-"""Fraction of the distance to a bound from which an action counts as saturated."""
+"""Share of an action's half range beyond which the action counts as saturated."""
 JUMP = 1e-4
 """Difference between a next observation and the row after it that counts as a discontinuity."""
 
@@ -112,7 +112,7 @@ def find_discontinuities(dataset: TransitionDataset) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Expectation:
-    """Spaces and time limit that the data should fit, and the name of their environment."""
+    """Spaces and time limit that the data should match, and the environment's name."""
 
     spec: EnvSpec
     obs_low: npt.NDArray[np.float64]
@@ -168,8 +168,7 @@ def _episode_problems(dataset: TransitionDataset, limit: int | None) -> Iterator
     if len(jumps):
         yield (
             f"discontinuities: the next observation of {len(jumps)} rows inside episodes differs "
-            f"from the following row, first at row {jumps[0]}: some ends of episodes may not be "
-            "marked."
+            f"from the following row, first at row {jumps[0]}. Some episode ends may not be marked."
         )
     if limit is None:
         return
@@ -178,8 +177,7 @@ def _episode_problems(dataset: TransitionDataset, limit: int | None) -> Iterator
     if (lengths > limit).any():
         yield (
             f"lengths: {int((lengths > limit).sum())} episodes are longer than the time limit of "
-            f"{limit} steps, the longest is {lengths.max()}: some ends of episodes may not be "
-            "marked."
+            f"{limit} steps; the longest has {lengths.max()}. Some episode ends may not be marked."
         )
     ended = dataset.column("terminations")[bounds[1:] - 1] > 0
     at_limit = int((ended & (lengths == limit)).sum())

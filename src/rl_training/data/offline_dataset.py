@@ -24,7 +24,7 @@ from rl_training.types import FIELD_NAMES, Batch, EnvSpec, Sampler, refuse_field
 FloatRows = npt.NDArray[np.float32]
 Rows = TypeVar("Rows", FloatRows, torch.Tensor)
 BOUND_TOLERANCE = 1e-3
-"""How far outside its bounds an action may be to be clipped, as a share of its range."""
+"""An action up to this share of its range outside its bounds is clipped, not rejected."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class TransitionDataset(Sampler):
     guesses: tuple[str, ...] = ()
     """The notes that fill in missing information and may be wrong."""
     return_scale: float = 1.0
-    """Factor on all rewards, computed by `return_scaling`."""
+    """Factor by which `return_scaling` has multiplied all rewards."""
     integer_actions: bool = False
     """Whether actions were recorded as integers, as discrete actions are."""
     odd_flags: tuple[str, ...] = ()
@@ -119,8 +119,8 @@ class TransitionDataset(Sampler):
             rows: FloatRows = np.zeros((fields.rows, layout.width), dtype=np.float32)
         except (MemoryError, ValueError, OverflowError):
             raise ConfigError(
-                f"{source} claims {fields.rows} rows of {layout.width} numbers, which do not fit "
-                "into memory."
+                f"{source} has {fields.rows} rows of {layout.width} numbers, which do not fit in "
+                "memory."
             ) from None
         for name, column in fields.columns.items():
             _fill(rows[:, layout.slices[name]], column, name, source, finite)
@@ -130,7 +130,7 @@ class TransitionDataset(Sampler):
         notes, guesses = list(fields.notes), list(fields.guesses)
         ended, cut = rows[:, layout.slices["terminations"]], rows[:, layout.slices["truncations"]]
         if fields.ambiguous_done:
-            notes += _settle_done(ended, cut, "truncations" in fields.columns, time_limit)
+            notes += _separate_time_limits(ended, cut, "truncations" in fields.columns, time_limit)
         if "next_observations" not in fields.columns:
             count = len(rows)
             rows = _derive_next(rows, layout)
@@ -208,15 +208,15 @@ class TransitionDataset(Sampler):
     def returns_to_go(self, gamma: float) -> npt.NDArray[np.float64]:
         """Return the discounted return from each row to the last of its episode.
 
-        Nothing is added after a time limit.
+        The value after a time limit is not included.
         """
         bounds = self.episode_bounds()
-        onward = self.column("rewards").astype(np.float64)
+        returns = self.column("rewards").astype(np.float64)
         last_rows = set((bounds[1:] - 1).tolist())
-        for row in range(len(onward) - 2, -1, -1):
+        for row in range(len(returns) - 2, -1, -1):
             if row not in last_rows:
-                onward[row] += gamma * onward[row + 1]
-        return onward
+                returns[row] += gamma * returns[row + 1]
+        return returns
 
     def running_returns(self, gamma: float) -> npt.NDArray[np.float64]:
         """Return each episode's return up to each row, with earlier rewards discounted."""
@@ -247,8 +247,8 @@ class TransitionDataset(Sampler):
     ) -> npt.NDArray[np.bool_]:
         """Return which episodes are complete, as far as this can be known.
 
-        Recorders mark their last row as cut. That is a time limit only if the episode is as long
-        as the longest other one that was cut or, if there is none, as ``time_limit``. Several
+        Recorders mark their last row as cut off. That is a time limit only if the episode is as
+        long as the longest other one that was cut or, if there is none, as ``time_limit``. Several
         environments, or a ring buffer that was overwritten, leave more incomplete episodes. They
         are detected if they are fewer than the episodes of full length. With at most two episodes,
         all count as complete.
@@ -361,14 +361,16 @@ def _fill(target: FloatRows, column: Column, name: str, source: str, finite: boo
             part[:] = values
         if finite and not np.isfinite(part).all():
             row = start + int(np.argwhere(~np.isfinite(part))[0, 0])
-            raise ConfigError(f"{source}: {name} in row {row} are not finite: {target[row]}.")
+            raise ConfigError(
+                f"{source}: {name} has values that are not finite in row {row}: {target[row]}."
+            )
         start += len(values)
     if start != len(target):
         raise ConfigError(f"{source}: {name} has only {start} of {len(target)} rows.")
 
 
 def _odd_flags(rows: FloatRows, layout: RowLayout, fields: Fields) -> Iterator[str]:
-    """Describe flags other than 0 and 1, by which bootstrap targets would be multiplied."""
+    """Describe flags other than 0 and 1, which would scale the bootstrapped targets."""
     for name in [name for name in ("terminations", "truncations") if name in fields.columns]:
         values = rows[:, layout.slices[name].start]
         places = np.flatnonzero((values != 0) & (values != 1))
@@ -376,11 +378,11 @@ def _odd_flags(rows: FloatRows, layout: RowLayout, fields: Fields) -> Iterator[s
             yield (
                 f"{fields.names[name]!r} has values other than 0 and 1 in {len(places)} "
                 f"row{'s' if len(places) > 1 else ''}, first {values[places[0]]:g} in row "
-                f"{places[0]}: store 0 or 1"
+                f"{places[0]}: store only 0 and 1"
             )
 
 
-def _settle_done(
+def _separate_time_limits(
     ended: FloatRows, cut: FloatRows, has_cut: bool, time_limit: int | None
 ) -> list[str]:
     """Separate time limits from terminations if one flag may mean either."""
@@ -393,14 +395,17 @@ def _settle_done(
     lengths = np.diff(np.concatenate([[-1], ends]))
     limited = ends[lengths == time_limit]
     ended[limited], cut[limited] = 0.0, 1.0
-    return [f"{len(limited)} ends at the time limit of {time_limit} steps are read as time limits"]
+    return [
+        f"{len(limited)} episode ends at the time limit of {time_limit} steps are read as "
+        "truncations"
+    ]
 
 
 def _derive_next(rows: FloatRows, layout: RowLayout) -> FloatRows:
     """Take next observations from the following row of the same episode.
 
     The last row of an episode that did not terminate has no next observation. It is dropped, and
-    the row before it is marked as cut. After a termination, no next observation is needed.
+    the row before it is marked as cut off. After a termination, no next observation is needed.
     """
     obs, nxt = layout.slices["observations"], layout.slices["next_observations"]
     rows[:-1, nxt] = rows[1:, obs]

@@ -2,7 +2,8 @@
 
 A transition is drawn with probability P(i) = p_i / Σ p, where p_i = (|δ_i| + ε)^α and δ_i is the TD
 error that the latest update of the transition reported. Each transition's loss is multiplied by
-w_i = (N P(i))^−β / max_j w_j, which corrects for the draw; β grows to 1 by the end of the run.
+w_i = (N P(i))^−β / max_j w_j, which corrects for the nonuniform draw; β grows to 1 by the end of
+the run.
 """
 
 from __future__ import annotations
@@ -28,23 +29,23 @@ if TYPE_CHECKING:
 class PriorityTable:
     """Priorities of the rows of a ring, 0 for empty rows, and draws in proportion to them.
 
-    Only the priorities are stored. Each draw sums groups of them, and groups of groups. It reads a
-    million priorities in about 50 µs; in return, there are no sums to save or to drift by
-    rounding. All shapes are static, and nothing waits for the host.
+    Only the priorities are stored. Each draw sums groups of them, and groups of groups, which takes
+    about 50 µs for a million priorities. In return, there are no sums to save, or to drift due to
+    rounding. All shapes are static, and no operation waits for the host.
     """
 
     def __init__(self, size: int, *, device: torch.device | str = "cpu") -> None:
         # Three levels with groups of similar sizes: 128 entries for up to two million rows.
         self.group = 2 ** max(3, math.ceil(math.log2(size) / 3))
         groups = -(-size // self.group**2)
-        # The last group may have places after the last row; their priority stays 0.
+        # The last group may extend past the last row; the priorities there stay 0.
         self._leaves = torch.zeros(groups * self.group, self.group, device=device)
         self.values = self._leaves.view(-1)[:size]
         """The priorities, ``[size]``."""
         self.largest = torch.ones((), device=device)
         """The largest priority so far, which new rows get, so that they are drawn soon."""
 
-    def enter(self, start: int, stop: int) -> None:
+    def add_rows(self, start: int, stop: int) -> None:
         """Give new rows the largest priority so far."""
         self.values[start:stop] = self.largest
 
@@ -90,7 +91,7 @@ class PrioritizedReplay(ReplayBuffer):
         horizon: int = 1,
         **options: Any,
     ) -> None:
-        """Create an empty replay buffer; β reaches 1 when ``horizon`` transitions were added.
+        """Create an empty replay buffer; β reaches 1 after ``horizon`` transitions.
 
         ``sizes`` and ``options`` are the arguments of `ReplayBuffer`.
         """
@@ -121,9 +122,9 @@ class PrioritizedReplay(ReplayBuffer):
         """Give the newest rows, one per environment, the largest priority so far."""
         count = len(terminations)
         start = (self.total - count) % self.capacity
-        self.priorities.enter(start, min(start + count, self.capacity))
+        self.priorities.add_rows(start, min(start + count, self.capacity))
         if start + count > self.capacity:  # past the end of the ring
-            self.priorities.enter(0, start + count - self.capacity)
+            self.priorities.add_rows(0, start + count - self.capacity)
 
     @property
     def beta(self) -> float:
@@ -155,8 +156,8 @@ class PrioritizedReplay(ReplayBuffer):
         """Set the priorities of a batch by its TD errors: p = (|δ| + ε)^α."""
         if TD_ERROR not in values:
             raise ConfigError(
-                f"replay = prioritized needs the TD error of each transition, but the update of "
-                f"the algorithm does not return {TD_ERROR!r}: add it to the metrics, or set "
+                f"replay = prioritized needs the TD error of each transition, but the algorithm's "
+                f"update does not return {TD_ERROR!r}. Add it to the metrics, or set "
                 "replay=uniform."
             )
         errors = values[TD_ERROR].detach().to(self.priorities.values.dtype)

@@ -38,16 +38,16 @@ STAGED_ROWS = 1024
 
 @dataclass(frozen=True)
 class ReplayPlan:
-    """What a replay buffer needs to know about its run."""
+    """Properties of a run that its replay buffer needs."""
 
     capacity: int
     spec: EnvSpec
     num_envs: int = 1
     horizon: int = 1
-    """Environment steps of the run; a replay may change how it samples over them."""
+    """Environment steps of the run, over which sampling may change."""
     device: torch.device | str = "cpu"
     read_goal_task: Callable[[], GoalTask] | None = None
-    """Reads rewards for other goals from the environment."""
+    """Creates the object that computes rewards for other goals."""
 
 
 class ReplayBuffer(Sampler):
@@ -63,9 +63,9 @@ class ReplayBuffer(Sampler):
     fields: ClassVar[tuple[str, ...]] = tuple(n for n in FIELD_NAMES if n != "returns_to_go")
     """Fields it can supply: all except returns to go, since running episodes have none yet."""
     needed_fields: ClassVar[tuple[str, ...]] = ()
-    """Fields of all its batches, which a dataset mixed with it has to supply as well."""
+    """Fields of all its batches, which a dataset mixed with it must supply as well."""
     on_host: ClassVar[bool] = False
-    """Whether its rows stay in host memory for any device of the learner."""
+    """Whether its rows stay in host memory, regardless of the learner's device."""
 
     def __init__(
         self,
@@ -130,7 +130,8 @@ class ReplayBuffer(Sampler):
         count = len(obs)
         if count % self.num_envs:
             raise ValueError(
-                f"add() got {count} transitions, but there are {self.num_envs} environments."
+                f"add() got {count} transitions, but the number should be a multiple of num_envs = "
+                f"{self.num_envs}."
             )
         if count > self.capacity:
             raise ValueError(
@@ -165,17 +166,17 @@ class ReplayBuffer(Sampler):
         self._after_add(terminations, truncations)
 
     def _after_add(self, terminations: BoolArray, truncations: BoolArray) -> None:
-        """Do nothing; a subclass may index the newest rows and the episodes they end."""
+        """Do nothing; called by `add`, for subclasses that index the newest rows."""
 
     def cut_episodes(self, num_envs: int) -> None:
-        """Mark the newest row of each environment as cut; the next rows start new episodes."""
+        """Mark the newest row of each environment as cut off; the next rows start new episodes."""
         for row in range(self.total - min(num_envs, len(self)), self.total):
             place = row % self.capacity
             self.rows[place, -1] = 1.0 - self.rows[place, -2]
             self._mark(place, 1)
 
     def _fresh_rows(self, count: int) -> Tensor:
-        """Return rows to fill; for a GPU, page-locked ones that are reused after it read them."""
+        """Return rows to fill; for a GPU, page-locked rows that are reused after it read them."""
         if self._staged is None or count > STAGED_ROWS:
             return torch.empty(count, self.layout.width)
         if self._next_staged + count > STAGED_ROWS:

@@ -56,8 +56,8 @@ class EpochSampler(Sampler):
         rows = batch_size * updates
         if rows > len(self):
             raise ConfigError(
-                f"batch_size = {batch_size}: drawing {rows} rows needs more than the {len(self)} "
-                "rows of the dataset. Use a smaller batch_size, or sampling=replacement."
+                f"batch_size = {batch_size}: a block needs {rows} rows, but the dataset has only "
+                f"{len(self)}. Use a smaller batch_size, or sampling=replacement."
             )
         while len(self._drawn_from) < 2:  # the first call draws the orders of two epochs
             self._draw(len(self._drawn_from), generator)
@@ -96,10 +96,10 @@ class EpochSampler(Sampler):
         drawn_from = state["drawn_from"]
         if len(drawn_from) not in (0, 2):
             raise StateError(f"drawn_from has {len(drawn_from)} states, but should have 0 or 2")
-        begun = len(drawn_from) > 0
-        most = 2 * len(self) - 1 if begun else 0
+        started = len(drawn_from) > 0
+        most = 2 * len(self) - 1 if started else 0
         self.position = whole_number(state["position"], "position", most=most)
-        self.epoch = whole_number(state["epoch"], "epoch", least=int(begun))
+        self.epoch = whole_number(state["epoch"], "epoch", least=int(started))
         self._drawn_from = []
         for half, drawn in enumerate(drawn_from):
             generator = torch.Generator(self._orders.device)
@@ -203,8 +203,8 @@ class MixedSampler(Sampler):
         """Pass the values of the replay's rows to the replay; a dataset needs none."""
         from_dataset, from_replay = self.rows(len(batch.rewards))
         if values:
-            own = itemgetter(slice(from_dataset, None))
-            batch, values = batch.map(own), {key: own(value) for key, value in values.items()}
+            select = itemgetter(slice(from_dataset, None))
+            batch, values = batch.map(select), {key: select(value) for key, value in values.items()}
         if from_replay:
             self.online.feedback(batch, values)
 

@@ -20,7 +20,7 @@ def inner_bounds(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatAr
 
 
 class ActionScaler:
-    """Scales actions; no other code does."""
+    """Converts actions; the only place where they are scaled."""
 
     def __init__(self, spec: EnvSpec) -> None:
         self._discrete = spec.discrete

@@ -39,22 +39,22 @@ def check_episode(env: GuardedEnv, env_id: str, spec: EnvSpec) -> list[str]:
     """Try one reset and one step; return notes on minor problems."""
     inner = env.env.env if isinstance(env.env, FlatGoals) else env.env
     try:
-        with _undisturbed():
-            notes = env.isolation.run(_play, inner, spec)
+        with _preserve_random_state():
+            notes = env.isolation.run(_reset_and_step, inner, spec)
     except ContractError as mistake:
         raise ConfigError(f"{env_id}: {mistake}.") from mistake.__cause__
     return [f"{env_id}: {note}." for note in dict.fromkeys(notes) if note]
 
 
-def _play(env: AnyEnv, spec: EnvSpec) -> list[str | None]:
+def _reset_and_step(env: AnyEnv, spec: EnvSpec) -> list[str | None]:
     space = env.observation_space
     action = ActionScaler(spec).to_env(np.zeros(spec.action_width, dtype=np.float32))
     before = _outside(_call(env, "reset", seed=0, options=None), space)
     return [before, _outside(_call(env, "step", action), space)]
 
 
-def describe_running(env: AnyEnv, env_id: str, *, plays: bool) -> list[str]:
-    """Return notes on a working environment; ``plays`` is whether episodes are evaluated in it."""
+def describe_running(env: AnyEnv, env_id: str, *, evaluated: bool) -> list[str]:
+    """Return notes on a working environment; ``evaluated`` is whether it evaluates policies."""
     layers = wrappers_and_core(env)
     notes = [
         f"{type(layer).__name__} in {env_id} keeps running statistics in each environment, so "
@@ -63,7 +63,7 @@ def describe_running(env: AnyEnv, env_id: str, *, plays: bool) -> list[str]:
         for layer in layers
         if any(type(value).__name__ == "RunningMeanStd" for value in vars(layer).values())
     ]
-    if plays and not any(isinstance(layer, gym.wrappers.TimeLimit) for layer in layers):
+    if evaluated and not any(isinstance(layer, gym.wrappers.TimeLimit) for layer in layers):
         notes.append(
             f"{env_id} has no time limit, so an evaluation waits until each episode ends; set "
             "env_kwargs.max_episode_steps=N if episodes may not end."
@@ -72,7 +72,7 @@ def describe_running(env: AnyEnv, env_id: str, *, plays: bool) -> list[str]:
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
+def _preserve_random_state() -> Iterator[None]:
     """Restore the global random generators afterwards, so that the check changes no results."""
     shared, plain = np.random.get_state(), random.getstate()
     try:
@@ -92,7 +92,8 @@ def _call(env: AnyEnv, method: str, *args: Any, **kwargs: Any) -> Any:
             _check_signatures(env, error)
         _check_core(env, method, error, *args, **kwargs)
         raise ContractError(
-            f"its first {method} failed with {error_text(error)}; fix the environment or env_kwargs"
+            f"the first {method}() failed with {error_text(error)}; fix the environment or "
+            "env_kwargs"
         ) from error
     CHECKS[method](result)
     check_obs(result[0], env.observation_space, method)

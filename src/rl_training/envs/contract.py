@@ -14,7 +14,7 @@ AnyEnv = gym.Env[Any, Any]
 
 
 class ContractError(Exception):
-    """An invalid result; the message continues a sentence that starts with the environment."""
+    """An invalid result of an environment; messages follow the environment's name."""
 
 
 def check_reset(result: Any) -> None:
@@ -22,7 +22,7 @@ def check_reset(result: Any) -> None:
     if not isinstance(result, tuple) or len(result) != 2:
         given = f"{len(result)} values" if isinstance(result, tuple) else "only the observation"
         raise ContractError(
-            f"its reset returns {given}, but should return two values: observation, info (a dict)"
+            f"reset() returns {given}, but should return two values: observation, info (a dict)"
         )
     check_info(result[1], "reset")
 
@@ -35,7 +35,7 @@ def check_step(result: Any) -> None:
     if not isinstance(result, tuple) or len(result) != 5:
         given = f"{len(result)} values" if isinstance(result, tuple) else in_words(result)
         old = " (the interface of Gym before 0.26)" if given == "4 values" else ""
-        raise ContractError(f"its step returns {given}{old}, but should return five: {_WANTED}")
+        raise ContractError(f"step() returns {given}{old}, but should return five: {_WANTED}")
     as_flag(result[2], "terminated")
     as_flag(result[3], "truncated")
     as_reward(result[1])
@@ -49,17 +49,17 @@ def as_flag(flag: Any, name: str) -> bool:
     """Return a flag as a bool; reject other values."""
     if type(flag) is not np.bool_ and not is_number(flag, "iub"):
         raise ContractError(
-            f"its step returns {in_words(flag)} for {name}, but should return True or False "
+            f"step() returns {in_words(flag)} for {name}, but should return True or False "
             f"({_WANTED})"
         )
     return bool(flag)
 
 
 def as_reward(reward: Any) -> float:
-    """Return a reward as a float; reject what is not a single number."""
+    """Return a reward as a float; reject anything but a single number."""
     if not is_number(reward, "fiub"):
         raise ContractError(
-            f"its step returns the reward {in_words(reward)}, but should return a single number"
+            f"step() returns {in_words(reward)} for the reward, but should return a single number"
         )
     return float(reward)
 
@@ -68,7 +68,7 @@ def check_info(info: Any, method: str) -> None:
     """Reject an info that is not a dict."""
     if not isinstance(info, Mapping):
         raise ContractError(
-            f"its {method} returns {in_words(info)} for info, but should return a dict, which may "
+            f"{method}() returns {in_words(info)} for info, but should return a dict, which may "
             "be empty"
         )
 
@@ -78,7 +78,7 @@ def check_obs(obs: Any, space: gym.Space[Any], method: str, name: str = "observa
     if isinstance(space, gym.spaces.Dict):
         if not isinstance(obs, Mapping) or not set(space.spaces) <= set(obs):
             raise ContractError(
-                f"its {method} returns {in_words(obs)} for the observation, but should return a "
+                f"{method}() returns {in_words(obs)} for the observation, but should return a "
                 f"dict of {', '.join(space.spaces)}"
             )
         for key, part in space.spaces.items():
@@ -88,8 +88,8 @@ def check_obs(obs: Any, space: gym.Space[Any], method: str, name: str = "observa
     if not is_numeric(obs, kinds) or np.shape(obs) != space.shape:
         numbers = "numbers" if "f" in kinds else "whole numbers"
         raise ContractError(
-            f"its {method} returns {in_words(obs)} for the {name}, but its space declares "
-            f"{numbers} of shape {space.shape}: change one of them"
+            f"{method}() returns {in_words(obs)} for the {name}, but its space declares "
+            f"{numbers} of shape {space.shape}; change one of them"
         )
 
 

@@ -79,11 +79,12 @@ def _construct(resolved: ResolvedEnv, isolation: Isolation) -> AnyEnv:
         raise ConfigError(_missing_package(resolved, error)) from error
     except (TypeError, ValueError, gym.error.Error) as error:
         raise ConfigError(
-            f"{env_id} with env_kwargs {shown(options)}: {one_line(str(error))}"
+            f"{env_id} could not be created with env_kwargs {shown(options)}: "
+            f"{one_line(str(error))}"
         ) from error
     except FAILURES as error:
         raise ConfigError(
-            f"{env_id}: its constructor failed with {error_text(error)}; fix the environment or "
+            f"{env_id}: the constructor failed with {error_text(error)}; fix the environment or "
             f"env_kwargs {shown(options)}."
         ) from error
     _check_render_mode(env, env_id, options.get("render_mode"))
@@ -111,7 +112,7 @@ def _missing_package(resolved: ResolvedEnv, error: Exception) -> str:
         return f"Gymnasium does not include {env_id}: use {name}-v5 instead."
     for module, (package, install) in _PACKAGES.items():
         if str(resolved.spec.entry_point).startswith(module):
-            return f"{env_id} needs {package}, which could not be imported: {install}"
+            return f"{env_id} needs {package}, which could not be imported. Install it: {install}"
     return f"{env_id} needs a package that could not be imported: {message}"
 
 
@@ -125,8 +126,8 @@ def _check_render_mode(env: AnyEnv, env_id: str, mode: Any) -> None:
         return
     allowed = ", ".join(dict.fromkeys(offered)) or "none"
     raise ConfigError(
-        f"env_kwargs.render_mode = {shown(mode)}: {env_id} has the render modes {allowed}. "
-        "Training needs no render mode, so remove the key."
+        f"env_kwargs.render_mode = {shown(mode)}: the render modes of {env_id} are: {allowed}. "
+        "Training does not need one, so you can remove the key."
     )
 
 
@@ -175,7 +176,7 @@ def _not_flat(space: gym.spaces.Box, env_id: str) -> str:
     if len(space.shape) not in (2, 3) or space.dtype != np.uint8:
         return f"{text}, but one-dimensional observations are needed: {_FLATTEN}."
     text += (
-        ", which looks like images. There are no image encoders yet: use an environment with "
+        ", which looks like images. Images are not supported: use an environment with "
         "one-dimensional observations, or compute features in an ObservationWrapper"
     )
     if env_id.startswith("ALE/"):
@@ -227,8 +228,8 @@ def _check_actions(space: gym.spaces.Box, env_id: str) -> None:
         if wrong.any():
             where = int(np.argmax(wrong))
             raise ConfigError(
-                f"{env_id} has action {where} between {space.low[where]} and {space.high[where]}, "
-                f"but {advice}."
+                f"Action {where} of {env_id} has the bounds {space.low[where]} and "
+                f"{space.high[where]}, but {advice}."
             )
 
 
@@ -238,22 +239,22 @@ def _name(space: gym.Space[Any]) -> str:
 
 
 def describe_env(env_id: str, config: EnvConfig) -> EnvSpec:
-    """Return the sizes and bounds of an environment, which is closed again."""
+    """Create an environment, read its sizes and bounds, and close it."""
     with closing(make_env(env_id, config.make_kwargs)) as env:
         return read_env_spec(env, env_id)
 
 
 def examine_env(
-    env_id: str, config: EnvConfig, *, plays: bool = False
+    env_id: str, config: EnvConfig, *, evaluated: bool = False
 ) -> tuple[EnvSpec, tuple[str, ...]]:
     """Check an environment with one reset and one step; return its sizes and notes for the user.
 
-    Set ``plays`` if episodes will be evaluated in it.
+    ``evaluated`` is whether policies will be evaluated in it.
     """
     with closing(make_env(env_id, config.make_kwargs)) as env:
         spec = read_env_spec(env, env_id)
         notes = check_episode(env, env_id, spec)
-        return spec, (*notes, *describe_running(env, env_id, plays=plays))
+        return spec, (*notes, *describe_running(env, env_id, evaluated=evaluated))
 
 
 def read_goal_task(env_id: str, config: EnvConfig) -> GoalTask:
@@ -269,11 +270,11 @@ def _make_worker(
     resolved: ResolvedEnv, rewards: RewardTransformConfig, index: int, name: str
 ) -> CapturableEnv:
     if multiprocessing.parent_process() is not None:
-        open_standard_streams()  # a failed print of the environment must not end the worker
+        open_standard_streams()  # a failed print in the environment must not end the worker
         # Ctrl-C and a scheduler's SIGTERM reach the whole process group, but only the trainer
         # decides when to stop. If it never does, its workers end after the grace period.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        if hasattr(signal, "alarm"):  # which Windows lacks
+        if hasattr(signal, "alarm"):  # not available on Windows
             signal.signal(signal.SIGTERM, lambda *_: signal.alarm(GRACE_SECONDS))
     isolation = Isolation()
     try:

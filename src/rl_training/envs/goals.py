@@ -93,35 +93,35 @@ def _for_rows(
 ) -> Callable[[FloatArray, FloatArray], np.ndarray[Any, Any]]:
     """Return a goal function over rows: one call if it is vectorized, otherwise row by row.
 
-    Some functions accept a batch but reduce it to one number, so both ways are compared on goals
-    that are reached and one that is far away.
+    Some functions accept a batch but reduce it to one number, so both versions are compared on two
+    reached goals and a distant one.
     """
     core: Any = env.unwrapped
     space, function = core.observation_space, getattr(core, name)
     kinds = space["achieved_goal"].dtype, space["desired_goal"].dtype
 
     def compute(achieved: FloatArray, desired: FloatArray) -> np.ndarray[Any, Any]:
-        # Copy both ways: the function may modify the goals or return the same array every time.
+        # Copy inputs and outputs: the function may modify its inputs or reuse its output array.
         result = np.array(function(achieved.astype(kinds[0]), desired.astype(kinds[1]), {}))
         if result.dtype.kind not in "biuf" or result.size != achieved[..., 0].size:
             raise ContractError(
-                f"its {name} returns {in_words(result)} for goals of shape {achieved.shape}, but "
+                f"{name}() returns {in_words(result)} for goals of shape {achieved.shape}, but "
                 "should return one number for each goal"
             )
         return result
 
-    def at_once(achieved: FloatArray, desired: FloatArray) -> np.ndarray[Any, Any]:
-        return env.ask(name, compute, achieved, desired)
+    def batched(achieved: FloatArray, desired: FloatArray) -> np.ndarray[Any, Any]:
+        return env.call(name, compute, achieved, desired)
 
     def one_by_one(achieved: FloatArray, desired: FloatArray) -> np.ndarray[Any, Any]:
         rows = zip(achieved, desired, strict=True)
-        return np.array([at_once(*goals).item() for goals in rows])
+        return np.array([batched(*goals).item() for goals in rows])
 
     near = np.zeros((3, space["desired_goal"].shape[0]), dtype=np.float32)
     far = near + np.array([[0.0], [0.0], [1e3]], dtype=np.float32)
     expected = one_by_one(near, far)
     try:
-        found = at_once(near, far)
+        found = batched(near, far)
     except EnvError:  # code for a single goal may fail in any way on a batch
         return one_by_one
-    return at_once if np.array_equal(found, expected, equal_nan=True) else one_by_one
+    return batched if np.array_equal(found, expected, equal_nan=True) else one_by_one

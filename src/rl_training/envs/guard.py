@@ -35,7 +35,7 @@ from rl_training.types import FloatArray
 Result = TypeVar("Result")
 StepResult = tuple[FloatArray, float, bool, bool, dict[str, Any]]
 FAILURES = (Exception, SystemExit)
-"""Exceptions of an environment that are reported; KeyboardInterrupt is not among them."""
+"""Exceptions of an environment that become errors; KeyboardInterrupt is not one of them."""
 
 Settings = tuple[torch.dtype, bool, int, Any]
 """Process-wide settings that an environment may change and that training depends on."""
@@ -110,7 +110,7 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
         self._kinds = number_kinds(self._space)
         self._kept = kept
 
-    def ask(self, method: str, function: Callable[..., Result], *args: Any) -> Result:
+    def call(self, method: str, function: Callable[..., Result], *args: Any) -> Result:
         """Call a function of the environment; any exception becomes an EnvError."""
         try:
             return self.isolation.run(function, *args)
@@ -121,7 +121,7 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
         if isinstance(error, ContractError):
             return EnvError(f"{self.name}: {error}")
         return EnvError(
-            f"{self.name}: its {method} failed with {error_text(error)}; fix the environment"
+            f"{self.name}: {method}() failed with {error_text(error)}; fix the environment"
         )
 
     def step(self, action: Any) -> StepResult:
@@ -151,7 +151,7 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[FloatArray, dict[str, Any]]:
         """Reset the environment; the result is checked and the observation copied."""
-        return self.ask("reset", self._checked_reset, seed, options)
+        return self.call("reset", self._checked_reset, seed, options)
 
     def _checked_reset(self, seed: int | None, options: Any) -> tuple[FloatArray, dict[str, Any]]:
         result: Any = self.env.reset(seed=seed, options=options)
@@ -170,11 +170,11 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
 
     def render(self) -> Any:
         """Render the environment."""
-        return self.ask("render", self.env.render)
+        return self.call("render", self.env.render)
 
     def close(self) -> None:
         """Close the environment; a failure only prints a warning."""
         try:
-            self.ask("close", self.env.close)
+            self.call("close", self.env.close)
         except EnvError as error:
             tell(f"Warning: {error}.")

@@ -37,11 +37,11 @@ class PointGoalEnv(gym.Env[Any, FloatArray]):
         self.terminates = terminates
         self.min_distance = min_distance
         self.render_mode = render_mode
-        place = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
+        position = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
         self.observation_space = gym.spaces.Dict(
             observation=gym.spaces.Box(-1.0, 1.0, (4,), np.float32),
-            achieved_goal=place,
-            desired_goal=place,
+            achieved_goal=position,
+            desired_goal=position,
         )
         self.action_space = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
         self.position = np.zeros(2)
@@ -84,16 +84,16 @@ class PointGoalEnv(gym.Env[Any, FloatArray]):
     def compute_terminated(
         self, achieved_goal: FloatArray, desired_goal: FloatArray, info: Any
     ) -> BoolArray:
-        """Return success if ``terminates`` is set, else False."""
+        """Return whether the goal is reached if ``terminates`` is set, else False."""
         return np.asarray(is_near(achieved_goal, desired_goal) & self.terminates)
 
     def render(self) -> Any:
         """Draw the square from above, with the goal in green and the point in black."""
         axis = np.linspace(-1.0, 1.0, _PIXELS)
-        places = np.stack(np.meshgrid(axis, -axis), axis=-1)  # [rows, columns, xy]
+        points = np.stack(np.meshgrid(axis, -axis), axis=-1)  # [rows, columns, xy]
         image = np.full((_PIXELS, _PIXELS, 3), 255, dtype=np.uint8)
-        image[np.linalg.norm(places - self.goal, axis=-1) <= RADIUS] = (60, 170, 60)
-        image[np.linalg.norm(places - self.position, axis=-1) <= RADIUS / 2] = 0
+        image[np.linalg.norm(points - self.goal, axis=-1) <= RADIUS] = (60, 170, 60)
+        image[np.linalg.norm(points - self.position, axis=-1) <= RADIUS / 2] = 0
         return image
 
     def _is_success(self) -> bool:

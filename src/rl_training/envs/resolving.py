@@ -1,10 +1,10 @@
 """Find the environment of an `env_id`, and decide whether it may be created.
 
-An id and its keyword arguments come from one of two sources. The user specified them: on the
-command line, in a config file given with `--config`, or as arguments in Python. `name_env` records
-these for the lifetime of the process. Or they were read from a checkpoint, a run folder or a
-dataset, which is not trusted: the id is only looked up among environments that are already
-registered, nothing is imported for it, and its arguments must be numbers and plain words, never
+An id and its keyword arguments come from one of two sources. Either the user specified them: on
+the command line, in a config file given with `--config`, or as arguments in Python. `name_env`
+records these for the lifetime of the process. Or they were read from a checkpoint, a run folder or
+a dataset, which are not trusted. Then the id is only looked up among environments that are already
+registered, no module is imported for it, and its arguments must be numbers and plain words, never
 paths.
 
 No other module calls `gymnasium.make`, `gymnasium.spec` or `importlib` for an environment
@@ -64,7 +64,7 @@ _MAX_VALUES = 10_000
 _MAX_INTEGER = 2**64
 
 
-# --- What the user specified --------------------------------------------------------
+# --- User-specified values ----------------------------------------------------------
 
 
 @dataclass
@@ -184,7 +184,7 @@ def _unknown_env(env_id: str, error: gym.error.Error) -> str:
             '"gymnasium[atari]") and imported (rl-training --import ale_py …, or import ale_py in '
             "Python)."
         )
-    if not isinstance(error, gym.error.UnregisteredEnv):  # not even the form of an id
+    if not isinstance(error, gym.error.UnregisteredEnv):  # it does not have the form of an id
         return f"env_id = {shown(env_id)}: an id has the form Name-v0 or namespace/Name-v0."
     close = close_match(name, newest)
     hint = f"; did you mean {newest[close].id!r}?" if close is not None else "."
@@ -213,7 +213,7 @@ def time_limit(env_id: str, kwargs: Mapping[str, Any]) -> int | None:
     asked = kwargs.get("max_episode_steps")
     _check_limit(asked)
     limit = find_spec(env_id).max_episode_steps if asked is None else asked
-    return limit if limit is not None and limit > 0 else None  # -1: Gymnasium's "none"
+    return limit if limit is not None and limit > 0 else None  # Gymnasium uses -1 for no limit
 
 
 def _check_limit(asked: Any) -> None:
@@ -293,9 +293,9 @@ def is_compatibility_env(env_id: str) -> bool:
 
 
 def _problem(value: Any, key: str, env_id: str | None = None) -> tuple[tuple[str, ...], str] | None:
-    """Return the path to a part of an argument that is not plain, and the reason; None if none.
+    """Return the path to the first part of an argument that is not plain, and the reason, or None.
 
-    What the user specified for ``env_id`` is accepted without checks.
+    Values that the user specified for ``env_id`` are accepted without checks.
     """
     todo: list[tuple[tuple[str, ...], int, Any]] = [((key,), 1, value)]
     count = 0

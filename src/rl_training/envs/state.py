@@ -29,7 +29,7 @@ _CONSTANT = frozenset(
 )
 """Attributes that the constructor sets and stepping does not change."""
 
-_DRAWN = frozenset({"screen", "clock", "surf", "maze"})
+_RENDERING = frozenset({"screen", "clock", "surf", "maze"})
 """Attributes that are only used for rendering, unless they are numbers or arrays."""
 
 _CONSTANT_TYPES = (gym.Space, gym.Env, type, FunctionType, MethodType, ModuleType)
@@ -158,10 +158,12 @@ def _is_plain_dict(value: Any) -> bool:
 
 def _kind_in_words(value: Any) -> str:
     if isinstance(value, np.random.Generator):
-        return f"generator over {type(value.bit_generator).__name__}"
+        return f"random generator that uses {type(value.bit_generator).__name__}"
     if type(value) is np.ndarray:
         return f"NumPy array of {value.dtype}"
-    return "dict with keys other than names" if type(value) is dict else type(value).__name__
+    return (
+        "dict with keys that are not plain strings" if type(value) is dict else type(value).__name__
+    )
 
 
 class _Restore:
@@ -177,13 +179,13 @@ class _Restore:
         if not isinstance(value, dict):
             return _copied(value, self.copy)
         if set(value) == {_SHARED}:
-            return self._one(value[_SHARED])
+            return self._shared_value(value[_SHARED])
         if set(value) == {_GENERATOR}:
             return _generator(value[_GENERATOR])
         items = value[_ITEMS] if set(value) == {_ITEMS} else value.items()
         return {str(key): self.copy(item) for key, item in items}
 
-    def _one(self, number: Any) -> Any:
+    def _shared_value(self, number: Any) -> Any:
         if type(number) is not int or not 0 <= number < len(self._shared):
             raise CaptureError(f"the saved environment has no shared value {shown(number)}")
         if number not in self._made:
@@ -201,7 +203,7 @@ def _generator(state: Any) -> np.random.Generator:
     generator = np.random.Generator(np.random.PCG64())
     try:
         generator.bit_generator.state = state
-        # Compared as text, because True equals 1. NumPy accepts any value of the last two numbers.
+        # Compared as text, because True equals 1. NumPy does not check the last two numbers.
         is_whole = (
             json_codec.dumps(generator.bit_generator.state) == json_codec.dumps(state)
             and state["state"]["inc"] % 2 == 1
@@ -214,20 +216,20 @@ def _generator(state: Any) -> np.random.Generator:
     return generator
 
 
-def _running(layer: AnyEnv) -> Iterator[tuple[str, Any]]:
+def _changing_attributes(layer: AnyEnv) -> Iterator[tuple[str, Any]]:
     """Yield the attributes that stepping may change."""
     for name, value in vars(layer).items():
         if name in _CONSTANT or isinstance(value, _CONSTANT_TYPES):
             continue  # an environment inside this one is a separate layer
         plain = _is_number(value) or type(value) in (np.ndarray, list, tuple, dict)
-        if name not in _DRAWN or plain:
+        if name not in _RENDERING or plain:
             yield name, value
 
 
 def _capture_layer(layer: AnyEnv, capture: _Capture) -> dict[str, Any]:
     attributes: dict[str, Any] = {}
     generators: dict[str, Any] = {}
-    for name, value in _running(layer):
+    for name, value in _changing_attributes(layer):
         copied = capture.copy(value)
         if isinstance(value, np.random.Generator):
             generators[name] = copied.get(_GENERATOR, copied)
@@ -236,14 +238,14 @@ def _capture_layer(layer: AnyEnv, capture: _Capture) -> dict[str, Any]:
     return {"class": type(layer).__name__, "attributes": attributes, "generators": generators}
 
 
-def _can_replace(present: Any, saved: Any) -> bool:
+def _can_replace(current: Any, saved: Any) -> bool:
     """Return whether a saved value is a possible value of the attribute."""
-    if present is None or saved is None:
+    if current is None or saved is None:
         return True
-    if callable(present) or isinstance(present, _CONSTANT_TYPES):
+    if callable(current) or isinstance(current, _CONSTANT_TYPES):
         return False
     kinds = (str, dict, np.random.Generator)
-    return all(isinstance(present, kind) == isinstance(saved, kind) for kind in kinds)
+    return all(isinstance(current, kind) == isinstance(saved, kind) for kind in kinds)
 
 
 def _restore_layer(layer: AnyEnv, state: dict[str, Any], restore: _Restore) -> None:
@@ -294,8 +296,8 @@ def _capture_simulator(model: Any, data: Any) -> dict[str, Any]:
 def _restore_simulator(model: Any, data: Any, state: dict[str, Any]) -> None:
     import mujoco
 
-    for name, present in _capture_simulator(model, data).items():
-        saved, wanted = describe_array(state[name]), describe_array(present)
+    for name, current in _capture_simulator(model, data).items():
+        saved, wanted = describe_array(state[name]), describe_array(current)
         if saved != wanted:
             raise CaptureError(
                 f"{name} of the simulator is {saved} in the saved environment, but {wanted} in "
@@ -315,7 +317,7 @@ def capture_env(env: AnyEnv) -> dict[str, Any]:
     simulator = _simulator(env)
     layers, capture = _layers(env), _Capture()
     for layer in layers:
-        for name, value in _running(layer):
+        for name, value in _changing_attributes(layer):
             capture.examine(value, f"{type(layer).__name__}.{name}")
     return {
         "layers": [_capture_layer(layer, capture) for layer in layers],
@@ -374,5 +376,5 @@ class CapturableEnv(GuardedEnv):
                 restore_env(self.env, states[self.index])
         except (CaptureError, EnvError):
             raise
-        except Exception as error:  # a forged state may cause anything
+        except Exception as error:  # a forged state may raise anything
             raise CaptureError(f"the saved environment is damaged ({error_text(error)})") from error

@@ -49,7 +49,7 @@ def check_config(config: TrainConfig, *, starts: bool = True) -> Task:
     notes: tuple[str, ...] = ()
     if config.env_id is not None:
         plays = config.eval_episodes > 0
-        spec, notes = examine_env(config.env_id, parts.env, plays=plays)
+        spec, notes = examine_env(config.env_id, parts.env, evaluated=plays)
         _check_spec(config, spec)
         recorded = parts.data.dataset_size if parts.data.dataset_kind == "random" else 0
         check_memory(config, spec, device, rows=recorded)

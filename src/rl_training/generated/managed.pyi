@@ -72,10 +72,10 @@ class DDPG(ManagedAlgorithm):
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
-        dataset_size (default 10000): Transitions of a random dataset.
+        dataset_size (default 10000): Number of transitions in a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
-        reward_scale (default 1.0): Factor on every reward.
-        reward_shift (default 0.0): Added to every reward after scaling.
+        reward_scale (default 1.0): Factor by which every reward is multiplied.
+        reward_shift (default 0.0): Constant added to every reward after scaling.
         reward_clip_min (default None): Smallest reward after scaling and shifting.
         reward_clip_max (default None): Largest reward after scaling and shifting.
         return_scaling (default False): Multiply the dataset's rewards by 1000 / (largest return
@@ -85,8 +85,8 @@ class DDPG(ManagedAlgorithm):
         sampling (default 'replacement'): Draw dataset rows independently, or every row once per
             epoch.
         num_epochs (default None): Training budget in passes over the training rows.
-        validation_fraction (default None): Share of the rows held out, in whole episodes; None:
-            0.05 if env_id is None.
+        validation_fraction (default None): Share of rows to hold out, in whole episodes; None
+            means 0.05 without env_id, else 0.
         action_low (default None): Lower action bounds of the data; only needed if env_id is
             None.
         action_high (default None): Upper action bounds of the data; only needed if env_id is
@@ -252,10 +252,10 @@ class DQN(ManagedAlgorithm):
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
-        dataset_size (default 10000): Transitions of a random dataset.
+        dataset_size (default 10000): Number of transitions in a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
-        reward_scale (default 1.0): Factor on every reward.
-        reward_shift (default 0.0): Added to every reward after scaling.
+        reward_scale (default 1.0): Factor by which every reward is multiplied.
+        reward_shift (default 0.0): Constant added to every reward after scaling.
         reward_clip_min (default None): Smallest reward after scaling and shifting.
         reward_clip_max (default None): Largest reward after scaling and shifting.
         return_scaling (default False): Multiply the dataset's rewards by 1000 / (largest return
@@ -265,8 +265,8 @@ class DQN(ManagedAlgorithm):
         sampling (default 'replacement'): Draw dataset rows independently, or every row once per
             epoch.
         num_epochs (default None): Training budget in passes over the training rows.
-        validation_fraction (default None): Share of the rows held out, in whole episodes; None:
-            0.05 if env_id is None.
+        validation_fraction (default None): Share of rows to hold out, in whole episodes; None
+            means 0.05 without env_id, else 0.
         action_low (default None): Lower action bounds of the data; only needed if env_id is
             None.
         action_high (default None): Upper action bounds of the data; only needed if env_id is
@@ -468,10 +468,10 @@ class HER(ManagedAlgorithm):
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
-        dataset_size (default 10000): Transitions of a random dataset.
+        dataset_size (default 10000): Number of transitions in a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
-        reward_scale (default 1.0): Factor on every reward.
-        reward_shift (default 0.0): Added to every reward after scaling.
+        reward_scale (default 1.0): Factor by which every reward is multiplied.
+        reward_shift (default 0.0): Constant added to every reward after scaling.
         reward_clip_min (default None): Smallest reward after scaling and shifting.
         reward_clip_max (default None): Largest reward after scaling and shifting.
         return_scaling (default False): Multiply the dataset's rewards by 1000 / (largest return
@@ -481,8 +481,8 @@ class HER(ManagedAlgorithm):
         sampling (default 'replacement'): Draw dataset rows independently, or every row once per
             epoch.
         num_epochs (default None): Training budget in passes over the training rows.
-        validation_fraction (default None): Share of the rows held out, in whole episodes; None:
-            0.05 if env_id is None.
+        validation_fraction (default None): Share of rows to hold out, in whole episodes; None
+            means 0.05 without env_id, else 0.
         action_low (default None): Lower action bounds of the data; only needed if env_id is
             None.
         action_high (default None): Upper action bounds of the data; only needed if env_id is
@@ -660,10 +660,10 @@ class REDQ(ManagedAlgorithm):
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
-        dataset_size (default 10000): Transitions of a random dataset.
+        dataset_size (default 10000): Number of transitions in a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
-        reward_scale (default 1.0): Factor on every reward.
-        reward_shift (default 0.0): Added to every reward after scaling.
+        reward_scale (default 1.0): Factor by which every reward is multiplied.
+        reward_shift (default 0.0): Constant added to every reward after scaling.
         reward_clip_min (default None): Smallest reward after scaling and shifting.
         reward_clip_max (default None): Largest reward after scaling and shifting.
         return_scaling (default False): Multiply the dataset's rewards by 1000 / (largest return
@@ -673,8 +673,8 @@ class REDQ(ManagedAlgorithm):
         sampling (default 'replacement'): Draw dataset rows independently, or every row once per
             epoch.
         num_epochs (default None): Training budget in passes over the training rows.
-        validation_fraction (default None): Share of the rows held out, in whole episodes; None:
-            0.05 if env_id is None.
+        validation_fraction (default None): Share of rows to hold out, in whole episodes; None
+            means 0.05 without env_id, else 0.
         action_low (default None): Lower action bounds of the data; only needed if env_id is
             None.
         action_high (default None): Upper action bounds of the data; only needed if env_id is
@@ -839,10 +839,10 @@ class SAC(ManagedAlgorithm):
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
-        dataset_size (default 10000): Transitions of a random dataset.
+        dataset_size (default 10000): Number of transitions in a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
-        reward_scale (default 1.0): Factor on every reward.
-        reward_shift (default 0.0): Added to every reward after scaling.
+        reward_scale (default 1.0): Factor by which every reward is multiplied.
+        reward_shift (default 0.0): Constant added to every reward after scaling.
         reward_clip_min (default None): Smallest reward after scaling and shifting.
         reward_clip_max (default None): Largest reward after scaling and shifting.
         return_scaling (default False): Multiply the dataset's rewards by 1000 / (largest return
@@ -852,8 +852,8 @@ class SAC(ManagedAlgorithm):
         sampling (default 'replacement'): Draw dataset rows independently, or every row once per
             epoch.
         num_epochs (default None): Training budget in passes over the training rows.
-        validation_fraction (default None): Share of the rows held out, in whole episodes; None:
-            0.05 if env_id is None.
+        validation_fraction (default None): Share of rows to hold out, in whole episodes; None
+            means 0.05 without env_id, else 0.
         action_low (default None): Lower action bounds of the data; only needed if env_id is
             None.
         action_high (default None): Upper action bounds of the data; only needed if env_id is
@@ -1020,10 +1020,10 @@ class TD3(ManagedAlgorithm):
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
-        dataset_size (default 10000): Transitions of a random dataset.
+        dataset_size (default 10000): Number of transitions in a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
-        reward_scale (default 1.0): Factor on every reward.
-        reward_shift (default 0.0): Added to every reward after scaling.
+        reward_scale (default 1.0): Factor by which every reward is multiplied.
+        reward_shift (default 0.0): Constant added to every reward after scaling.
         reward_clip_min (default None): Smallest reward after scaling and shifting.
         reward_clip_max (default None): Largest reward after scaling and shifting.
         return_scaling (default False): Multiply the dataset's rewards by 1000 / (largest return
@@ -1033,8 +1033,8 @@ class TD3(ManagedAlgorithm):
         sampling (default 'replacement'): Draw dataset rows independently, or every row once per
             epoch.
         num_epochs (default None): Training budget in passes over the training rows.
-        validation_fraction (default None): Share of the rows held out, in whole episodes; None:
-            0.05 if env_id is None.
+        validation_fraction (default None): Share of rows to hold out, in whole episodes; None
+            means 0.05 without env_id, else 0.
         action_low (default None): Lower action bounds of the data; only needed if env_id is
             None.
         action_high (default None): Upper action bounds of the data; only needed if env_id is
@@ -1203,10 +1203,10 @@ class TQC(ManagedAlgorithm):
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
-        dataset_size (default 10000): Transitions of a random dataset.
+        dataset_size (default 10000): Number of transitions in a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
-        reward_scale (default 1.0): Factor on every reward.
-        reward_shift (default 0.0): Added to every reward after scaling.
+        reward_scale (default 1.0): Factor by which every reward is multiplied.
+        reward_shift (default 0.0): Constant added to every reward after scaling.
         reward_clip_min (default None): Smallest reward after scaling and shifting.
         reward_clip_max (default None): Largest reward after scaling and shifting.
         return_scaling (default False): Multiply the dataset's rewards by 1000 / (largest return
@@ -1216,8 +1216,8 @@ class TQC(ManagedAlgorithm):
         sampling (default 'replacement'): Draw dataset rows independently, or every row once per
             epoch.
         num_epochs (default None): Training budget in passes over the training rows.
-        validation_fraction (default None): Share of the rows held out, in whole episodes; None:
-            0.05 if env_id is None.
+        validation_fraction (default None): Share of rows to hold out, in whole episodes; None
+            means 0.05 without env_id, else 0.
         action_low (default None): Lower action bounds of the data; only needed if env_id is
             None.
         action_high (default None): Upper action bounds of the data; only needed if env_id is
@@ -1375,10 +1375,10 @@ class AWAC(ManagedAlgorithm):
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
-        dataset_size (default 10000): Transitions of a random dataset.
+        dataset_size (default 10000): Number of transitions in a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
-        reward_scale (default 1.0): Factor on every reward.
-        reward_shift (default 0.0): Added to every reward after scaling.
+        reward_scale (default 1.0): Factor by which every reward is multiplied.
+        reward_shift (default 0.0): Constant added to every reward after scaling.
         reward_clip_min (default None): Smallest reward after scaling and shifting.
         reward_clip_max (default None): Largest reward after scaling and shifting.
         return_scaling (default False): Multiply the dataset's rewards by 1000 / (largest return
@@ -1388,8 +1388,8 @@ class AWAC(ManagedAlgorithm):
         sampling (default 'replacement'): Draw dataset rows independently, or every row once per
             epoch.
         num_epochs (default None): Training budget in passes over the training rows.
-        validation_fraction (default None): Share of the rows held out, in whole episodes; None:
-            0.05 if env_id is None.
+        validation_fraction (default None): Share of rows to hold out, in whole episodes; None
+            means 0.05 without env_id, else 0.
         action_low (default None): Lower action bounds of the data; only needed if env_id is
             None.
         action_high (default None): Upper action bounds of the data; only needed if env_id is
@@ -1522,10 +1522,10 @@ class BC(ManagedAlgorithm):
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
-        dataset_size (default 10000): Transitions of a random dataset.
+        dataset_size (default 10000): Number of transitions in a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
-        reward_scale (default 1.0): Factor on every reward.
-        reward_shift (default 0.0): Added to every reward after scaling.
+        reward_scale (default 1.0): Factor by which every reward is multiplied.
+        reward_shift (default 0.0): Constant added to every reward after scaling.
         reward_clip_min (default None): Smallest reward after scaling and shifting.
         reward_clip_max (default None): Largest reward after scaling and shifting.
         return_scaling (default False): Multiply the dataset's rewards by 1000 / (largest return
@@ -1535,8 +1535,8 @@ class BC(ManagedAlgorithm):
         sampling (default 'replacement'): Draw dataset rows independently, or every row once per
             epoch.
         num_epochs (default None): Training budget in passes over the training rows.
-        validation_fraction (default None): Share of the rows held out, in whole episodes; None:
-            0.05 if env_id is None.
+        validation_fraction (default None): Share of rows to hold out, in whole episodes; None
+            means 0.05 without env_id, else 0.
         action_low (default None): Lower action bounds of the data; only needed if env_id is
             None.
         action_high (default None): Upper action bounds of the data; only needed if env_id is
@@ -1678,10 +1678,10 @@ class CQL(ManagedAlgorithm):
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
-        dataset_size (default 10000): Transitions of a random dataset.
+        dataset_size (default 10000): Number of transitions in a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
-        reward_scale (default 1.0): Factor on every reward.
-        reward_shift (default 0.0): Added to every reward after scaling.
+        reward_scale (default 1.0): Factor by which every reward is multiplied.
+        reward_shift (default 0.0): Constant added to every reward after scaling.
         reward_clip_min (default None): Smallest reward after scaling and shifting.
         reward_clip_max (default None): Largest reward after scaling and shifting.
         return_scaling (default False): Multiply the dataset's rewards by 1000 / (largest return
@@ -1691,8 +1691,8 @@ class CQL(ManagedAlgorithm):
         sampling (default 'replacement'): Draw dataset rows independently, or every row once per
             epoch.
         num_epochs (default None): Training budget in passes over the training rows.
-        validation_fraction (default None): Share of the rows held out, in whole episodes; None:
-            0.05 if env_id is None.
+        validation_fraction (default None): Share of rows to hold out, in whole episodes; None
+            means 0.05 without env_id, else 0.
         action_low (default None): Lower action bounds of the data; only needed if env_id is
             None.
         action_high (default None): Upper action bounds of the data; only needed if env_id is
@@ -1836,10 +1836,10 @@ class EDAC(ManagedAlgorithm):
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
-        dataset_size (default 10000): Transitions of a random dataset.
+        dataset_size (default 10000): Number of transitions in a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
-        reward_scale (default 1.0): Factor on every reward.
-        reward_shift (default 0.0): Added to every reward after scaling.
+        reward_scale (default 1.0): Factor by which every reward is multiplied.
+        reward_shift (default 0.0): Constant added to every reward after scaling.
         reward_clip_min (default None): Smallest reward after scaling and shifting.
         reward_clip_max (default None): Largest reward after scaling and shifting.
         return_scaling (default False): Multiply the dataset's rewards by 1000 / (largest return
@@ -1849,8 +1849,8 @@ class EDAC(ManagedAlgorithm):
         sampling (default 'replacement'): Draw dataset rows independently, or every row once per
             epoch.
         num_epochs (default None): Training budget in passes over the training rows.
-        validation_fraction (default None): Share of the rows held out, in whole episodes; None:
-            0.05 if env_id is None.
+        validation_fraction (default None): Share of rows to hold out, in whole episodes; None
+            means 0.05 without env_id, else 0.
         action_low (default None): Lower action bounds of the data; only needed if env_id is
             None.
         action_high (default None): Upper action bounds of the data; only needed if env_id is
@@ -1992,10 +1992,10 @@ class IQL(ManagedAlgorithm):
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
-        dataset_size (default 10000): Transitions of a random dataset.
+        dataset_size (default 10000): Number of transitions in a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
-        reward_scale (default 1.0): Factor on every reward.
-        reward_shift (default 0.0): Added to every reward after scaling.
+        reward_scale (default 1.0): Factor by which every reward is multiplied.
+        reward_shift (default 0.0): Constant added to every reward after scaling.
         reward_clip_min (default None): Smallest reward after scaling and shifting.
         reward_clip_max (default None): Largest reward after scaling and shifting.
         return_scaling (default False): Multiply the dataset's rewards by 1000 / (largest return
@@ -2005,8 +2005,8 @@ class IQL(ManagedAlgorithm):
         sampling (default 'replacement'): Draw dataset rows independently, or every row once per
             epoch.
         num_epochs (default None): Training budget in passes over the training rows.
-        validation_fraction (default None): Share of the rows held out, in whole episodes; None:
-            0.05 if env_id is None.
+        validation_fraction (default None): Share of rows to hold out, in whole episodes; None
+            means 0.05 without env_id, else 0.
         action_low (default None): Lower action bounds of the data; only needed if env_id is
             None.
         action_high (default None): Upper action bounds of the data; only needed if env_id is
@@ -2151,10 +2151,10 @@ class ReBRAC(ManagedAlgorithm):
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
-        dataset_size (default 10000): Transitions of a random dataset.
+        dataset_size (default 10000): Number of transitions in a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
-        reward_scale (default 1.0): Factor on every reward.
-        reward_shift (default 0.0): Added to every reward after scaling.
+        reward_scale (default 1.0): Factor by which every reward is multiplied.
+        reward_shift (default 0.0): Constant added to every reward after scaling.
         reward_clip_min (default None): Smallest reward after scaling and shifting.
         reward_clip_max (default None): Largest reward after scaling and shifting.
         return_scaling (default False): Multiply the dataset's rewards by 1000 / (largest return
@@ -2164,8 +2164,8 @@ class ReBRAC(ManagedAlgorithm):
         sampling (default 'replacement'): Draw dataset rows independently, or every row once per
             epoch.
         num_epochs (default None): Training budget in passes over the training rows.
-        validation_fraction (default None): Share of the rows held out, in whole episodes; None:
-            0.05 if env_id is None.
+        validation_fraction (default None): Share of rows to hold out, in whole episodes; None
+            means 0.05 without env_id, else 0.
         action_low (default None): Lower action bounds of the data; only needed if env_id is
             None.
         action_high (default None): Upper action bounds of the data; only needed if env_id is
@@ -2310,10 +2310,10 @@ class TD3BC(ManagedAlgorithm):
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
-        dataset_size (default 10000): Transitions of a random dataset.
+        dataset_size (default 10000): Number of transitions in a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
-        reward_scale (default 1.0): Factor on every reward.
-        reward_shift (default 0.0): Added to every reward after scaling.
+        reward_scale (default 1.0): Factor by which every reward is multiplied.
+        reward_shift (default 0.0): Constant added to every reward after scaling.
         reward_clip_min (default None): Smallest reward after scaling and shifting.
         reward_clip_max (default None): Largest reward after scaling and shifting.
         return_scaling (default False): Multiply the dataset's rewards by 1000 / (largest return
@@ -2323,8 +2323,8 @@ class TD3BC(ManagedAlgorithm):
         sampling (default 'replacement'): Draw dataset rows independently, or every row once per
             epoch.
         num_epochs (default None): Training budget in passes over the training rows.
-        validation_fraction (default None): Share of the rows held out, in whole episodes; None:
-            0.05 if env_id is None.
+        validation_fraction (default None): Share of rows to hold out, in whole episodes; None
+            means 0.05 without env_id, else 0.
         action_low (default None): Lower action bounds of the data; only needed if env_id is
             None.
         action_high (default None): Upper action bounds of the data; only needed if env_id is
@@ -2492,10 +2492,10 @@ class RLPD(ManagedAlgorithm):
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
-        dataset_size (default 10000): Transitions of a random dataset.
+        dataset_size (default 10000): Number of transitions in a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
-        reward_scale (default 1.0): Factor on every reward.
-        reward_shift (default 0.0): Added to every reward after scaling.
+        reward_scale (default 1.0): Factor by which every reward is multiplied.
+        reward_shift (default 0.0): Constant added to every reward after scaling.
         reward_clip_min (default None): Smallest reward after scaling and shifting.
         reward_clip_max (default None): Largest reward after scaling and shifting.
         return_scaling (default False): Multiply the dataset's rewards by 1000 / (largest return
@@ -2505,8 +2505,8 @@ class RLPD(ManagedAlgorithm):
         sampling (default 'replacement'): Draw dataset rows independently, or every row once per
             epoch.
         num_epochs (default None): Training budget in passes over the training rows.
-        validation_fraction (default None): Share of the rows held out, in whole episodes; None:
-            0.05 if env_id is None.
+        validation_fraction (default None): Share of rows to hold out, in whole episodes; None
+            means 0.05 without env_id, else 0.
         action_low (default None): Lower action bounds of the data; only needed if env_id is
             None.
         action_high (default None): Upper action bounds of the data; only needed if env_id is

@@ -81,11 +81,11 @@ class GaussianActor(Actor):
         """Return mean and log σ of the Gaussian."""
 
     @abstractmethod
-    def place(self, mean: Tensor, log_std: Tensor, noise: Tensor) -> Tensor:
+    def to_actions(self, mean: Tensor, log_std: Tensor, noise: Tensor) -> Tensor:
         """Return actions in [-1, 1] from a `distribution` and standard-normal ``noise``."""
 
     @abstractmethod
-    def density(self, mean: Tensor, log_std: Tensor, actions: Tensor) -> Tensor:
+    def log_density(self, mean: Tensor, log_std: Tensor, actions: Tensor) -> Tensor:
         """Return the log-density of actions in [-1, 1] under a `distribution`, ``[B]``."""
 
     @abstractmethod
@@ -94,11 +94,11 @@ class GaussianActor(Actor):
 
     def explore(self, obs: Tensor, noise: Tensor) -> Tensor:
         """Return actions without log-probabilities, which would dominate the cost of acting."""
-        return self.place(*self.distribution(obs), noise)
+        return self.to_actions(*self.distribution(obs), noise)
 
     def log_prob(self, obs: Tensor, actions: Tensor) -> Tensor:
         """Return the log-density of actions in [-1, 1], ``[B]``."""
-        return self.density(*self.distribution(obs), actions)
+        return self.log_density(*self.distribution(obs), actions)
 
 
 class SquashedGaussianActor(GaussianActor):
@@ -118,7 +118,7 @@ class SquashedGaussianActor(GaussianActor):
         log_prob = gaussian_log_prob(noise, log_std) - tanh_log_det(pre_tanh)
         return ActionSample(pre_tanh.tanh(), log_prob)
 
-    def place(self, mean: Tensor, log_std: Tensor, noise: Tensor) -> Tensor:
+    def to_actions(self, mean: Tensor, log_std: Tensor, noise: Tensor) -> Tensor:
         """Return the actions of `sample`: the tanh of a Gaussian sample."""
         return torch.addcmul(mean, log_std.exp(), noise).tanh_()
 
@@ -126,7 +126,7 @@ class SquashedGaussianActor(GaussianActor):
         """Return the tanh of the mean."""
         return self.distribution(obs)[0].tanh()
 
-    def density(self, mean: Tensor, log_std: Tensor, actions: Tensor) -> Tensor:
+    def log_density(self, mean: Tensor, log_std: Tensor, actions: Tensor) -> Tensor:
         """Return the log-density, with the change of variables for the tanh."""
         pre_tanh = actions.clamp(-ACTION_BOUND, ACTION_BOUND).atanh()
         standardized = (pre_tanh - mean) * (-log_std).exp()
@@ -178,11 +178,11 @@ class TanhMeanGaussianActor(GaussianActor):
         """Return the mean."""
         return self.distribution(obs)[0]
 
-    def place(self, mean: Tensor, log_std: Tensor, noise: Tensor) -> Tensor:
+    def to_actions(self, mean: Tensor, log_std: Tensor, noise: Tensor) -> Tensor:
         """Return Gaussian samples, clipped to [-1, 1]."""
         return torch.addcmul(mean, log_std.exp(), noise).clamp(-1.0, 1.0)
 
-    def density(self, mean: Tensor, log_std: Tensor, actions: Tensor) -> Tensor:
+    def log_density(self, mean: Tensor, log_std: Tensor, actions: Tensor) -> Tensor:
         """Return the Gaussian log-density."""
         return gaussian_log_prob((actions - mean) * (-log_std).exp(), log_std)
 

@@ -75,7 +75,7 @@ def fitted_q_evaluation(
 
     generator = torch.Generator().manual_seed(derive_seed(seed, Stream.NETWORKS))
     fitted = FittedQ(policy, config, generator).to(device)
-    fitted.set_units(data.mean, data.deviation)
+    fitted.set_value_scale(data.mean, data.deviation)
     mode = choose_engine("auto", device.type, updates)
     sampling = derive_seed(seed, Stream.SAMPLING)
     engine = Engine(fitted, dataset, seed=sampling, device=device, mode=mode)
