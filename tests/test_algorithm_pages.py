@@ -14,7 +14,7 @@ import typer
 from rl_training import cli
 from rl_training.algorithms.registry import REGISTRY
 from rl_training.api import ManagedAlgorithm
-from rl_training.cli.train_words import config_of
+from rl_training.cli.train_arguments import parse_train_arguments
 
 ROOT = Path(__file__).parents[1]
 
@@ -32,7 +32,7 @@ def test_commands_are_valid(algo: str) -> None:
         program, name, *arguments = shlex.split(line, comments=True)
         assert (program, name) == ("rl-training", "train")
         values = group.commands[name].make_context(name, arguments).params
-        config, _ = config_of(values["config"], values["words"] or ())
+        config, _ = parse_train_arguments(values["config"], values["words"] or ())
         assert config.algo == algo
 
 

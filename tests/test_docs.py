@@ -21,7 +21,7 @@ from rl_training.algorithms.finetuning_config import FinetuningConfig
 from rl_training.algorithms.registry import REGISTRY
 from rl_training.api import train
 from rl_training.api.resuming import RESUMABLE_KEYS
-from rl_training.cli.train_words import config_of
+from rl_training.cli.train_arguments import parse_train_arguments
 from rl_training.data.config import DataConfig
 from rl_training.envs.factory import EnvConfig, WrappersConfig
 from rl_training.experiment.config import TrainConfig, apply_override, make_config, read_config
@@ -211,7 +211,7 @@ def test_commands_are_accepted(line: str) -> None:
         command = command.commands[arguments.pop(0)]
     values = command.make_context(name, arguments).params
     if name == "train" and values["config"] != "my.yaml":
-        config_of(values["config"], values["words"] or ())
+        parse_train_arguments(values["config"], values["words"] or ())
         return
     data = read_config(values.get("name") or "sac/pendulum")
     for override in values.get("overrides") or values.get("words") or ():

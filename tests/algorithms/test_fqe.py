@@ -248,7 +248,7 @@ def test_unsupported_evaluations_raise(
     for played in ({"video": "film.mp4"}, {"episodes": 10}, {"env_kwargs": {"g": 1.0}}):
         with pytest.raises(
             ConfigError,
-            match="fqe plays no episodes: leave out episodes, video, env_id and env_kwargs",
+            match="fqe does not play episodes: leave out episodes, video, env_id and env_kwargs",
         ):
             evaluate_checkpoint(run, fqe=True, **played)
     with pytest.raises(ConfigError, match="set fqe as well"):

@@ -104,7 +104,7 @@ def test_invalid_options_raise_at_construction() -> None:
 
 @pytest.mark.parametrize("env", ["Pendulum-v1", gym.make("Pendulum-v1")], ids=["id", "object"])
 def test_stable_baselines_call_is_explained(env: Any) -> None:
-    message = r"^SAC takes an environment id and no policy: write SAC\('Pendulum-v1'\)\. Options"
+    message = r"^SAC takes an environment id, not a policy: write SAC\('Pendulum-v1'\)\. Options"
     managed: Any = SAC
     calls: list[Callable[[], Any]] = [
         lambda: managed("MlpPolicy", env),
@@ -256,7 +256,7 @@ def test_failed_run_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         agent.learn(100, callbacks=[Fails(70)])
     assert agent.run_dir == tmp_path / "sac_Pendulum-v1_seed0"
     assert (
-        f"Warning: the run in {agent.run_dir} ended in an error: resume continues it from "
+        f"Warning: the run in {agent.run_dir} failed with an error: resume it from "
         "step_000000050." in capsys.readouterr().err
     )
     info = read_run_info(agent.run_dir)
@@ -338,8 +338,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> SAC:
         (lambda m: m.learn(float("nan")), "total_timesteps = nan: should be a whole number."),
         (lambda _: SAC("Pendulum-v1").learn(True), "total_timesteps = True: should be a whole"),
         (lambda _: train(None), "config = None: should be a TrainConfig, a mapping, a file"),  # type: ignore[arg-type]
-        (resume, ": should be the path of a run or a checkpoint (its run_dir)."),
-        (evaluate_checkpoint, ": should be the path of a run or a checkpoint (its"),
+        (resume, ": should be the path of a run or a checkpoint: pass its run_dir."),
+        (evaluate_checkpoint, ": should be the path of a run or a checkpoint: pass its"),
         (lambda _: SAC.load(None), "path = None: should be the path of a run or a"),  # type: ignore[arg-type]
         (lambda _: finetune(None), "path = None: should be the path of"),  # type: ignore[arg-type]
         (lambda m: m.save(None), "path = None: should be the path of a new folder."),

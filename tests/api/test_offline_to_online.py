@@ -25,7 +25,7 @@ from rl_training import (
     train,
 )
 from rl_training.algorithms.registry import REGISTRY
-from rl_training.api.finetuning import finetuning_run
+from rl_training.api.finetuning import make_finetuning_config
 from rl_training.api.progress import ProgressCallback
 from rl_training.data import MixedSampler, NormalizedSampler
 from rl_training.data.dataset_writers import write_arrays
@@ -809,7 +809,7 @@ def test_finetuning_collects_before_it_learns(
     source = source_run(small_config, "awac")
     checkpoint = SavedRun.load(source.checkpoint_path)
     asked = [] if steps is None else [f"total_timesteps={steps}"]
-    config = finetuning_run(checkpoint, None, asked)
+    config = make_finetuning_config(checkpoint, None, asked)
     assert config.algo_kwargs["learning_starts"] == expected
-    config = finetuning_run(checkpoint, None, [*asked, "learning_starts=7"])
+    config = make_finetuning_config(checkpoint, None, [*asked, "learning_starts=7"])
     assert config.algo_kwargs["learning_starts"] == 7

@@ -148,7 +148,7 @@ def test_smoothing_is_a_bias_corrected_average() -> None:
         ({"by": "seed"}, "by = 'seed': should be one of config, algo, run"),
         ({"x": "epochs"}, "x = 'epochs': should be one of steps, updates, time"),
         ({"metric": "loss"}, "has no metric 'loss'. Its metrics: eval_return_mean"),
-        ({"x": "updates"}, "has not recorded its number of updates"),
+        ({"x": "updates"}, "did not record its number of updates"),
     ],
 )
 def test_errors_list_the_allowed_values(
@@ -172,7 +172,7 @@ def test_only_offline_runs_are_curves_over_updates(make_run: MakeRun, drawn: lis
     assert axes.get_xlabel() == "Environment steps"
     assert [line.get_linestyle() for line in axes.lines] == ["-", "--"]
     assert names(drawn[1]) == ["SAC (1 seed)", "IQL (2 seeds, offline, 20 updates)"]
-    with pytest.raises(ConfigError, match="Offline runs take no environment steps"):
+    with pytest.raises(ConfigError, match="Offline runs have no environment steps"):
         plot_runs(offline, "a.png", x="steps")
 
 
@@ -236,7 +236,7 @@ def test_paths_may_be_text(make_run: MakeRun, tmp_path: Path) -> None:
     plot_runs([run], picture)
     plot_runs(run, picture)
     assert Path(picture).read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(ConfigError, match="There is no run to draw"):
+    with pytest.raises(ConfigError, match="There is no run to plot"):
         plot_runs([], picture)
 
 

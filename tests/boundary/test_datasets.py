@@ -223,7 +223,7 @@ def test_minari_metadata_does_not_create_an_environment(
     marker = tmp_path / "marker"
     edit_metadata(dataset, **{missing: ..., "env_spec": evil_spec(marker)})
     assert inspect_data("tests/odd-v0").rows == 8
-    with pytest.raises(ConfigError, match="does not record flat spaces: set --env-id"):
+    with pytest.raises(ConfigError, match="does not record Box or Discrete spaces: set --env-id"):
         validate_data("tests/odd-v0")
     convert_data("tests/odd-v0", str(tmp_path / "out.npz"))
     assert not marker.exists()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rl_training.boundary.terminal import guarded, tell
+from rl_training.boundary.terminal import guarded, print_stderr
 from rl_training.errors import ConfigError
 from rl_training.text import MAX_MESSAGE, one_line, printable
 from tests.faults.zygote import Zygote, shared_zygote
@@ -100,7 +100,7 @@ def test_writes_wait_for_a_full_pipe() -> None:
 def test_replaced_standard_error_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
     monkeypatch.setattr("sys.stderr", stream)
-    tell("Warning: two\nlines")
+    print_stderr("Warning: two\nlines")
     assert stream.getvalue() == "Warning: two lines\n"
 
 

@@ -207,7 +207,7 @@ def test_bad_paths_are_one_line_errors(run: Path, tmp_path: Path) -> None:
         ("predict", str(run), "--obs", "text.npy"): "not a plain .npy",
         ("predict", str(run), "--obs", "objects.npy"): "not a plain .npy",
         ("runs", "nowhere"): "The folder 'nowhere' does not exist",
-        ("configs", "show", "sac/none"): "No packaged config",
+        ("configs", "show", "sac/none"): "There is no packaged config",
     }.items():
         done = cli(*arguments, cwd=tmp_path)
         assert done.returncode == 2, arguments

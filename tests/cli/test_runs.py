@@ -60,7 +60,7 @@ def test_sorting(runs: Path) -> None:
 def test_tags(runs: Path) -> None:
     assert names(str(runs), "--tag", "trial", cwd=runs) == ["a", "b", "c"]
     assert names("--tag", "x", "--tag", "trial", str(runs), cwd=runs) == ["b"]
-    assert "No runs in" in ok("runs", str(runs), "--tag", "none", cwd=runs)
+    assert "No run in" in ok("runs", str(runs), "--tag", "none", cwd=runs)
     assert "trial, x" in ok("runs", str(runs), cwd=runs)
 
 
@@ -77,7 +77,7 @@ def test_delete_rejects_everything_except_runs(runs: Path) -> None:
     (runs / "link").symlink_to(runs / "a")
     refused = {
         "notes": "is not a run folder",
-        "none": "There is no run",
+        "none": "does not exist",
         "link": "is a link",
         "a/checkpoints": "is not a run folder",
         ".": "is not a run folder",

@@ -308,7 +308,7 @@ DAMAGED: dict[str, Callable[[dict[str, Any]], Any]] = {
 @pytest.mark.parametrize("name", DAMAGED)
 def test_damaged_state_gets_a_clear_error(name: str, run_dir: Path, tmp_path: Path) -> None:
     """None may continue with other numbers or end in a traceback."""
-    with pytest.raises(CheckpointError, match=r"state\.json does not fit this run: ") as caught:
+    with pytest.raises(CheckpointError, match=r"state\.json does not match this run: ") as caught:
         resume_changed(run_dir, tmp_path, DAMAGED[name])
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 500
@@ -371,7 +371,7 @@ def test_state_that_fails_in_the_next_step_gets_a_clear_error(
 def test_damaged_state_in_a_worker_gets_a_clear_error(
     name: str, async_run_dir: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(CheckpointError, match=r"state\.json does not fit this run: ") as caught:
+    with pytest.raises(CheckpointError, match=r"state\.json does not match this run: ") as caught:
         resume_changed(async_run_dir, tmp_path, DAMAGED[name])
     assert "\n" not in str(caught.value)
 

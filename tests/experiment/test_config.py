@@ -199,7 +199,7 @@ def test_traits_of_sizes(entry: Any) -> None:
             {"algo_kwargs": {"reward_clip_min": 1, "reward_clip_max": 0}},
             "clip_min = 1.0 must be below clip_max = 0.0",
         ),
-        ({"learning_rate": 1e-3}, "belongs in algo_kwargs: algo_kwargs={'learn"),
+        ({"learning_rate": 1e-3}, "belongs in algo_kwargs: use algo_kwargs={'learn"),
         ({"env_id": dict}, "env_id = <class 'dict'>: should be the id of a registered environment"),
         ({"env_id": lambda: 0}, "register(id='Mine-v0', entry_point=MyEnv) and pass 'Mine-v0'"),
     ],

@@ -176,7 +176,7 @@ def test_forged_priorities_raise_one_sentence(value: float, small_config: Config
         return state
 
     change_state(result.run_dir, forge)
-    with pytest.raises(CheckpointError, match="does not fit this run: priorities") as e:
+    with pytest.raises(CheckpointError, match="does not match this run: priorities") as e:
         resume(result.run_dir, ["total_timesteps=200"])
     assert "\n" not in str(e.value)
 

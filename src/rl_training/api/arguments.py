@@ -20,7 +20,7 @@ from rl_training.text import shown
 def whole_number(name: str, value: Any) -> int:
     """Return an integer, or a float with an integer value such as 1e5, as an int.
 
-    Strings and booleans are refused.
+    Strings and booleans are rejected.
     """
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return int(value)
@@ -30,19 +30,19 @@ def whole_number(name: str, value: Any) -> int:
 
 
 def as_path(name: str, value: Any, wanted: str = "a run or a checkpoint") -> Path:
-    """Return a valid path; an object with a `run_dir` is refused with a hint to pass that."""
+    """Return a valid path; the error for an object with a `run_dir` suggests passing that."""
     if not isinstance(value, str | os.PathLike):
-        advice = " (its run_dir)" if hasattr(value, "run_dir") else ""
+        advice = ": pass its run_dir" if hasattr(value, "run_dir") else ""
         raise ConfigError(f"{name} = {shown(value)}: should be the path of {wanted}{advice}.")
     try:
         os.lstat(value)
     except ValueError:
         raise ConfigError(
-            f"{name} = {shown(value)}: file names cannot contain this character."
+            f"{name} = {shown(value)}: a path cannot contain this character."
         ) from None
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
-            raise ConfigError(f"{name} = {shown(value)}: the name is too long.") from None
+            raise ConfigError(f"{name} = {shown(value)}: the path is too long.") from None
     return Path(value)
 
 
@@ -63,14 +63,14 @@ def as_output(name: str, value: Any, endings: Sequence[str] = ()) -> Path:
 def check_positional(
     name: str, env_id: Any, extra: Sequence[Any], options: Mapping[str, Any]
 ) -> None:
-    """Refuse positional arguments after the first, such as those of Stable-Baselines3."""
+    """Reject positional arguments after the first, such as those of Stable-Baselines3."""
     policy = options.get("policy", env_id)
     if isinstance(policy, str) and re.fullmatch(r"\w*Policy", policy):
         given = next(iter(extra), options.get("env", options.get("env_id")))
         known = given if isinstance(given, str) else env_id_of(given)
         raise ConfigError(
-            f"{name} takes an environment id and no policy: write {name}({known or 'ENV_ID'!r}). "
-            "Options such as hidden_sizes=[256, 256] set the networks."
+            f"{name} takes an environment id, not a policy: write {name}({known or 'ENV_ID'!r}). "
+            "Options such as hidden_sizes=[256, 256] configure the networks."
         )
     if extra:
         raise ConfigError(

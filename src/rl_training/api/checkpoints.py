@@ -1,4 +1,4 @@
-"""Evaluation and prediction from a checkpoint, for every algorithm."""
+"""Evaluation and prediction from a checkpoint."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def evaluate_checkpoint(
         env_kwargs: Arguments of ``env_id``, or changes to the arguments of the run's environment.
         seed: Seed of the first episode, or of fitted Q evaluation.
         best: Use the best checkpoint of the run instead of the last one.
-        device: Where the policy runs.
+        device: Device on which the policy runs.
         video: A .mp4 or .gif file to write.
-        fqe: Play no episodes; estimate the value of the policy from recorded data by fitted Q
-            evaluation (docs/evaluation.md).
+        fqe: Estimate the value of the policy from recorded data by fitted Q evaluation, instead
+            of playing episodes (docs/evaluation.md).
         fqe_updates: Number of updates of fitted Q evaluation.
         dataset: Data for fitted Q evaluation; the run's own by default.
         progress: Called with the finished and the total number of updates of fitted Q evaluation.
@@ -67,16 +67,18 @@ def evaluate_checkpoint(
     plays = (episodes, video, env_id, env_kwargs or None)
     if fqe and any(given is not None for given in plays):
         raise ConfigError(
-            "fqe plays no episodes: leave out episodes, video, env_id and env_kwargs."
+            "fqe does not play episodes: leave out episodes, video, env_id and env_kwargs."
         )
     episodes = EPISODES if episodes is None else whole_number("episodes", episodes)
     seed = whole_number("seed", seed)
     if fqe_updates is not None:
         fqe_updates = whole_number("fqe_updates", fqe_updates)
     if episodes < 1 or seed < 0:
-        raise ConfigError(f"episodes = {episodes} must be at least 1, seed = {seed} at least 0.")
+        raise ConfigError(
+            f"episodes = {episodes} should be at least 1, and seed = {seed} at least 0."
+        )
     if not fqe and (fqe_updates is not None or dataset is not None):
-        raise ConfigError("fqe_updates and dataset are for fitted Q evaluation: set fqe as well.")
+        raise ConfigError("fqe_updates and dataset require fitted Q evaluation: set fqe as well.")
     checkpoint = SavedRun.load(as_path("path", path), best=best)
     config = checkpoint.config
     own = env_id in (None, config.env_id)
@@ -181,7 +183,7 @@ def predict_file(
 
 
 def check_obs(obs: FloatArray | Mapping[str, FloatArray], spec: EnvSpec) -> FloatArray:
-    """Return observations as float32; a wrong shape or a value that is not finite is an error."""
+    """Return observations as float32; raise for a wrong shape or a value that is not finite."""
     needed = f"shape [{spec.obs_dim}] or [batch, {spec.obs_dim}] is expected"
     if spec.goal_dim:
         needed += (
@@ -192,7 +194,7 @@ def check_obs(obs: FloatArray | Mapping[str, FloatArray], spec: EnvSpec) -> Floa
         keys = GOAL_KEYS[:2]
         if not spec.goal_dim or not set(keys) <= set(obs):
             raise ConfigError(
-                f"Observations are a Dict of {', '.join(sorted(obs))}, but an array of {needed}."
+                f"Observations have the keys {', '.join(sorted(obs))}, but an array of {needed}."
             )
         parts = [np.asarray(obs[key]) for key in keys]
         if len({part.shape[:-1] for part in parts}) > 1:

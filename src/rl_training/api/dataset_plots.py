@@ -26,22 +26,22 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 CLIPPED = 0.005
-"""Share of the values that an axis may leave out at either end."""
+"""Fraction of the values that an axis may leave out at either end."""
 
-WORTH_CLIPPING = 1.5
-"""How many times wider an axis would have to be to show all values."""
+MIN_STRETCH = 1.5
+"""An axis leaves out outliers if showing them would make it this many times wider."""
 
 MAX_RANGES = 24
-"""Action dimensions that fit below each other."""
+"""Number of action dimensions that fit into a plot."""
 
 Values = NDArray[np.float64]
 
 
 def plot_dataset(dataset: TransitionDataset, file: str | Path, title: str) -> None:
-    """Draw the distributions of returns, lengths, rewards and actions, with their medians.
+    """Plot the distributions of returns, lengths, rewards and actions, with their medians.
 
-    An axis that a few outliers would stretch leaves out at most 0.5% of the values at either
-    end, and says how many.
+    If a few outliers would stretch an axis, it leaves out at most 0.5% of the values at either
+    end, and a note shows how many.
     """
     file = as_output("plot", file, ENDINGS)
     statistics = dataset.statistics()
@@ -62,17 +62,17 @@ def plot_dataset(dataset: TransitionDataset, file: str | Path, title: str) -> No
 
 
 def _draw_histogram(axes: Axes, values: Any, bins: int) -> None:
-    """Draw how often values occur, and their median."""
+    """Draw a histogram of the values, and their median."""
     array = np.asarray(values, dtype=np.float64)
-    array = array[np.isfinite(array)]  # the report counts the rows that are not
+    array = array[np.isfinite(array)]  # the report counts the other rows
     if not len(array):
         return
-    low, high = _sensible_range(array)
+    low, high = _axis_range(array)
     edges = _edges(axes, array, low, high, min(bins, max(10, 2 * math.isqrt(len(array)))))
     axes.hist(array, bins=edges, color=COLORS[0], alpha=0.85)
     _use_whole_counts(axes)
     _draw_median(axes, array)
-    _note_outliers(axes, array, edges[0], edges[-1])
+    _annotate_outliers(axes, array, edges[0], edges[-1])
 
 
 def _draw_median(axes: Axes, array: Values) -> None:
@@ -111,19 +111,19 @@ def _draw_ranges(axes: Axes, columns: Values) -> None:
     axes.set_title("median, middle 50% and 98%", fontsize=9, loc="right", color=GRAY)
 
 
-def _sensible_range(array: Values) -> tuple[float, float]:
-    """The range of the values, without outliers that would stretch it."""
+def _axis_range(array: Values) -> tuple[float, float]:
+    """Return the range of the values, without outliers that would stretch it."""
     low, high = float(array.min()), float(array.max())
     if len(array) * CLIPPED < 1:
         return low, high
     inner_low, inner_high = (float(q) for q in np.quantile(array, (CLIPPED, 1 - CLIPPED)))
-    if high - low > WORTH_CLIPPING * (inner_high - inner_low) > 0:
+    if high - low > MIN_STRETCH * (inner_high - inner_low) > 0:
         return inner_low, inner_high
     return low, high
 
 
 def _edges(axes: Axes, array: Values, low: float, high: float, bins: int) -> list[float]:
-    """The edges of a histogram's bins; whole numbers are in the middle of theirs."""
+    """Return the edges of a histogram's bins; integers are in the middle of their bins."""
     from matplotlib.ticker import MaxNLocator
 
     if (array == np.round(array)).all():
@@ -133,8 +133,8 @@ def _edges(axes: Axes, array: Values, low: float, high: float, bins: int) -> lis
     return [float(edge) for edge in np.histogram_bin_edges(array, bins, (low, high))]
 
 
-def _note_outliers(axes: Axes, array: Values, low: float, high: float) -> None:
-    """Say how many values are outside of the axis, and how far they reach."""
+def _annotate_outliers(axes: Axes, array: Values, low: float, high: float) -> None:
+    """Add a note about the fraction and range of the values outside of the axis."""
     outside = float(np.mean((array < low) | (array > high)))
     if outside > 0:
         note = f"{100 * outside:.2g}% outside, from {_short(array.min())} to {_short(array.max())}"
@@ -145,7 +145,7 @@ def _note_outliers(axes: Axes, array: Values, low: float, high: float) -> None:
 
 
 def _short(value: float) -> str:
-    """Three significant digits, or a whole number, with a real minus sign."""
+    """Format a number with three significant digits, or as an integer, with a real minus sign."""
     digits = f"{value:,.0f}" if 100 <= abs(value) < 1e7 else f"{value:.3g}"
     return digits.replace("-", "−")
 

@@ -47,9 +47,9 @@ from rl_training.runtime.recording import noisy_policy, record
 
 
 def read_raw(source: str) -> TransitionDataset:
-    """Read a dataset unchanged: actions in their own units, and values that are not finite.
+    """Read a dataset without conversion or checks, or the replay of a run or a checkpoint.
 
-    For a run or a checkpoint, read its replay.
+    Actions keep their units, and values that are not finite are kept.
     """
     path = as_path("source", source, "a dataset or a run")
     if path.is_dir():
@@ -66,12 +66,12 @@ def read_replay(checkpoint: SavedRun) -> TransitionDataset:
         raise ConfigError(f"{checkpoint.path} was trained on recorded data and has no replay.")
     if spec.goal_dim:
         raise ConfigError(
-            f"{checkpoint.path} has a replay with goals, which datasets do not support."
+            f"{checkpoint.path} has a replay with goals, which datasets cannot represent."
         )
     if not config.parts.rewards.is_identity:
         raise ConfigError(
-            f"{checkpoint.path} has a replay with transformed rewards (reward_scale and the like), "
-            "and the original rewards are lost: record the policy with data collect instead."
+            f"{checkpoint.path} has a replay with transformed rewards (reward_scale and similar "
+            "keys) and without the original ones: record the policy with data collect instead."
         )
     buffer = build_replay(config, spec, torch.device("cpu"))
     try:
@@ -95,7 +95,7 @@ def read_replay(checkpoint: SavedRun) -> TransitionDataset:
 
 
 def inspect_data(source: str, plot: str | Path | None = None) -> DatasetReport:
-    """Return statistics of a dataset, and draw histograms to the file ``plot`` if given."""
+    """Return statistics of a dataset, and write histograms to the file ``plot`` if given."""
     dataset = read_raw(source)
     report = inspect_dataset(dataset)
     if plot is not None:
@@ -108,9 +108,9 @@ def inspect_data(source: str, plot: str | Path | None = None) -> DatasetReport:
 def validate_data(
     source: str, env_id: str | None = None, *, env_kwargs: Mapping[str, Any] | None = None
 ) -> tuple[DatasetReport, list[str]]:
-    """Return statistics of a dataset, and everything that does not fit its environment.
+    """Return statistics of a dataset, and all mismatches with its environment.
 
-    The environment is ``env_id``, or the one that a run or a Minari dataset records.
+    The environment is ``env_id``, or the one recorded in a run or a Minari dataset.
 
     Raises:
         ConfigError: The sizes of the data do not match the spaces of ``env_id``.
@@ -121,12 +121,12 @@ def validate_data(
     expected = _expect_env(env_id, given, given) if env_id else _expect_record(source, given)
     mismatch = dataset.layout.mismatch(expected.spec, "the data", expected.name)
     if env_id and mismatch is not None:
-        raise ConfigError(f"{source} does not fit {env_id}: {mismatch}")
+        raise ConfigError(f"{source} does not match {env_id}: {mismatch}")
     return inspect_dataset(dataset), find_problems(dataset, expected)
 
 
 def _expect_env(env_id: str, kwargs: dict[str, Any], given: Mapping[str, Any]) -> Expectation:
-    """Return what an environment made with ``kwargs`` expects; the user chose ``given``."""
+    """Return what an environment created with ``kwargs`` expects; the user set ``given``."""
     name_kwargs(env_id, given)
     with closing(make_env(env_id, kwargs)) as env:
         return _expectation(env, time_limit(env_id, kwargs), env_id)
@@ -141,8 +141,8 @@ def _expect_record(source: str, given: Mapping[str, Any]) -> Expectation:
         raise ConfigError(f"{source} does not record its environment: set --env-id.")
     dataset = open_minari(source)
     if dataset.observation_space is None or dataset.action_space is None:
-        raise ConfigError(f"{dataset.source} does not record flat spaces: set --env-id.")
-    return _expectation(dataset, None, f"the record of {source}")
+        raise ConfigError(f"{dataset.source} does not record Box or Discrete spaces: set --env-id.")
+    return _expectation(dataset, None, f"the metadata of {source}")
 
 
 def _env_of_run(source: str) -> tuple[str, dict[str, Any]]:
@@ -183,7 +183,7 @@ def collect_data(
         raise ConfigError("Set either --out FILE or --minari ID.")
     if steps < 1 or not 0 <= noise < math.inf or seed < 0:
         raise ConfigError(
-            f"steps = {steps} must be at least 1, noise = {noise} finite and at least 0, "
+            f"steps = {steps} should be at least 1, noise = {noise} finite and at least 0, and "
             f"seed = {seed} at least 0."
         )
     if out is not None:
@@ -192,7 +192,7 @@ def collect_data(
     config = opened.config
     if config.env_id is None:
         raise ConfigError(
-            f"{opened.path} was trained without an environment, so nothing can be recorded."
+            f"{opened.path} was trained without an environment, so no data can be recorded."
         )
     policy = opened.load_policy()
     size = steps * RowLayout(policy.spec.obs_dim, policy.spec.action_width).width * FLOAT_BYTES
@@ -219,7 +219,7 @@ def convert_data(
     env_id: str | None = None,
     env_kwargs: Mapping[str, Any] | None = None,
 ) -> str:
-    """Convert a dataset, or a run's replay, to the format of the suffix, or to ``minari:ID``."""
+    """Convert a dataset or a run's replay to the format of the suffix, or to ``minari:ID``."""
     source, destination = str(source), str(destination)
     name_env(env_id)
     minari_id = destination.removeprefix("minari:")

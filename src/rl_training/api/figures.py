@@ -1,4 +1,4 @@
-"""The style that all plots share, and how they are written."""
+"""The common style of all plots, and functions to write them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ENDINGS = (".png", ".pdf", ".svg", ".jpg")
-"""File name endings that a plot can have."""
+"""Allowed file name suffixes of plots."""
 
 DPI = 220
 """Pixels per inch of PNG and JPEG files."""
@@ -58,7 +58,7 @@ STYLE: Any = {
 
 @contextmanager
 def plot_style() -> Iterator[None]:
-    """Use the shared style for figures that are made and written in the block.
+    """Use the common style for figures that are created and written in the block.
 
     Raises:
         ConfigError: matplotlib is not installed.
@@ -67,7 +67,7 @@ def plot_style() -> Iterator[None]:
         import matplotlib
     except ImportError:
         raise ConfigError(
-            "Plots need matplotlib. Install it with: pip install 'rl-training[plot]'"
+            "Plots require matplotlib. Install it with: pip install 'rl-training[plot]'"
         ) from None
     with matplotlib.rc_context(STYLE):
         yield
@@ -81,7 +81,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def write_figure(figure: Figure, file: Path) -> None:
-    """Write a figure in the format that the file's name ends in."""
+    """Write a figure in the format given by the file's suffix."""
     data = io.BytesIO()
     ending = file.suffix[1:].lower()
     # A creation date would make equal plots differ.
@@ -91,19 +91,19 @@ def write_figure(figure: Figure, file: Path) -> None:
 
 
 def literal(text: str) -> str:
-    """Escape text so that matplotlib draws it unchanged: a dollar sign does not start a formula."""
+    """Escape text so that matplotlib draws it unchanged: a dollar sign would start a formula."""
     return printable(text, keep="").replace("$", r"\$")
 
 
 def format_counts(axis: Any) -> None:
-    """Label an axis of counts 20k or 1M instead of 20000 or 1000000."""
+    """Label counts on an axis as 20k or 1M instead of 20000 or 1000000."""
     from matplotlib.ticker import EngFormatter
 
     axis.set_major_formatter(EngFormatter(sep=""))
 
 
 def format_values(axes: Axes) -> None:
-    """Separate the thousands of the vertical axis by commas."""
+    """Use commas as thousands separators on the vertical axis."""
     from matplotlib.ticker import ScalarFormatter, StrMethodFormatter
 
     low, high = axes.get_ylim()

@@ -33,7 +33,7 @@ DEFAULT_STEPS = 25_000
 """Default number of environment steps."""
 
 LEARNING_STARTS_DIVISOR = 5
-"""A run starts learning after total_timesteps divided by this, if the default would be later.
+"""Fine-tuning starts learning after total_timesteps divided by this, if the default would be later.
 
 If half of every batch comes from a replay of one or two episodes, a converged policy collapses.
 """
@@ -60,11 +60,11 @@ def finetune(
     source are copied.
 
     Args:
-        path: A run or a checkpoint, the source.
-        env_id: The environment; the source's own by default.
+        path: The source, a run or a checkpoint.
+        env_id: The environment; by default, the one of the source.
         overrides: ``key=value`` strings.
-        dataset: A file or a Minari id that replaces the data of the source. Its share of every
-            batch is `offline_batch_ratio`; 0 drops it.
+        dataset: A file or a Minari id that replaces the data of the source. `offline_batch_ratio`
+            is the share of each batch that comes from the data; 0 drops the data.
         best: Start from the best checkpoint of the run instead of the last one.
         callbacks: Callbacks of the new run.
         progress: Whether to show a live display; by default, in a terminal or a notebook only.
@@ -74,15 +74,15 @@ def finetune(
     if dataset is not None:
         as_path("dataset", dataset, "a dataset file, or a Minari id")
     checkpoint = SavedRun.load(as_path("path", path), best=best)
-    task = check_config(finetuning_run(checkpoint, env_id, overrides, dataset).resolved())
-    _check_fits(checkpoint, task, other_data=dataset is not None)
+    task = check_config(make_finetuning_config(checkpoint, env_id, overrides, dataset).resolved())
+    _check_compatible(checkpoint, task, other_data=dataset is not None)
     with progress_display(progress) as display:
         return start_training(
             task, [*display, *callbacks], source=checkpoint, on_warning=on_warning
         )
 
 
-def finetuning_run(
+def make_finetuning_config(
     checkpoint: SavedRun,
     env_id: str | None,
     overrides: Sequence[str] = (),
@@ -125,7 +125,7 @@ def _check_algorithm(source: TrainConfig) -> None:
     entry = get_algorithm(source.algo)
     if entry.actions == "discrete":
         raise ConfigError(
-            f"{source.algo} has discrete actions, but fine-tuning supports continuous actions only."
+            f"{source.algo} has discrete actions, but fine-tuning supports only continuous actions."
         )
     if entry.goals:
         raise ConfigError(
@@ -150,9 +150,9 @@ def _fix_return_scale(
     kwargs: dict[str, Any],
     dataset: str | PathLike[str] | None,
 ) -> None:
-    """Replace `return_scaling` by its factor for the source's data, to scale new rewards too.
+    """Replace `return_scaling` with its factor for the source's data, to scale new rewards too.
 
-    If that data has moved, ``dataset`` may be its new path.
+    If that data was moved, ``dataset`` may be its new path.
     """
     if not source.parts.data.return_scaling:
         return
@@ -175,7 +175,7 @@ def _return_scale(checkpoint: SavedRun, source: TrainConfig) -> float:
     return data.train.return_scale
 
 
-def _check_fits(checkpoint: SavedRun, task: Task, *, other_data: bool) -> None:
+def _check_compatible(checkpoint: SavedRun, task: Task, *, other_data: bool) -> None:
     """Check data, environment and learner against the checkpoint, unless changed explicitly."""
     old, new = checkpoint.config, task.config
     for key in ("normalize_observations", "normalize_rewards"):
@@ -199,4 +199,5 @@ def _check_fits(checkpoint: SavedRun, task: Task, *, other_data: bool) -> None:
         causes = sorted(changed - {*FRESH_KEYS, *DATASET_KEYS, *REWARD_KEYS})
         if not causes:
             raise
-        raise ConfigError(f"{error}: {' or '.join(causes)} differs.") from None
+        changes = f"{' and '.join(causes)} differ{'s' if len(causes) == 1 else ''}"
+        raise ConfigError(f"{error}: {changes} from the checkpoint.") from None

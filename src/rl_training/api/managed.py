@@ -53,7 +53,7 @@ class ManagedAlgorithm:
 
         Args:
             env_id: The id of a registered environment.
-            extra: Refused, with a message that shows how to write the call.
+            extra: Rejected, with a message that shows how to write the call.
             options: Config keys (docs/configuration.md), all on one level. `total_timesteps` is
                 the exception: it is an argument of `learn`.
         """
@@ -70,7 +70,7 @@ class ManagedAlgorithm:
     def _configure(self, env_id: str | None, options: dict[str, Any]) -> TrainConfig:
         top = {key: options.pop(key) for key in tuple(options) if key in RUN_KEYS}
         self._data = {"algo": self.algo, "env_id": env_id, **top, "algo_kwargs": options}
-        # The budget is an argument of `learn`; a placeholder lets everything else be checked here.
+        # The budget is an argument of `learn`; with a placeholder, all other keys are checked here.
         config = make_config(self._data | {"total_timesteps": 1})
         self._seed = config.seed
         self.result: TrainResult | None = None
@@ -96,8 +96,8 @@ class ManagedAlgorithm:
         Args:
             total_timesteps: Number of steps; offline, a step is a gradient update. A new run with
                 the option `num_epochs` does not need it.
-            overrides: ``key=value`` strings as on the command line. A continued run accepts those
-                that do not contradict its checkpoint.
+            overrides: ``key=value`` strings as on the command line. A continued run accepts only
+                those that do not contradict its checkpoint.
             callbacks: Callbacks, for this call only.
             progress: Whether to show a live display; by default, in a terminal or a notebook
                 only.

@@ -49,7 +49,7 @@ def managed_class(entry: AlgorithmEntry) -> type[ManagedAlgorithm]:
 
 
 def train_function(entry: AlgorithmEntry) -> Callable[..., TrainResult]:
-    """Build an algorithm's `train_<name>`."""
+    """Build an algorithm's `train_<name>` function."""
 
     def train_algorithm(
         config: TrainConfig | dict[str, Any] | str | Path,

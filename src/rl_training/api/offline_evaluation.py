@@ -35,7 +35,7 @@ def estimate(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """Estimate the policy's value at the starts of the recorded episodes, with its spread."""
+    """Estimate the value and its spread at the first observations of recorded episodes."""
     config = checkpoint.config
     env_id, parts, spec = config.env_id, config.parts, policy.spec
     if dataset is not None:
@@ -44,13 +44,13 @@ def estimate(
         data = load_transition_dataset(config_for(source), spec=spec, time_limit=limit)
     elif parts.data.dataset_kind is not None:
         source = parts.data.source
-        advice = "pass the original data or other data with --dataset (dataset=)"
+        advice = "pass the original or other data with --dataset PATH (in Python, dataset=PATH)"
         checkpoint.check_data(load_run_data(config, spec), advice)
         data = load_dataset(config, spec, raw_rewards=True)
     else:
         raise ConfigError(
-            f"{checkpoint.path} was trained online and has no dataset: set --dataset "
-            "(dataset=PATH)."
+            f"{checkpoint.path} was trained online and has no dataset: set --dataset PATH "
+            "(in Python, dataset=PATH)."
         )
     torch.set_num_threads(choose_threads(parts.controls.num_threads))
     keep_freed_memory()

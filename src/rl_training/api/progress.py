@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from rl_training.boundary.terminal import guarded, plain_console, tell
+from rl_training.boundary.terminal import guarded, plain_console, print_stderr
 from rl_training.experiment.machine import threads_from_environment, usable_cores
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.session import Session
@@ -27,7 +27,7 @@ REFRESH_SECONDS = 0.25
 PLAIN_SECONDS = 10.0
 """Time between two lines of a log."""
 WINDOW_SECONDS = 30.0
-"""The speed is the mean over this much time, so that it follows what the run does now."""
+"""The speed is the mean over this time, so that it reflects the current phase of the run."""
 
 MAX_BAR = 60
 UNKNOWN = "–"
@@ -41,12 +41,12 @@ LABELS = {
     "policy/entropy": "entropy",
     "q/mean": "Q",
 }
-"""The logged metrics that are shown, most important first."""
+"""Labels of the displayed metrics, most important first."""
 
 
 @contextmanager
 def progress_display(progress: bool | None) -> Iterator[list[Callback]]:
-    """The callbacks of a function's ``progress`` argument, closed when the block ends."""
+    """Yield the callbacks for a ``progress`` argument; they are closed when the block ends."""
     if not wants_display(progress):
         yield []
         return
@@ -58,7 +58,7 @@ def progress_display(progress: bool | None) -> Iterator[list[Callback]]:
 
 
 def wants_display(progress: bool | None) -> bool:
-    """Whether to show a display; None means in a terminal or a notebook only."""
+    """Return whether to show a display; None means in a terminal or a notebook only."""
     if progress is not None:
         return progress
     # A program without a console has no standard error.
@@ -66,7 +66,7 @@ def wants_display(progress: bool | None) -> bool:
 
 
 def in_notebook() -> bool:
-    """Whether this is a Jupyter kernel; IPython is not imported to find out."""
+    """Return whether this is a Jupyter kernel, without importing IPython."""
     get_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
     return get_shell is not None and hasattr(get_shell(), "kernel")
 
@@ -74,12 +74,12 @@ def in_notebook() -> bool:
 class ProgressCallback(Callback):
     """Shows steps, speed, time left, returns and losses while a run trains.
 
-    In a terminal and in a notebook this is a live bar, elsewhere a line every ten seconds. If the
+    Terminals and notebooks show a live bar. Other outputs get a line every ten seconds. If the
     display fails, training continues without it.
     """
 
     def __init__(self, stream: TextIO | None = None, *, settings: str = "") -> None:
-        """``settings`` is text to print when the run starts."""
+        """Create the display; ``settings`` is text to print when the run starts."""
         self._settings = settings
         self._view: _View = _choose_view(stream)
         self._failed = False
@@ -94,7 +94,7 @@ class ProgressCallback(Callback):
         self._draw(lambda: self._start(session))
 
     def on_step(self, session: Session) -> None:
-        """Refresh, not more often than an eye can follow."""
+        """Refresh the display, at most once per interval."""
         self._now = now = time.perf_counter()
         if now >= self._next:
             self._next = now + min(self._view.interval, 1.0)
@@ -118,14 +118,14 @@ class ProgressCallback(Callback):
         self._draw(self._view.close)
 
     def _draw(self, draw: Callable[[], None]) -> None:
-        """Run a part of the display, which must never end the training."""
+        """Call a part of the display, whose errors must never stop the run."""
         if self._failed:
             return
         try:
             draw()
         except Exception as error:
             self._failed = True
-            tell(
+            print_stderr(
                 f"Warning: the progress display failed ({error_text(error)}). Training continues "
                 "without it."
             )
@@ -150,11 +150,11 @@ class ProgressCallback(Callback):
         self._meter.add(session, self._now)
         if self._view.is_due(self._now):
             self._show(session)
-        if not self._hinted and _is_crowded(session.manifest):
+        if not self._hinted and _is_overloaded(session.manifest):
             self._hinted = True
             self._view.message(
-                "This machine runs more processes than it has cores. With num_threads=1, runs that "
-                "share a machine are often several times faster."
+                "This machine is running more processes than it has cores. With num_threads=1, "
+                "runs that share a machine are often several times faster."
             )
 
     def _show_evaluation(self, session: Session) -> None:
@@ -175,7 +175,7 @@ class ProgressCallback(Callback):
 
 @dataclass(frozen=True)
 class Stage:
-    """How far a phase of a run is: pretraining in updates, collection in environment steps."""
+    """Progress of a phase of a run: pretraining in updates, collection in environment steps."""
 
     done: int
     total: int
@@ -184,7 +184,7 @@ class Stage:
 
     @classmethod
     def of(cls, session: Session) -> Stage:
-        """The current stage of a session."""
+        """Return the current stage of a session."""
         step, settings = session.state.step, session.settings
         if session.collector is None:
             return cls(step, settings.total_timesteps, "updates")
@@ -195,7 +195,7 @@ class Stage:
 
     @property
     def text(self) -> str:
-        """In words: ``step 400/1,000``, ``pretraining 1,200/5,000 updates``."""
+        """Text such as ``step 400/1,000`` or ``pretraining 1,200/5,000 updates``."""
         if self.phase:
             return f"{self.phase}{self.done:,}/{self.total:,} {self.unit}"
         return f"{self.unit[:-1]} {self.done:,}/{self.total:,}"
@@ -203,21 +203,21 @@ class Stage:
 
 @dataclass(frozen=True)
 class Report:
-    """What a display shows at one moment."""
+    """Contents of a display at one moment."""
 
     stage: Stage
     started: float
     speed: float | None
-    """Steps or updates in a second, evaluations excluded."""
+    """Steps or updates per second, without evaluations."""
     left: float | None
-    """Seconds, evaluations included."""
+    """Estimated seconds left, including evaluations."""
     results: tuple[str, ...]
     """Returns or held-out losses of the policy."""
     metrics: tuple[str, ...]
-    """Means over the last updates that were logged."""
+    """Means over the updates of the last log entry."""
 
     def times(self) -> tuple[str, ...]:
-        """Speed, elapsed time, and time left."""
+        """Return the speed, the elapsed time and the time left."""
         speed = UNKNOWN if self.speed is None else _rate(self.speed)
         return (
             f"{speed} {self.stage.unit}/s",
@@ -241,7 +241,7 @@ class _Meter:
         self.add(session, now)
 
     def add(self, session: Session, now: float) -> None:
-        """Note how far the run is; start the window again where a step begins to cost more."""
+        """Record the current step; clear the window when the cost of a step changes."""
         learns = session.state.updates > 0
         pace = (Stage.of(session).phase, learns, session.engine.preparation_seconds)
         if pace != self._pace:
@@ -253,7 +253,7 @@ class _Meter:
             self._samples.popleft()
 
     def exclude_evaluation(self, seconds: float) -> None:
-        """Stop the clock of the speed for an evaluation."""
+        """Exclude the time of an evaluation from the speed."""
         self._excluded += seconds
         self._evaluations += 1
 
@@ -283,7 +283,7 @@ class _Meter:
 
 
 def _results(session: Session) -> Iterator[str]:
-    """The recent returns, where episodes are played, and the last and best evaluation."""
+    """Yield the recent training return, and the last and best evaluation."""
     state = session.state
     if session.evaluator is None and session.validation is not None:
         loss = state.evaluation.get("eval_loss")
@@ -306,20 +306,20 @@ def _metrics(logged: Mapping[str, float]) -> Iterator[str]:
 
 
 def _threads(manifest: Mapping[str, Any]) -> str:
-    """The number of threads, and whether the environment variable set it."""
+    """Describe the number of threads, and whether OMP_NUM_THREADS set it."""
     chosen, count = manifest["config"]["algo_kwargs"].get("num_threads"), manifest["num_threads"]
     given = chosen is None and threads_from_environment() is not None
     return f"{count} thread{'' if count == 1 else 's'}{' (OMP_NUM_THREADS)' if given else ''}"
 
 
-def _is_crowded(manifest: Mapping[str, Any]) -> bool:
-    """Whether the default number of threads is slow because others use the cores too."""
+def _is_overloaded(manifest: Mapping[str, Any]) -> bool:
+    """Return whether other processes compete for the cores, with the default number of threads."""
     chosen = manifest["config"]["algo_kwargs"].get("num_threads") or threads_from_environment()
     if chosen is not None or manifest["num_threads"] == 1 or manifest["device"] != "cpu":
         return False
     try:
         return os.getloadavg()[0] >= usable_cores() + 1
-    except (AttributeError, OSError):  # a system that does not count waiting processes
+    except (AttributeError, OSError):  # not available on this system
         return False
 
 
@@ -327,7 +327,7 @@ def _is_crowded(manifest: Mapping[str, Any]) -> bool:
 
 
 class _View(Protocol):
-    """Where reports are shown."""
+    """An output for reports."""
 
     is_live: bool
 
@@ -351,7 +351,7 @@ def _choose_view(stream: TextIO | None) -> _View:
 
 
 class _LogView:
-    """One line at a time, without control characters."""
+    """Prints one line at a time, without control characters."""
 
     is_live = False
 
@@ -397,7 +397,7 @@ class _TerminalView:
 
     def start(self, report: Report) -> None:
         self._report = report
-        # Its thread keeps the elapsed time running while an evaluation plays.
+        # Its thread keeps updating the elapsed time during an evaluation.
         self._live = Live(
             console=self._console,
             get_renderable=self._render,
@@ -425,7 +425,7 @@ class _TerminalView:
 
 
 def terminal_text(report: Report, width: int, *, ascii_only: bool = False) -> Text:
-    """Three lines of at most ``width`` characters: what does not fit is left out."""
+    """Return up to three lines of at most ``width`` characters, without parts that do not fit."""
     stage = report.stage
     count = f"{stage.phase}{stage.done:,}/{stage.total:,} {stage.unit}"
     share = min(1.0, stage.done / stage.total) if stage.total else 1.0
@@ -440,14 +440,14 @@ def terminal_text(report: Report, width: int, *, ascii_only: bool = False) -> Te
         text.append(rest * (room - filled), "bright_black")
         text.append(f" {percent}")
     for parts in ((*report.times(), *report.results), report.metrics):
-        line = fitted(parts, width)
+        line = join_fitting(parts, width)
         if line:
             text.append(f"\n{line}")
     return text
 
 
-def fitted(parts: tuple[str, ...], width: int) -> str:
-    """As many of the parts, from the first, as fit on a line."""
+def join_fitting(parts: tuple[str, ...], width: int) -> str:
+    """Join as many of the first parts as fit on a line."""
     line = ""
     for part in parts:
         longer = f"{line}  {part}" if line else part
@@ -458,7 +458,7 @@ def fitted(parts: tuple[str, ...], width: int) -> str:
 
 
 class _NotebookView:
-    """An HTML bar that is updated in place, in the output of a notebook's cell."""
+    """An HTML bar that is updated in place, in the output of a notebook cell."""
 
     interval = REFRESH_SECONDS
     is_live = True
@@ -486,7 +486,7 @@ class _NotebookView:
 
 
 def notebook_bundle(report: Report) -> dict[str, str]:
-    """A report as HTML, and as text for front ends without HTML."""
+    """Return a report as HTML, and as text for front ends without HTML."""
     stage = report.stage
     lines = (
         f"{stage.phase}{stage.done:,}/{stage.total:,} {stage.unit}",
@@ -513,7 +513,7 @@ def _return(value: float | None) -> str:
 
 
 def _number(value: float) -> str:
-    """About four digits, short."""
+    """Format a number with about four digits."""
     size = abs(value)
     if not math.isfinite(value) or value == 0:
         return f"{value:g}"
@@ -528,7 +528,7 @@ def _rate(speed: float) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """Hours only if there are any: 0:07, 1:36, 2:05:09, 3d 04:00:00."""
+    """Format a duration, with days and hours only if needed: 0:07, 2:05:09, 3d 04:00:00."""
     minutes, second = divmod(max(0, round(seconds)), 60)
     hours, minute = divmod(minutes, 60)
     days, hour = divmod(hours, 24)

@@ -51,7 +51,7 @@ def check_resume(
     on_warning: Callable[[str], None],
     run_dir: Path | None = None,
 ) -> Task:
-    """Refuse changes that contradict the checkpoint, and runs that are finished.
+    """Reject changes that contradict the checkpoint, and runs that are finished.
 
     A run that was killed after its last checkpoint but before it ended can still be resumed.
     """
@@ -68,7 +68,7 @@ def check_resume(
                 f"{key} = {shown(now.get(key))} contradicts the checkpoint, which was trained with "
                 f"{shown(before.get(key))}: start a new run to change it."
             )
-    if config.total_timesteps is not None:  # otherwise the rows must be counted first
+    if config.total_timesteps is not None:  # otherwise the number of rows must be known first
         _check_unfinished(checkpoint, config, run_dir)
     _warn_about_differences(checkpoint, config, on_warning)
     horizons = [c.parts.controls.schedule_horizon for c in (old, config)]
@@ -83,15 +83,15 @@ def check_resume(
 
 
 def _check_initial_checkpoint(config: TrainConfig, run_dir: Path | None) -> None:
-    """Refuse a run from an older version that was killed before it had saved its initial state.
+    """Reject a run from an older version that was killed before it saved its initial state.
 
-    Newer runs have a checkpoint as soon as they have a name.
+    Newer runs have a checkpoint before their folder gets its final name.
     """
     ended = f"{run_dir} ended before its first checkpoint"
     if config.finetunes:
-        raise CheckpointError(f"{ended}: start the fine-tuning again")
+        raise CheckpointError(f"{ended}: run finetune again")
     if run_dir is not None and "branched_from_step" in read_run_info(run_dir):
-        raise CheckpointError(f"{ended}: resume the checkpoint that it branched from again")
+        raise CheckpointError(f"{ended}: resume the checkpoint that it started from instead")
 
 
 def _check_unfinished(checkpoint: SavedRun, config: TrainConfig, run_dir: Path | None) -> None:
@@ -111,12 +111,12 @@ def finished_reason(checkpoint: SavedRun, config: TrainConfig) -> str | None:
         key = "target_value" if stop.kind is StopKind.TARGET_REACHED else "patience"
         return (
             f"This run stopped early at step {checkpoint.step} ({stop}). To continue, change "
-            f"early_stopping (early_stopping.{key}=N) or switch it off (early_stopping=null)."
+            f"early_stopping (early_stopping.{key}=N) or disable it (early_stopping=null)."
         )
     if checkpoint.step >= config.last_step:
         return (
-            f"This run is finished at step {checkpoint.step}. To continue, set "
-            f"total_timesteps=N to more than {checkpoint.step - config.online_from}."
+            f"This run finished at step {checkpoint.step}. To continue, set total_timesteps=N to "
+            f"more than {checkpoint.step - config.online_from}."
         )
     return None
 
@@ -136,13 +136,13 @@ def _warn_about_differences(
     if device != manifest.get("device"):
         on_warning(
             f"the checkpoint was written on {manifest.get('device')}, but this run uses {device}: "
-            "it continues, but not bit for bit."
+            "the results may differ from those of an uninterrupted run."
         )
     engine, wanted = manifest.get("engine", "eager"), config.parts.controls.engine
     if wanted not in ("auto", engine):
         on_warning(
             f"the checkpoint was written with engine={engine}, but this run uses engine={wanted}: "
-            "it continues, but results may differ in the last bits."
+            "results may differ in the last bits."
         )
     written = manifest.get("versions")
     for name, version in versions().items():

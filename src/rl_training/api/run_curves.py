@@ -1,4 +1,4 @@
-"""Curves of runs: reading them, grouping runs, and averaging over a group."""
+"""Curves of runs: read metrics, group runs, and average over a group."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ Axis = Literal["steps", "updates", "time"]
 GroupBy = Literal["config", "algo", "run"]
 
 MAX_POINTS = 1_000
-"""Points of a mean whose runs were recorded at different steps."""
+"""Maximum number of points of a mean over runs that were recorded at different steps."""
 
-HOUSEKEEPING = {
+IGNORED_KEYS = {
     *("seed", "checkpoint_interval", "log_interval", "eval_interval"),
     *("keep_checkpoints", "tensorboard", *keys_with(Trait.LABEL, TrainConfig)),
 }
-"""Keys in which the runs of one group may differ."""
+"""Keys in which runs of one group may differ."""
 
 T_975 = (
     *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
     *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
     *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
 )
-"""The 97.5% quantiles of Student's t for 1 to 30 degrees of freedom."""
+"""97.5% quantiles of Student's t for 1 to 30 degrees of freedom."""
 
 Values = NDArray[np.float64]
 
@@ -54,7 +54,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Band:
-    """The mean over a group's runs, and the range around it."""
+    """The mean over the runs of a group, and the range around it."""
 
     x: Values
     mean: Values
@@ -64,7 +64,7 @@ class Band:
 
 @dataclass
 class Run:
-    """A run's folder with its config."""
+    """A run folder and its config."""
 
     path: Path
     config: TrainConfig = field(init=False)
@@ -81,23 +81,23 @@ class Run:
 
     @cached_property
     def settings(self) -> dict[str, Any]:
-        """The config as one flat mapping, without the keys that may differ within a group."""
+        """The config as a flat mapping, without the keys that may differ within a group."""
         flat = _flatten(self.config.resolved().to_dict())
-        return {key: value for key, value in flat.items() if key not in HOUSEKEEPING}
+        return {key: value for key, value in flat.items() if key not in IGNORED_KEYS}
 
     @property
     def algorithm(self) -> str:
-        """The algorithm as a legend shows it."""
+        """Name of the algorithm for legends."""
         name = get_algorithm(self.config.algo).short_name
         return f"{name}, fine-tuned" if self.config.finetunes else name
 
     def curve(self, metric: str, axis: Axis) -> Curve:
         """Return a metric over environment steps, updates or seconds.
 
-        The axis of an offline run counts updates, also where ``axis`` is ``"steps"``.
+        For an offline run, ``"steps"`` are updates.
 
         Raises:
-            ConfigError: The run has no such metric, or nothing is known about its updates.
+            ConfigError: The run does not have the metric, or did not record its number of updates.
         """
         points = {
             self._position(row, axis): float(row[metric])
@@ -111,7 +111,7 @@ class Run:
         return Curve(x, y)
 
     def _rows(self) -> list[dict[str, Any]]:
-        """The rows of this run alone: a fine-tuned run's file starts with its source's rows."""
+        """Return the rows of this run, without the rows copied from the source of fine-tuning."""
         rows = list(read_metrics(self.path))
         if self.config.mode == "offline_to_online":
             start = self.config.online_from
@@ -133,16 +133,16 @@ class Run:
         counts = {row["step"]: float(row["updates"]) for row in self._rows() if "updates" in row}
         if not counts:
             raise ConfigError(
-                f"{self.path} has not recorded its number of updates: use --x steps or --x time."
+                f"{self.path} did not record its number of updates: use --x steps or --x time."
             )
         return list(counts), list(counts.values())
 
     def _missing(self, metric: str) -> str:
         found = {name for row in self._rows() for name in row}
         if metric in found:
-            return f"{self.path}: no value of {metric!r} can be drawn on this axis."
+            return f"{self.path}: no value of {metric!r} can be plotted on this axis."
         if metric == EVALUATION_RETURN:
-            message = f"{self.path} was never evaluated in an environment, so there is no return."
+            message = f"{self.path} was never evaluated in an environment."
         else:
             message = f"{self.path} has no metric {shown(metric)}."
         found -= {"step", "time/seconds"}
@@ -154,8 +154,8 @@ class Run:
 def evaluations(run: str | Path) -> tuple[list[int], list[float]]:
     """Return the steps and mean returns of a run's evaluations.
 
-    The steps are environment steps, for a run from offline to online since collection started,
-    or updates for an offline run.
+    The steps are environment steps, or updates for an offline run. For an offline-to-online run,
+    they are counted from the start of collection.
     """
     curve = Run(Path(run)).curve(EVALUATION_RETURN, "steps")
     return [int(x) for x in curve.x], curve.y.tolist()
@@ -163,7 +163,7 @@ def evaluations(run: str | Path) -> tuple[list[int], list[float]]:
 
 @dataclass
 class RunGroup:
-    """Runs that are drawn as one line."""
+    """Runs that are plotted as one line."""
 
     runs: list[Run]
     label: str = ""
@@ -175,7 +175,7 @@ class RunGroup:
 
     @property
     def size(self) -> str:
-        """How many seeds, or runs if a seed occurs twice."""
+        """Number of seeds, or of runs if a seed occurs twice."""
         count = len(self.runs)
         seeds = {run.config.seed for run in self.runs}
         what = "seed" if len(seeds) == count else "run"
@@ -187,8 +187,8 @@ def group_runs(runs: Sequence[Run], by: GroupBy) -> list[RunGroup]:
 
     Args:
         runs: The runs.
-        by: ``"config"`` groups the runs that differ in their seed alone, ``"algo"`` those of one
-            algorithm, and ``"run"`` draws a line for each run.
+        by: ``"config"`` groups runs that differ only in their seed, ``"algo"`` groups the runs of
+            one algorithm, and ``"run"`` plots a line for each run.
     """
     if by not in get_args(GroupBy):
         raise ConfigError(f"by = {shown(by)}: should be one of {', '.join(get_args(GroupBy))}.")
@@ -209,7 +209,7 @@ def _run_labels(groups: Sequence[RunGroup]) -> list[str]:
 
 
 def _config_labels(groups: Sequence[RunGroup], by: GroupBy) -> list[str]:
-    """The algorithm, and the settings that differ between groups of one algorithm."""
+    """Return labels: the algorithm, and the settings that differ between its groups."""
     labels = []
     for group in groups:
         first = group.runs[0]
@@ -224,7 +224,7 @@ def _config_labels(groups: Sequence[RunGroup], by: GroupBy) -> list[str]:
         words = [first.algorithm]
         words += [f"{key}={_short(first.settings[key])}" for key in shown_keys]
         labels.append(", ".join(words))
-    if len(set(labels)) < len(labels):  # more settings differ than fit
+    if len(set(labels)) < len(labels):  # more settings differ than a label shows
         names = _run_labels(groups)
         labels = [
             label if labels.count(label) == 1 else f"{label} ({name})"
@@ -240,7 +240,7 @@ def _short(value: Any) -> str:
 
 
 def _flatten(data: dict[str, Any]) -> dict[str, Any]:
-    """Nested settings under their own names: ``algo_kwargs.gamma`` is ``gamma``."""
+    """Flatten nested settings: ``algo_kwargs.gamma`` becomes ``gamma``."""
     flat: dict[str, Any] = {}
     for key, value in data.items():
         flat |= _flatten(value) if isinstance(value, dict) and value else {key: value}
@@ -248,7 +248,7 @@ def _flatten(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def unique_names(places: Sequence[Path]) -> list[str]:
-    """Return the folders' names, with as many parent folders as make them unique."""
+    """Return the folder names, with as many parent folders as needed to make them unique."""
 
     def tail(place: Path, length: int) -> tuple[str, ...]:
         return place.parts[-length:]
@@ -263,9 +263,9 @@ def unique_names(places: Sequence[Path]) -> list[str]:
 
 
 def smoothed(curve: Curve, weight: float) -> Curve:
-    """Return an exponential moving average, as TensorBoard draws it.
+    """Return an exponential moving average, as in TensorBoard.
 
-    ``weight`` is the share of the past. The average is corrected for starting at zero.
+    ``weight`` is the weight of the past. The average is corrected for starting at zero.
     """
     if weight == 0:
         return curve
@@ -284,7 +284,7 @@ def band(curves: Sequence[Curve]) -> Band:
     linearly, within the range that all of them cover.
 
     Raises:
-        ConfigError: There is no such range.
+        ConfigError: There is no range that all curves cover.
     """
     x = _common_x(curves)
     y = np.stack([np.interp(x, curve.x, curve.y) for curve in curves])
@@ -303,8 +303,8 @@ def _common_x(curves: Sequence[Curve]) -> Values:
     end = min(float(curve.x[-1]) for curve in curves)
     if start > end:
         raise ConfigError(
-            f"The runs of a group have no common range: one starts at {start:,.0f}, after another "
-            f"has ended at {end:,.0f}. Use --by run to draw a line for each run."
+            f"The runs of a group have no common range: one starts at {start:,.0f}, but another "
+            f"ends at {end:,.0f}. Use --by run to plot a line for each run."
         )
     x = np.unique(np.concatenate([curve.x for curve in curves]))
     x = x[(start <= x) & (x <= end)]

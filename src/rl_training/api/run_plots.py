@@ -42,15 +42,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LEGEND_CHARACTERS = 96
-"""Characters of a legend that fit into one row."""
+"""Number of characters that fit into one row of the legend."""
 
 NOTE_CHARACTERS = 100
-"""Characters of the note under the axes that fit into one row."""
+"""Number of characters that fit into one row of the note under the axes."""
 
 LINES: tuple[Any, ...] = ("-", ":", "-.", (0, (5, 1, 1, 1, 1, 1)))
 DASHES: tuple[Any, ...] = ("--", (0, (8, 4)), (0, (2, 2)), (0, (8, 2, 2, 2)))
 MARKERS = ("", "o", "^", "s")
-"""Styles of curves and level lines: each time the colors repeat, the next one is used."""
+"""Styles of curves and horizontal lines; the next one is used each time the colors repeat."""
 
 AXIS_LABELS = {"steps": "Environment steps", "updates": "Gradient updates"}
 TIME_UNITS = (("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
@@ -68,27 +68,27 @@ def plot_runs(
     xlabel: str | None = None,
     ylabel: str | None = None,
 ) -> dict[str, list[Path]]:
-    """Draw a metric of one or more runs, one line per group of runs.
+    """Plot a metric of one or more runs, with one line per group of runs.
 
     A line is the mean over the group's runs. The band around it is the 95% confidence interval of
-    the mean (Student's t) for three or more runs, and the minimum to maximum for two. Among online
-    runs over environment steps, an offline run is a dashed line at its last value.
+    the mean (Student's t) for three or more runs, and the minimum to maximum for two. On an axis of
+    environment steps, an offline run is a dashed line at its last value.
 
     Args:
-        runs: Folders of runs.
-        file: The plot to write. Its name ends in .png, .pdf, .svg or .jpg.
-        by: ``"config"`` groups runs that differ in their seed alone, ``"algo"`` groups the runs of
-            one algorithm, and ``"run"`` draws a line for each run.
+        runs: Run folders.
+        file: File to write, with the suffix .png, .pdf, .svg or .jpg.
+        by: ``"config"`` groups runs that differ only in their seed, ``"algo"`` groups the runs of
+            one algorithm, and ``"run"`` plots a line for each run.
         metric: The name of a metric in ``metrics.jsonl``.
         x: ``"steps"``, ``"updates"`` or ``"time"``. By default environment steps, or updates if all
             runs are offline.
         smooth: Weight of the past in an exponential moving average, from 0 (off) to below 1.
-        title: Title of the plot. By default the environment's id; ``""`` for none.
+        title: Title of the plot, by default the environment id; ``""`` for none.
         xlabel: Label of the horizontal axis.
         ylabel: Label of the vertical axis.
 
     Returns:
-        The runs of each group, under the label that the legend shows.
+        The runs of each group, by the label in the legend.
     """
     file = as_output("out", file, ENDINGS)
     found = _find_runs(runs)
@@ -122,19 +122,19 @@ def _find_runs(runs: Sequence[str | Path] | str | Path) -> list[Run]:
     listed = [runs] if isinstance(runs, str | Path) else runs
     paths = dict.fromkeys(Path(os.path.abspath(as_path("run", run))) for run in listed)
     if not paths:
-        raise ConfigError("There is no run to draw: give at least one.")
+        raise ConfigError("There is no run to plot: pass at least one.")
     return [Run(path) for path in paths]
 
 
 def _check_axis(x: Axis | None, runs: Sequence[Run]) -> Axis:
-    """The quantity of the horizontal axis, by default the one that the runs have in common."""
+    """Return the quantity of the horizontal axis, by default one that all runs have."""
     over_updates = all(run.is_offline for run in runs)
     if x is None:
         return "updates" if over_updates else "steps"
     if x not in get_args(Axis):
         raise ConfigError(f"x = {shown(x)}: should be one of {', '.join(get_args(Axis))}.")
     if x == "steps" and over_updates:
-        raise ConfigError("Offline runs take no environment steps: use --x updates or --x time.")
+        raise ConfigError("Offline runs have no environment steps: use --x updates or --x time.")
     return x
 
 
@@ -172,7 +172,7 @@ class _Line:
 
 
 def _new_axes(labels: Sequence[str], note: str) -> tuple[Figure, Axes]:
-    """Axes of the same size, however many rows the legend has."""
+    """Return a figure and axes, whose size does not depend on the rows of the legend."""
     rows = math.ceil(len(labels) / _columns(labels)) + len(note.splitlines())
     figure = new_figure(6.4, 4.0 + 0.19 * rows)
     return figure, figure.subplots()
@@ -193,7 +193,7 @@ def _columns(labels: Sequence[str]) -> int:
 
 
 def _add_legend(figure: Figure, labels: Sequence[str], note: str) -> None:
-    """Put the legend below the axes, where it covers no curve however many there are."""
+    """Put the legend below the axes, where it never covers a curve."""
     legend = figure.legend(
         loc="outside lower center", ncols=_columns(labels), frameon=False, handlelength=2.4
     )
@@ -203,7 +203,7 @@ def _add_legend(figure: Figure, labels: Sequence[str], note: str) -> None:
 
 
 def _note(lines: Sequence[_Line], smooth: float) -> str:
-    """Explain what the lines and bands are."""
+    """Return a note that explains lines and bands."""
     sizes = {min(len(line.group.runs), 3) for line in lines}
     few, many = "minimum to maximum", "95% confidence intervals (Student's t)"
     bands = {(2,): few, (3,): many, (2, 3): f"{many}, or {few} of 2 runs"}.get(
@@ -223,7 +223,7 @@ def _time_unit(lines: Sequence[_Line]) -> tuple[str, float]:
 
 
 def _title(env_ids: Sequence[str]) -> str:
-    """The environment, or a warning that the returns are from different ones."""
+    """Return the environment id, or a title that lists the different environments."""
     names = list(dict.fromkeys(env_ids))
     if len(names) < 2:
         return "".join(names)

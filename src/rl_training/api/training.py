@@ -1,4 +1,4 @@
-"""`train` and `resume`, for every algorithm."""
+"""`train` and `resume`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rl_training.algorithms.config import CollectionConfig
 from rl_training.api.arguments import as_path, check_callbacks
 from rl_training.api.progress import progress_display
 from rl_training.api.resuming import changed_config, check_resume, finished_reason
-from rl_training.boundary.terminal import tell
+from rl_training.boundary.terminal import print_stderr
 from rl_training.boundary.writing import report_failed_writes
 from rl_training.envs import name_env
 from rl_training.errors import CheckpointError, ConfigError, TrainingError
@@ -52,7 +52,7 @@ ConfigLike = TrainConfig | Mapping[str, Any] | str | Path
 
 def warn(message: str) -> None:
     """Print a warning to standard error."""
-    tell(f"Warning: {message}")
+    print_stderr(f"Warning: {message}")
 
 
 def train(
@@ -60,7 +60,7 @@ def train(
 ) -> TrainResult:
     """Train from a config, a mapping, a file or the name of a packaged config.
 
-    ``progress`` shows a live display, by default in a terminal or a notebook only.
+    ``progress`` is whether to show a live display; by default, in a terminal or a notebook only.
     """
     callbacks = check_callbacks(callbacks)
     with progress_display(progress) as display:
@@ -75,13 +75,13 @@ def start_run(
     name_env(checked.env_id, checked.env_kwargs)
     if checked.finetunes:
         raise ConfigError(
-            "finetuned_step is set by fine-tuning: use rl-training finetune, or finetune() in "
-            "Python."
+            "finetuned_step is set by fine-tuning and cannot be set here: use rl-training "
+            "finetune, or finetune() in Python."
         )
     task = check_config(checked.resolved())
     recorded = save_starter(task.config)
     if recorded is not None:
-        tell(recorded)
+        print_stderr(recorded)
     origin: dict[str, Any] = {} if command is None else {"command": list(command)}
     return start_training(task, callbacks, origin=origin | {"git": read_git_state()})
 
@@ -122,7 +122,7 @@ def resume(
     """Continue a run from its newest intact checkpoint, in place.
 
     An older checkpoint of a run, or a self-contained copy, is continued in a new run folder; the
-    original run is not changed. ``progress`` is as in `train`.
+    original run is not changed. ``progress`` has the same meaning as in `train`.
     """
     source, callbacks = as_path("path", path), check_callbacks(callbacks)
     with progress_display(progress) as display:
@@ -150,8 +150,8 @@ def _resume(
         config = changed_config(base, overrides)
         if config.output_dir != base.output_dir:
             raise ConfigError(
-                "A resumed run stays in its folder, so output_dir cannot change: move the "
-                "folder instead."
+                "output_dir cannot change when a run is resumed in its own folder: move the folder "
+                "instead."
             )
         task = check_resume(newest, config, on_warning, run_dir)
         with report_failed_writes(run_dir, run_dir):
@@ -219,8 +219,8 @@ def _start_run(
 ) -> TrainResult:
     """Train in a new folder, which gets its final name once it has a checkpoint.
 
-    Thus a run can always be resumed, and a run that fails to start leaves no files. It starts with
-    new weights, with the learner of ``adopted``, or from the state of ``resumed``.
+    Therefore a run can always be resumed, and a run that fails to start leaves no files. It starts
+    with new weights, with the learner of ``adopted``, or from the state of ``resumed``.
     """
     config, source = task.config, adopted or resumed
     with create_run(config) as folder:
@@ -281,7 +281,7 @@ def _continue_run(
 
 
 def _train(session: Session, config: TrainConfig, on_warning: Callable[[str], None]) -> TrainResult:
-    """Run a session that was just saved or restored, and record how it ends."""
+    """Run a session that was just saved or restored, and record its outcome."""
     info = _RunInfo()
     with _record_failure(session.checkpoints.run_dir, on_warning, session):
         info.write(
@@ -314,7 +314,7 @@ def _restore_state(
             on_warning(note)
         if task.data is not None:
             source, data = task.data.record["source"], task.data.train
-            for note in data.notes:  # guesses are warnings, the rest is shown in the display
+            for note in data.notes:  # guesses are warnings; other notes are shown in the display
                 report = on_warning if note in data.guesses else session.say
                 report(f"{source}: {note}.")
         return
@@ -323,7 +323,7 @@ def _restore_state(
         session.state.clear_stop()
     if session.collector is not None and session.collector.inexact_restore:
         reason = session.collector.inexact_restore
-        on_warning(f"{task.config.env_id} starts a new episode here: {reason}.")
+        on_warning(f"{task.config.env_id} continues with a new episode: {reason}.")
     first, last = session.settings.first_step, session.settings.total_timesteps
     end = session.schedule.zero_from
     if end is not None and first + end < last:  # the budget was extended, but not the schedule
@@ -354,19 +354,16 @@ def _record_failure(
         facts = {} if session is None else _RunInfo.facts(session)
         if isinstance(error, Exception):
             facts |= {"state": "failed", "error": str(error)}
-            how = "ended in an error"
+            how = "failed with an error"
         else:
             facts |= {"state": "interrupted", "error": repr(error)}
             how = f"was interrupted by {type(error).__name__}"
         try:
             write_run_info(run_dir, facts)
             steps = list_steps(run_dir)
-        except (
-            OSError,
-            CheckpointError,
-        ) as second:  # such as a full disk
+        except (OSError, CheckpointError) as second:  # such as a full disk
             warn(f"run.json could not be updated: {second}")
         else:
-            then = f"resume continues it from {steps[-1].name}" if steps else "it has no checkpoint"
+            then = f"resume it from {steps[-1].name}" if steps else "it has no checkpoint"
             on_warning(f"the run in {run_dir} {how}: {then}.")
         raise

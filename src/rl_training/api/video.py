@@ -26,14 +26,17 @@ def record(
     try:
         import imageio.v3 as imageio
     except ImportError:
-        raise ConfigError(f"Recording a video requires imageio: {_INSTALL}") from None
+        raise ConfigError(
+            f"Recording a video requires imageio. Install it with: {_INSTALL}"
+        ) from None
     frames: list[Any] = []
     try:
         result = evaluator.evaluate(policy, episodes, on_frame=frames.append)
     except Exception as error:
         if "render" in str(error).lower() or "pygame" in str(error).lower():
             raise ConfigError(
-                f"The environment cannot be rendered ({first_line(error)}): {_INSTALL}"
+                f"The environment cannot be rendered ({first_line(error)}). Install the "
+                f"video extra with: {_INSTALL}"
             ) from error
         raise
     fps, ending = _frames_per_second(evaluator.env.metadata), file.suffix.lower()
@@ -44,7 +47,8 @@ def record(
         data = imageio.imwrite("<bytes>", np.stack(frames), extension=ending, **options)
     except (OSError, ValueError, ImportError) as error:
         raise ConfigError(
-            f"{file} could not be written ({first_line(error)}): {_INSTALL}"
+            f"{file} could not be written ({first_line(error)}). Install the video extra with: "
+            f"{_INSTALL}"
         ) from error
     write_output(file, data)
     return result

@@ -237,7 +237,7 @@ def _storage(_: list[Any], items: list[Any]) -> _Storage:
     if type(storage) is not _Global or storage.module != "torch":
         raise ValueError("a storage is not a torch storage")
     if type(elements) is not int or elements < 0:
-        raise ValueError(f"a storage declares {shown(elements)} elements")
+        raise ValueError(f"a storage declares {shown(elements)} elements, which is invalid")
     return _Storage(key, storage.name, elements)
 
 

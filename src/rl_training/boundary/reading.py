@@ -89,7 +89,7 @@ def read_json(path: Path, *, limit: int = MAX_JSON, error: Error = ConfigError) 
 def parse_json(data: bytes | str, source: str, *, error: Error = ConfigError) -> Any:
     """Parse JSON; reject NaN, infinities, duplicate keys and numbers of thousands of digits."""
     try:
-        return json.loads(data, parse_constant=_refuse_constant, object_pairs_hook=unique_keys)
+        return json.loads(data, parse_constant=_reject_constant, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError, MemoryError) as failure:
         raise error(f"{source} is not valid JSON: {reason(failure)}") from None
 
@@ -102,7 +102,7 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return mapping
 
 
-def _refuse_constant(name: str) -> Any:
+def _reject_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a JSON number")
 
 

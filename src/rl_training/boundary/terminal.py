@@ -119,7 +119,7 @@ def say(text: str, *, keep: str = "") -> None:
     print(printable(text, keep=keep), file=output(), flush=True)
 
 
-def tell(text: str) -> None:
+def print_stderr(text: str) -> None:
     """Print a message to standard error on one line."""
     print(one_line(text), file=guarded(sys.stderr), flush=True)
 
@@ -133,7 +133,7 @@ def output_failure() -> int:
         return 0
     if guard.failure.errno == errno.EPIPE:  # the reader closed the pipe
         return BROKEN_PIPE_EXIT
-    tell(f"Error: Standard output could not be written: {guard.failure.strerror}.")
+    print_stderr(f"Error: Standard output could not be written: {guard.failure.strerror}.")
     return 1
 
 

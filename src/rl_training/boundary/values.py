@@ -25,11 +25,11 @@ def report_state_errors(file: Path) -> Iterator[None]:
         yield
     except StateError as error:
         reason = shorten(printable(str(error), keep=""), 400)
-        raise CheckpointError(f"{file} does not fit this run: {reason}") from error
+        raise CheckpointError(f"{file} does not match this run: {reason}") from error
     except RLTrainingError:
         raise
     except Exception as error:
-        raise CheckpointError(f"{file} does not fit this run: {error_text(error)}") from error
+        raise CheckpointError(f"{file} does not match this run: {error_text(error)}") from error
 
 
 def reject_unknown(state: Collection[str], known: Collection[str], what: str) -> None:

@@ -14,7 +14,7 @@ from rl_training.text import printable, shorten, shown
 class _Loader(yaml.SafeLoader):
     """Loads mappings, lists, text, numbers, true, false and null; rejects duplicate keys.
 
-    1e-3 is a number. Aliases are rejected, since a few lines of them can expand to fill all memory.
+    1e-3 is read as a number. Aliases are rejected, since a few lines can expand to fill all memory.
     """
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
@@ -26,17 +26,17 @@ class _Loader(yaml.SafeLoader):
         seen = set()
         for part, _ in node.value:
             if not isinstance(part, yaml.ScalarNode):
-                self._refuse(part, "a key should be a single value")
+                self._reject(part, "a key should be a single value")
             key = self.construct_object(part, deep=True)
             if key in seen:
-                self._refuse(part, f"the key {shown(key)} appears twice")
+                self._reject(part, f"the key {shown(key)} appears twice")
             seen.add(key)
         return super().construct_mapping(node, deep)
 
     def construct_number(self, node: yaml.ScalarNode) -> Any:
         """Return a number; reject very long ones, which Python parses slowly or not at all."""
         if len(node.value) > MAX_DIGITS:
-            self._refuse(node, f"a number should have at most {MAX_DIGITS} digits")
+            self._reject(node, f"a number should have at most {MAX_DIGITS} digits")
         is_int = node.tag.endswith(":int")
         return self.construct_yaml_int(node) if is_int else self.construct_yaml_float(node)
 
@@ -44,9 +44,11 @@ class _Loader(yaml.SafeLoader):
         """Reject dates, binary data, sets and ordered mappings."""
         kind = node.tag.rpartition(":")[2]
         value = f"{shown(node.value)} is" if isinstance(node, yaml.ScalarNode) else "there is"
-        self._refuse(node, f"{value} a value of type {kind}; put text in quotes")
+        self._reject(
+            node, f"{value} a value of type {kind}, which is not allowed; put text in quotes"
+        )
 
-    def _refuse(self, node: yaml.Node, problem: str) -> NoReturn:
+    def _reject(self, node: yaml.Node, problem: str) -> NoReturn:
         raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
 
 

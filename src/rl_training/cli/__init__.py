@@ -1,4 +1,4 @@
-"""The command line."""
+"""The command-line interface."""
 
 from rl_training.cli.app import app, main
 

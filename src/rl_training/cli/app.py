@@ -1,4 +1,4 @@
-"""The command line: parse, call the API, print."""
+"""The command-line interface: parses arguments, calls the API and prints the results."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from rl_training.boundary.terminal import open_standard_streams, output_failure, say, tell
+from rl_training.boundary.terminal import open_standard_streams, output_failure, print_stderr, say
 from rl_training.cli.completion import complete_config, complete_train
 from rl_training.cli.configs import configs_app
 from rl_training.cli.data import Best, EnvKwargs, RunPath, data_app
-from rl_training.cli.output import Json, counting, print_json, print_result, print_table
+from rl_training.cli.output import Json, print_json, print_result, print_table, progress_bar
 from rl_training.cli.plot import plot
 from rl_training.cli.runs import runs_app
 from rl_training.cli.summaries import evaluation_text, settings_text, training_lines
-from rl_training.cli.user_imports import import_for_user
+from rl_training.cli.user_imports import import_user_module
 from rl_training.errors import RLTrainingError
 
 if TYPE_CHECKING:
@@ -28,30 +28,30 @@ SIGNAL_EXITS = {"SIGINT": 130, "SIGTERM": 143}
 
 
 class _Group(TyperGroup):
-    """Prints an expected error as one line; usage errors are typer's."""
+    """Prints expected errors as one line; typer prints usage errors."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command; its exit code is 2 for bad input, 1 for other failures."""
+        """Run a command; the exit code is 2 for invalid input and 1 for other failures."""
         try:
             return super().invoke(ctx)
         except RLTrainingError as error:
             if ctx.params["debug"]:
                 raise
-            tell(f"Error: {error}")
+            print_stderr(f"Error: {error}")
             sys.exit(error.exit_code)
         except KeyboardInterrupt:
-            tell("Interrupted.")
+            print_stderr("Interrupted.")
             sys.exit(SIGNAL_EXITS["SIGINT"])
 
 
 app = typer.Typer(
     name="rl-training",
     cls=_Group,
-    help="Reinforcement learning: online, offline and offline-to-online in one workflow.",
+    help="Train and evaluate reinforcement learning agents, online and offline.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
-    epilog="Start with: rl-training train --config sac/pendulum",
+    epilog="Example: rl-training train sac/pendulum",
 )
 app.add_typer(data_app, name="data", epilog="Example: rl-training data inspect file.npz")
 app.add_typer(configs_app, name="configs", epilog="Example: rl-training configs show sac/pendulum")
@@ -59,12 +59,12 @@ app.add_typer(runs_app, name="runs", epilog="Example: rl-training runs runs --so
 
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[KEY=VALUE]...", help="Config keys to set, such as seed=1."),
+    typer.Argument(metavar="KEY=VALUE", help="Config keys to set, such as total_timesteps=40000."),
 ]
 EnvId = Annotated[
-    str | None, typer.Option("--env-id", help="The environment; the run's own by default.")
+    str | None, typer.Option("--env-id", help="Environment id (default: the run's own).")
 ]
-Device = Annotated[str, typer.Option(help="Where the policy runs.")]
+Device = Annotated[str, typer.Option(help="Device on which the policy runs.")]
 
 
 def _version(show: bool) -> None:
@@ -77,21 +77,26 @@ def _version(show: bool) -> None:
 
 @app.callback()
 def _options(
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     imports: Annotated[
         list[str] | None,
-        typer.Option("--import", help="Import a module first, one that registers environments."),
+        typer.Option(
+            "--import", help="Import a module first, such as one that registers environments."
+        ),
     ] = None,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     for module in imports or ():
-        import_for_user(module)
+        import_user_module(module)
 
 
 @app.command(
-    epilog="Examples: rl-training train sac/pendulum seed=1 batch_size=512\n\n"
+    epilog="Examples:\n\nrl-training train sac/pendulum seed=1 batch_size=512\n\n"
     "rl-training train algo=sac env_id=Pendulum-v1 total_timesteps=20000"
 )
 def train(
@@ -100,7 +105,7 @@ def train(
         list[str] | None,
         typer.Argument(
             metavar="CONFIG|KEY=VALUE",
-            help="A config, as with --config, and config keys to set, such as seed=1.",
+            help="A packaged config or a YAML file, and config keys to set, such as seed=1.",
             autocompletion=complete_train,
         ),
     ] = None,
@@ -109,26 +114,28 @@ def train(
         typer.Option(
             "--config",
             "-c",
-            help="A packaged name (sac/pendulum) or a YAML file. Without one, give algo=NAME and "
-            "env_id=ID.",
+            help="A packaged config or a YAML file; the same as the CONFIG argument.",
             autocompletion=complete_config,
         ),
     ] = None,
     show_config: Annotated[
         bool,
         typer.Option(
-            "--show-config", help="Print the whole config, defaults included, and do not train."
+            "--show-config", help="Print the whole config, including defaults, and do not train."
         ),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Train from a config, or from keys alone, in a new run folder."""
+    """Train an agent from a config.
+
+    The run gets a new folder. Without a config, set algo=NAME and env_id=ID.
+    """
     from rl_training.api.training import start_run
     from rl_training.boundary.yaml_codec import dump_yaml
-    from rl_training.cli.train_words import config_of
+    from rl_training.cli.train_arguments import parse_train_arguments
     from rl_training.experiment.task import check_config
 
-    settings, note = config_of(config, words or ())
+    settings, note = parse_train_arguments(config, words or ())
     if show_config:
         resolved = check_config(settings.resolved()).config.to_dict()
         if as_json:
@@ -145,7 +152,7 @@ def train(
 def resume(
     context: typer.Context, run: RunPath, overrides: Overrides = None, as_json: Json = False
 ) -> None:
-    """Continue a run exactly from its newest checkpoint."""
+    """Resume a run from its latest checkpoint."""
     from rl_training.api.training import resume as continue_run
 
     with _display() as display:
@@ -153,10 +160,7 @@ def resume(
     _finish(context, result, as_json)
 
 
-@app.command(
-    epilog="Example: rl-training finetune runs/iql_Pendulum-v1_seed0 --env-id Pendulum-v1 "
-    "total_timesteps=5000"
-)
+@app.command(epilog="Example: rl-training finetune runs/iql_Pendulum-v1_seed0 total_timesteps=5000")
 def finetune(
     context: typer.Context,
     run: RunPath,
@@ -164,17 +168,20 @@ def finetune(
     dataset: Annotated[
         str | None,
         typer.Option(
-            "--dataset", "--dataset-path", help="Other prior data: a file or a Minari id."
+            "--dataset",
+            "--dataset-path",
+            help="Dataset file or Minari id (default: the run's own data).",
         ),
     ] = None,
     best: Best = False,
     overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:
-    """Continue to train a policy in an environment, with its critics and optimizers; a new run.
+    """Fine-tune a trained agent in an environment.
 
-    Batches keep a share of offline_batch_ratio of the data that it was trained on;
-    offline_batch_ratio=0 drops it.
+    The result is a new run. It keeps the networks and optimizers of the agent.
+
+    offline_batch_ratio is the share of recorded data in each batch; 0 drops it.
     """
     from rl_training.api.finetuning import finetune as continue_online
 
@@ -195,35 +202,39 @@ def finetune(
 def evaluate(
     run: RunPath,
     best: Best = False,
-    episodes: Annotated[int | None, typer.Option(help="Episodes to play (10).")] = None,
+    episodes: Annotated[int | None, typer.Option(help="Number of episodes (default: 10).")] = None,
     env_id: EnvId = None,
     env_kwargs: EnvKwargs = None,
-    seed: Annotated[int, typer.Option(help="Episode i starts from seed + i.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the first episode; episode i uses seed + i.")
+    ] = 0,
     video: Annotated[
         Path | None, typer.Option(help="Record the episodes to a .mp4 or .gif file.")
     ] = None,
     fqe: Annotated[
-        bool, typer.Option("--fqe", help="Estimate the policy's value by fitted Q evaluation.")
+        bool,
+        typer.Option("--fqe", help="Estimate the policy's value by fitted Q evaluation instead."),
     ] = False,
     fqe_updates: Annotated[
-        int | None, typer.Option(help="Gradient updates of that estimate (20,000).")
+        int | None, typer.Option(help="Number of updates for --fqe (default: 20,000).")
     ] = None,
     dataset: Annotated[
-        str | None, typer.Option(help="Its data: a file or a Minari id; else the run's own.")
+        str | None,
+        typer.Option(help="Dataset file or Minari id for --fqe (default: the run's own data)."),
     ] = None,
     device: Device = "cpu",
     as_json: Json = False,
 ) -> None:
-    """Play episodes without exploration and report the environment's own returns.
+    """Evaluate a policy on seeded episodes, without exploration.
 
-    A run without an environment reports its loss on held-out rows, unless --env-id names one.
+    Without an environment, the loss on held-out rows is reported.
 
-    With --fqe, the value of the policy is estimated from the run's dataset instead.
+    With --fqe, the value of the policy is estimated from recorded data.
     """
     from rl_training.api.checkpoints import evaluate_checkpoint
     from rl_training.experiment.config import parse_env_kwargs
 
-    with counting("fitting") as progress:
+    with progress_bar("fitting") as progress:
         result = evaluate_checkpoint(
             run,
             episodes=episodes,
@@ -244,13 +255,13 @@ def evaluate(
 @app.command(epilog="Example: rl-training predict runs/sac_Pendulum-v1_seed0 --obs obs.npy")
 def predict(
     run: RunPath,
-    obs: Annotated[Path, typer.Option(help="A .npy file: one observation or a batch.")],
+    obs: Annotated[Path, typer.Option(help="A .npy file with one observation or a batch.")],
     out: Annotated[Path | None, typer.Option(help="Write the actions to this .npy file.")] = None,
     best: Best = False,
     device: Device = "cpu",
     as_json: Json = False,
 ) -> None:
-    """Actions in the environment's own scale for observations in a file."""
+    """Compute actions for observations in a .npy file."""
     import numpy as np
 
     from rl_training.api.checkpoints import predict_file
@@ -258,9 +269,9 @@ def predict(
     actions = predict_file(run, obs, out, best=best, device=device)
     bad = int((~np.isfinite(actions)).sum())
     if bad:
-        tell(
+        print_stderr(
             f"Warning: {bad:,} of {actions.size:,} action values are not finite: the observations "
-            "may be too large for this policy, or its weights damaged."
+            "may be too large for this policy, or its weights may be damaged."
         )
     if as_json:
         print_json({"actions": actions.tolist(), "out": str(out) if out else None})
@@ -272,7 +283,7 @@ def predict(
 
 @app.command(epilog="Example: rl-training algorithms --json")
 def algorithms(as_json: Json = False) -> None:
-    """List the algorithms."""
+    """List the available algorithms."""
     from dataclasses import asdict
 
     from rl_training.algorithms.registry import REGISTRY
@@ -281,7 +292,7 @@ def algorithms(as_json: Json = False) -> None:
         print_json({"algorithms": [asdict(entry) for entry in REGISTRY.values()]})
         return
     rows = [[e.name, e.title, e.mode, e.actions, e.summary] for e in REGISTRY.values()]
-    heads = ["name", "algorithm", "mode", "actions", "what it is"]
+    heads = ["name", "algorithm", "mode", "actions", "description"]
     print_table(heads, rows, drop=["algorithm", "actions"])
 
 
@@ -289,7 +300,7 @@ app.command(epilog="Example: rl-training plot runs/sac_* runs/td3_* --out compar
 
 
 def _display(settings: str = "") -> Any:
-    """The live display; it prints the settings once all checks have passed."""
+    """Return the live display, which prints the settings once all checks have passed."""
     from contextlib import closing
 
     from rl_training.api.progress import ProgressCallback
@@ -298,7 +309,7 @@ def _display(settings: str = "") -> Any:
 
 
 def _finish(context: typer.Context, result: TrainResult, as_json: bool) -> None:
-    """Print how a training ended and what to do next; exit as after the signal that ended it."""
+    """Print the outcome and the next commands; exit with the code of a signal, if there was one."""
     if as_json:
         print_json(result.to_json())
     else:
@@ -310,8 +321,8 @@ def _finish(context: typer.Context, result: TrainResult, as_json: bool) -> None:
 
 
 def main() -> None:
-    """Run the command line."""
-    # Worker processes must import from where this one does. The server that starts them is
+    """Run the command-line interface."""
+    # Worker processes must import from the same folders as this one. They are started by
     # `python -c`, which otherwise puts the current folder before the standard library.
     os.environ.setdefault("PYTHONSAFEPATH", "1")
     words = sys.argv[1:]

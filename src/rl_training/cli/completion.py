@@ -1,6 +1,6 @@
 """Shell completion of config names, algorithms, keys and run folders.
 
-The functions run whenever Tab is pressed, so they import nothing heavy.
+These functions run whenever Tab is pressed, so they avoid slow imports.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ COMMON_KEYS = (
 
 
 def complete_config(incomplete: str) -> list[str]:
-    """Packaged configs and YAML files."""
+    """Complete packaged configs and YAML files."""
     files = [path for path in _paths(incomplete) if path.endswith((*CONFIG_ENDINGS, "/"))]
     return [*_starting(config_names(), incomplete), *files]
 
 
 def complete_train(incomplete: str) -> list[str]:
-    """Configs, keys, and algorithms after ``algo=``."""
+    """Complete configs, keys, and algorithms after ``algo=``."""
     if incomplete.startswith("algo="):
         return [f"algo={name}" for name in complete_algorithm(incomplete.removeprefix("algo="))]
     return [*_starting(COMMON_KEYS, incomplete), *complete_config(incomplete)]
 
 
 def complete_algorithm(incomplete: str) -> list[str]:
-    """Names of the packaged algorithms."""
+    """Complete the names of algorithms."""
     from rl_training.generated.catalog import ALGORITHMS
 
     return _starting([str(row["name"]) for row in ALGORITHMS], incomplete)
 
 
 def complete_config_name(incomplete: str) -> list[str]:
-    """Packaged configs alone."""
+    """Complete packaged configs only."""
     return [name for name in complete_config(incomplete) if not os.path.exists(name)]
 
 
 def complete_run(incomplete: str) -> list[str]:
-    """Run folders, and folders on the way to one; all runs in ``runs`` where nothing is typed."""
+    """Complete run folders and their parents; without input, also suggest what is in ``runs``."""
     found = [path for path in _paths(incomplete) if path.endswith("/")]
     if not incomplete:
         found += _paths("runs/")
@@ -56,11 +56,11 @@ def _starting(words: list[str] | tuple[str, ...], incomplete: str) -> list[str]:
 
 
 def _paths(incomplete: str) -> list[str]:
-    """Files and folders that start like this; folders end in a slash."""
+    """Return files and folders with this prefix; folders end in a slash."""
     folder, name = os.path.split(incomplete)
     try:
         entries = sorted(os.scandir(folder or "."), key=lambda entry: entry.name)
-    except OSError:  # there is nothing to suggest in a folder that cannot be read
+    except OSError:  # the folder does not exist or cannot be read
         return []
     return [
         os.path.join(folder, entry.name) + ("/" if entry.is_dir() else "")

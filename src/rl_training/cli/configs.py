@@ -19,7 +19,7 @@ configs_app = typer.Typer(add_completion=False)
 
 @configs_app.callback(invoke_without_command=True)
 def configs(context: typer.Context, as_json: Json = False) -> None:
-    """List the packaged configs, show one, or list the keys of an algorithm."""
+    """List packaged configs, show one, or list the config keys of an algorithm."""
     if context.invoked_subcommand is not None:
         return
     from rl_training.boundary.packaged_configs import config_names
@@ -41,7 +41,7 @@ def configs(context: typer.Context, as_json: Json = False) -> None:
 def configs_show(
     name: Annotated[
         str,
-        typer.Argument(help="A packaged config's name.", autocompletion=complete_config_name),
+        typer.Argument(help="Name of a packaged config.", autocompletion=complete_config_name),
     ],
     as_json: Json = False,
 ) -> None:
@@ -58,17 +58,17 @@ def configs_show(
 @configs_app.command("keys", epilog="Example: rl-training configs keys sac learning_rate")
 def configs_keys(
     algo: Annotated[
-        str, typer.Argument(help="An algorithm's name.", autocompletion=complete_algorithm)
+        str, typer.Argument(help="Name of an algorithm.", autocompletion=complete_algorithm)
     ],
     word: Annotated[
-        str | None, typer.Argument(help="List only keys with this word in name or description.")
+        str | None,
+        typer.Argument(help="List only keys with this word in their name or description."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List every key that a config of an algorithm can set.
+    """List the config keys of an algorithm.
 
-    Each has its default, its allowed values and a description. On the command line, set a key
-    with KEY=VALUE.
+    Each key has a default, allowed values and a description.
     """
     from rl_training.experiment.config_keys import config_keys
 
@@ -84,11 +84,11 @@ def configs_keys(
         _print_keys(keys)
 
 
-GROUPS = {"run": "Every run", "control": "Training control", "data": "Data and rewards"}
+GROUPS = {"run": "All runs", "control": "Training control", "data": "Data and rewards"}
 
 
 def _print_keys(keys: list[ConfigKey]) -> None:
-    """In a terminal two lines a key, in groups; in a pipe one line a key."""
+    """Print keys in groups in a terminal, and one key per line in a pipe."""
     from textwrap import wrap
 
     stream = output()

@@ -9,31 +9,39 @@ import typer
 
 from rl_training.boundary.terminal import say
 from rl_training.cli.completion import complete_run
-from rl_training.cli.output import Json, counting, print_json, print_result, print_table
+from rl_training.cli.output import Json, print_json, print_result, print_table, progress_bar
 
 if TYPE_CHECKING:
     from rl_training.data.inspection import DatasetReport
 
-data_app = typer.Typer(help="Inspect, check, record and convert datasets.", add_completion=False)
+data_app = typer.Typer(
+    help="Inspect, validate, collect and convert datasets.", add_completion=False
+)
 
 Source = Annotated[
     str,
     typer.Argument(
-        metavar="PATH_OR_ID", help="A .npz, .pt or .hdf5 file, a Minari id, or a run: its replay."
+        metavar="PATH_OR_ID", help="A .npz, .pt or .hdf5 file, a Minari id, or a run (its replay)."
     ),
 ]
 RunPath = Annotated[
     Path,
-    typer.Argument(metavar="RUN_OR_CHECKPOINT", help="A folder.", autocompletion=complete_run),
+    typer.Argument(
+        metavar="RUN_OR_CHECKPOINT",
+        help="Folder of a run or a checkpoint.",
+        autocompletion=complete_run,
+    ),
 ]
-Best = Annotated[bool, typer.Option("--best", help="The run's best checkpoint, not its last.")]
-EnvId = Annotated[str | None, typer.Option(help="The environment of the data.")]
+Best = Annotated[
+    bool, typer.Option("--best", help="Use the best checkpoint of the run, not the latest.")
+]
+EnvId = Annotated[str | None, typer.Option(help="Environment id (default: the recorded one).")]
 EnvKwargs = Annotated[
     list[str] | None,
     typer.Option(
         "--env-kwarg",
         metavar="KEY=VALUE",
-        help="An argument of the environment, added to the run's own; may be repeated.",
+        help="An argument for the environment, added to the run's own; may be repeated.",
     ),
 ]
 
@@ -41,10 +49,12 @@ EnvKwargs = Annotated[
 @data_app.command(epilog="Example: rl-training data inspect expert.npz --plot expert.png")
 def inspect(
     source: Source,
-    plot: Annotated[Path | None, typer.Option(help="Write histograms to this picture.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Write histograms to this .png, .pdf, .svg or .jpg file.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show a dataset's shapes, episodes, returns, ranges and problems."""
+    """Show statistics and problems of a dataset."""
     from rl_training.api.datasets import inspect_data
 
     report = inspect_data(source, plot)
@@ -62,7 +72,10 @@ def inspect(
 def validate(
     source: Source, env_id: EnvId = None, env_kwargs: EnvKwargs = None, as_json: Json = False
 ) -> None:
-    """Check a dataset against an environment; exit code 1 if something does not fit."""
+    """Check a dataset against an environment.
+
+    The exit code is 1 if there are problems.
+    """
     from rl_training.api.datasets import validate_data
     from rl_training.experiment.config import parse_env_kwargs
 
@@ -76,34 +89,39 @@ def validate(
         _print_report(report)
         for problem in problems:
             say(f"Problem: {problem}")
-        say(f"{len(problems)} problems" if problems else "Valid")
+        say(f"{len(problems)} problem{'s' * (len(problems) > 1)}" if problems else "Valid")
     if problems:
         raise typer.Exit(1)
 
 
-@data_app.command(epilog="Example: rl-training data collect runs/RUN --steps 10000 --out data.npz")
+@data_app.command(
+    epilog="Example:\n\n"
+    "rl-training data collect runs/sac_Pendulum-v1_seed0 --steps 10000 --out a.npz"
+)
 def collect(
     run: RunPath,
-    steps: Annotated[int, typer.Option(help="Transitions to record.")],
+    steps: Annotated[int, typer.Option(help="Number of transitions to record.")],
     noise: Annotated[
         float,
         typer.Option(
-            help="Deviation of Gaussian noise on actions in [-1, 1]; "
-            "or the chance of a random action where they are discrete."
+            help="Standard deviation of Gaussian noise on actions in [-1, 1], "
+            "or the probability of a random action if actions are discrete."
         ),
     ] = 0.0,
-    out: Annotated[Path | None, typer.Option(help="A .npz, .pt or .hdf5 file to write.")] = None,
-    minari: Annotated[str | None, typer.Option(help="A Minari id to create.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the episodes' starts and of the noise.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Write to this .npz, .pt or .hdf5 file.")] = None,
+    minari: Annotated[
+        str | None, typer.Option(help="Create a Minari dataset with this id.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the episodes and the noise.")] = 0,
     best: Best = False,
     env_kwargs: EnvKwargs = None,
     as_json: Json = False,
 ) -> None:
-    """Record a dataset from a policy."""
+    """Record a dataset with a trained policy."""
     from rl_training.api.datasets import collect_data
     from rl_training.experiment.config import parse_env_kwargs
 
-    with counting("recording") as progress:
+    with progress_bar("recording") as progress:
         written = collect_data(
             run,
             steps=steps,
@@ -129,7 +147,7 @@ def convert(
     env_kwargs: EnvKwargs = None,
     as_json: Json = False,
 ) -> None:
-    """Write a dataset, or a run's replay, in another format."""
+    """Convert a dataset or a run's replay to another format."""
     from rl_training.api.datasets import convert_data
     from rl_training.experiment.config import parse_env_kwargs
 
@@ -152,7 +170,7 @@ def _print_report(report: DatasetReport) -> None:
         ["return min, quartiles, max", ranges(report.return_quartiles)],
         ["length min, quartiles, max", ranges(report.length_quartiles)],
         ["action ranges", actions],
-        ["actions at the ends of their range", f"{report.action_saturation:.1%}"],
+        ["actions at the bounds of their range", f"{report.action_saturation:.1%}"],
         [
             "reward min, mean, max",
             ranges([report.reward_min, report.reward_mean, report.reward_max]),

@@ -1,4 +1,4 @@
-"""How commands print: JSON, text, tables and progress."""
+"""Output of commands: JSON, text, tables and progress."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from rl_training.boundary.terminal import guarded, output, plain_console, say
 from rl_training.text import printable
 
 Json = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object on standard output, nothing else.")
+    bool, typer.Option("--json", help="Print only one JSON object to standard output.")
 ]
 
 PLAIN_SECONDS = 10.0
-"""Time between two lines without a terminal."""
+"""Time between two lines of progress if there is no terminal."""
 
 GAP = "  "
 MIN_WRAPPED = 24
-"""The least width of a column that is wrapped; below it, the terminal wraps the lines."""
+"""Minimum width of a wrapped column; in a narrower terminal, the terminal wraps the lines."""
 
 
 def print_json(data: dict[str, Any]) -> None:
-    """One object on standard output; null for numbers that are not finite, which JSON lacks."""
+    """Print one object; numbers that are not finite become null, since JSON does not have them."""
     say(json.dumps(_finite(data), allow_nan=False))
 
 
 def print_result(data: dict[str, Any], text: str, as_json: bool) -> None:
-    """A command's result, as one JSON object or as a line of text."""
+    """Print the result of a command, as one JSON object or as a line of text."""
     if as_json:
         print_json(data)
     else:
@@ -42,7 +42,7 @@ def print_result(data: dict[str, Any], text: str, as_json: bool) -> None:
 
 
 def _finite(value: Any) -> Any:
-    """The same plain data with null for NaN and the infinities."""
+    """Return the same plain data with None instead of NaN and infinities."""
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -51,15 +51,15 @@ def _finite(value: Any) -> Any:
 
 
 @contextmanager
-def counting(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Show progress on standard error: a bar on a terminal, otherwise a line now and then."""
+def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Show progress on standard error: a bar in a terminal, otherwise a line every ten seconds."""
     from rich.progress import Progress
 
     console = plain_console(guarded(sys.stderr))
     bar = Progress(console=console, transient=True)
     next_line = time.monotonic() + PLAIN_SECONDS
 
-    def tell(done: int, total: int) -> None:
+    def update(done: int, total: int) -> None:
         nonlocal next_line
         if console.is_terminal:
             if not bar.task_ids:
@@ -71,17 +71,17 @@ def counting(what: str) -> Iterator[Callable[[int, int], None]]:
             console.print(f"{what} {done:,}/{total:,}")
 
     try:
-        yield tell
+        yield update
     finally:
-        if bar.task_ids:  # a bar that never began would leave an empty line
+        if bar.task_ids:  # a bar that was never started would leave an empty line
             bar.stop()
 
 
 def print_table(heads: list[str], rows: list[list[str]], *, drop: Sequence[str] = ()) -> None:
-    """Print aligned columns, one row a line, so that names can be copied.
+    """Print aligned columns with one row per line, so that names can be copied.
 
-    In a terminal that is too narrow, the columns of ``drop`` are left out, the first of them first.
-    If that is not enough, the last column is wrapped. The first column is always whole.
+    If the terminal is too narrow, the columns in ``drop`` are left out one by one, in this order.
+    If that is not enough, the last column is wrapped. The first column is never shortened.
     """
     stream = output()
     width = plain_console(stream).width if stream.isatty() else None
@@ -92,7 +92,7 @@ def print_table(heads: list[str], rows: list[list[str]], *, drop: Sequence[str] 
 def table_lines(
     heads: list[str], rows: list[list[str]], width: int | None, drop: Sequence[str] = ()
 ) -> Iterator[str]:
-    """The lines of a table that fits into ``width`` columns; None for any width."""
+    """Yield the lines of a table that fits into ``width`` characters; None for any width."""
     from rich.cells import cell_len
 
     cells = [[printable(cell, keep="") for cell in row] for row in ([heads, *rows])]

@@ -9,13 +9,13 @@ import typer
 
 from rl_training.cli.output import Json, print_result
 
-Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.")]
+Runs = Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders.")]
 Out = Annotated[Path, typer.Option("--out", help="File to write: .png, .svg, .pdf or .jpg.")]
 By = Annotated[
     str,
     typer.Option(
         metavar="config|algo|run",
-        help="Average the runs that differ only in their seed, those of one algorithm, or none.",
+        help="Average runs that differ only in their seed, runs of one algorithm, or no runs.",
     ),
 ]
 Metric = Annotated[str, typer.Option(help="A metric in metrics.jsonl, such as loss/critic.")]
@@ -23,15 +23,15 @@ X = Annotated[
     str | None,
     typer.Option(
         metavar="steps|updates|time",
-        help="The horizontal axis: environment steps (default; updates if all runs are offline), "
-        "gradient updates, or training time.",
+        help="Horizontal axis: environment steps, gradient updates or training time. The default "
+        "is steps, or updates if all runs are offline.",
     ),
 ]
 Smooth = Annotated[
     float,
-    typer.Option(help="Weight of a moving average as in TensorBoard, from 0 (off) to below 1."),
+    typer.Option(help="Smoothing weight as in TensorBoard, from 0 (off) to below 1."),
 ]
-Title = Annotated[str | None, typer.Option(help="Title (default: the environment).")]
+Title = Annotated[str | None, typer.Option(help="Title (default: the environment id).")]
 XLabel = Annotated[str | None, typer.Option("--xlabel", help="Label of the horizontal axis.")]
 YLabel = Annotated[str | None, typer.Option("--ylabel", help="Label of the vertical axis.")]
 
@@ -48,9 +48,9 @@ def plot(
     ylabel: YLabel = None,
     as_json: Json = False,
 ) -> None:
-    """Draw the learning curves of one or more runs.
+    """Plot the learning curves of one or more runs.
 
-    Runs that differ only in their seed are drawn as their mean, with a band.
+    Runs that differ only in their seed are plotted as their mean with a band.
     """
     from rl_training.api.run_plots import plot_runs
 

@@ -1,4 +1,4 @@
-"""The `runs` commands: list runs, and delete some."""
+"""The `runs` commands: list and delete runs."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 SORT_KEYS = ("name", "time", "steps", "best", "last", "state", "algorithm", "environment", "seed")
 CELL = 200
-"""Characters of a cell: files may hold anything."""
+"""Maximum number of characters in a cell, since files may contain long values."""
 
 
 _NO_FOLDER = "rl_training.no_folder"
 
 
 class _RunsGroup(TyperGroup):
-    """A group that lists runs unless its first word is a command: ``runs FOLDER``."""
+    """A group that lists runs (``runs FOLDER``) unless its first argument is a command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read a command's name as such, and not as the folder."""
+        """Parse the name of a command as a command, not as the folder."""
         if args and args[0] in self.commands:
             ctx.meta[_NO_FOLDER] = True
         else:
@@ -43,7 +43,7 @@ class _RunsGroup(TyperGroup):
         return super().parse_args(ctx, args)
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """The parameters; without the folder if a command is given."""
+        """Return the parameters, without the folder if a command is given."""
         params = super().get_params(ctx)
         if _NO_FOLDER not in ctx.meta:
             return params
@@ -64,7 +64,7 @@ def runs(
     folder: Annotated[
         Path,
         typer.Argument(
-            metavar="FOLDER", help="Where to look for runs (default: runs).", show_default=False
+            metavar="FOLDER", help="Folder that contains runs (default: runs).", show_default=False
         ),
     ] = Path("runs"),
     tags: Annotated[
@@ -75,12 +75,13 @@ def runs(
         str,
         typer.Option(
             metavar="KEY",
-            help=f"Sort by {', '.join(SORT_KEYS)}. The newest, longest and best come first.",
+            help=f"Sort by {', '.join(SORT_KEYS[:-1])} or {SORT_KEYS[-1]}. The newest, longest and "
+            "best runs come first.",
         ),
     ] = "name",
     as_json: Json = False,
 ) -> None:
-    """List runs with their steps, best and last return or held-out loss, and state."""
+    """List runs with their progress, results and state."""
     if context.invoked_subcommand is not None:
         return
     from rl_training.api.arguments import as_path
@@ -96,23 +97,24 @@ def runs(
     elif chosen:
         print_runs(chosen)
     elif found:
-        say(f"No runs in {folder} have the tags {', '.join(tags or ())}.")
+        what = "tag" if len(tags or ()) == 1 else "tags"
+        say(f"No run in {folder} has the {what} {', '.join(tags or ())}.")
     else:
-        say(f"No runs in {folder}. Make one: rl-training train sac/pendulum")
+        say(f"No runs in {folder}. Start one with: rl-training train sac/pendulum")
 
 
 @runs_app.command(epilog="Example: rl-training runs delete runs/sac_Pendulum-v1_seed0")
 def delete(
     paths: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN...", help="Folders of runs.", autocompletion=complete_run),
+        typer.Argument(metavar="RUN", help="Run folders.", autocompletion=complete_run),
     ],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Delete runs: their folders with all checkpoints and metrics.
+    """Delete runs with all their checkpoints and metrics.
 
-    A run that is being trained is refused, and so is a folder that is not a run.
+    Only run folders can be deleted, and not while they are being trained.
     """
     from rl_training.api.arguments import as_path
     from rl_training.experiment.run_directory import check_deletable, delete_run
@@ -132,7 +134,7 @@ def delete(
 
 def _confirm(paths: list[Path]) -> None:
     if sys.stdin is None or not sys.stdin.isatty():
-        raise ConfigError("There is no terminal to ask for confirmation: give --yes to delete.")
+        raise ConfigError("There is no terminal to ask for confirmation: add --yes to delete.")
     names = ", ".join(shorten(str(path)) for path in paths[:5]) + (", …" if paths[5:] else "")
     what = f"{len(paths)} runs ({names})" if len(paths) > 1 else names
     if not typer.confirm(f"Delete {shown(what)[1:-1]}?", err=True):
@@ -140,7 +142,7 @@ def _confirm(paths: list[Path]) -> None:
 
 
 def print_runs(rows: list[RunRow]) -> None:
-    """A table of runs, whose first column can be pasted after a command."""
+    """Print a table of runs, whose first column can be pasted into a command."""
     heads = ["run", "algorithm", "environment", "seed", "steps", "best", "last", "state"]
     heads += ["updated", "tags"]
     cells = [
@@ -169,7 +171,7 @@ def _short(text: str) -> str:
 
 
 def sort_key(name: str) -> Callable[[RunRow], Any]:
-    """What to sort by; runs of one value stay sorted by name."""
+    """Return the sort key for a name in `SORT_KEYS`; runs with equal values are sorted by name."""
 
     def score(mean_return: float | None, loss: float | None) -> tuple[int, float]:
         if mean_return is not None:

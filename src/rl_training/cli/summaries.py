@@ -1,4 +1,4 @@
-"""Results as text: evaluations, and how a training ended."""
+"""Results as text: evaluations, settings and the outcome of a run."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 
 def evaluation_text(result: dict[str, Any]) -> str:
-    """An evaluation: returns of episodes, a held-out loss, or a fitted Q evaluation."""
+    """Describe an evaluation: returns of episodes, a held-out loss, or a fitted Q evaluation."""
     step = f"step {result['step']:,}"
     if "fqe_value" in result:
         return (
             f"{step.capitalize()}, {result['fqe_updates']:,} updates on {result['dataset']}: "
             f"value {result['fqe_value']:.2f} ± {result['fqe_value_std']:.2f} over "
-            f"{result['fqe_episodes']:,} first observations (discount {result['gamma']:g}; critics "
-            f"{result['fqe_critic_spread']:.2g} apart; held-out squared error "
-            f"{result['fqe_loss']:.4g}); the data's own episodes "
+            f"{result['fqe_episodes']:,} first observations (discount {result['gamma']:g}, critic "
+            f"spread {result['fqe_critic_spread']:.2g}, held-out squared error "
+            f"{result['fqe_loss']:.4g}); mean return of the recorded episodes "
             f"{result['fqe_return_mean_data']:.2f}"
         )
     if result["env_id"] is None:
-        rows = f"{step.capitalize()}, {result['eval_rows']:,} rows held out"
+        rows = f"{step.capitalize()}, {result['eval_rows']:,} held-out rows"
         return f"{rows}: loss {result['eval_loss']:.6g}"
     bounds = result["eval_return_ci95"]
     interval = bounds and f" (95% interval of the mean {bounds[0]:.2f} to {bounds[1]:.2f})"
@@ -40,7 +40,7 @@ def evaluation_text(result: dict[str, Any]) -> str:
 
 
 def settings_text(config: TrainConfig, note: str = "") -> str:
-    """The settings of a config that differ from the defaults, one on a line, and a note."""
+    """List the settings of a config that differ from the defaults, one per line, and a note."""
     from rl_training.boundary.yaml_codec import yaml_text
     from rl_training.experiment.config_keys import changed_settings
 
@@ -52,17 +52,21 @@ def settings_text(config: TrainConfig, note: str = "") -> str:
 
 
 def training_lines(result: TrainResult, imports: Sequence[str]) -> Iterator[str]:
-    """How a training ended, and what to do next."""
-    from rl_training.experiment.run_directory import folder_of, read_config_file
+    """Yield lines about the outcome of a run, and commands to run next."""
+    from rl_training.experiment.run_directory import parent_folder, read_config_file
+    from rl_training.runtime.stop_reason import COMPLETED
 
     metrics, run_dir = result.metrics, shlex.quote(str(result.run_dir))
     config = read_config_file(result.run_dir)
-    again = _words_to_repeat(config, imports)
+    again = _repeated_arguments(config, imports)
     if result.interrupted_by is not None:
         yield f"Interrupted at step {metrics['step']:,}; the checkpoint is saved."
         yield f"Continue with: rl-training {again.imports}resume {run_dir}{again.overrides}"
         return
-    yield f"Stopped at step {metrics['step']:,}: {result.stop_reason}"
+    if result.stop == COMPLETED:
+        yield f"Finished at step {metrics['step']:,}."
+    else:
+        yield f"Stopped at step {metrics['step']:,}: {result.stop_reason}"
     if "eval_return_mean" in metrics:
         yield (
             f"Evaluation return: {metrics['eval_return_mean']:.2f} ± "
@@ -88,13 +92,13 @@ def training_lines(result: TrainResult, imports: Sequence[str]) -> Iterator[str]
     yield f"  rl-training {again.imports}resume {run_dir} {more}{again.overrides}"
     if config.parts.controls.tensorboard and find_spec("tensorboard"):
         yield f"  tensorboard --logdir {run_dir}"
-    yield f"  rl-training runs {shlex.quote(str(folder_of(result.run_dir)))}"
+    yield f"  rl-training runs {shlex.quote(str(parent_folder(result.run_dir)))}"
 
 
 def _next_commands(
-    config: TrainConfig, result: TrainResult, again: _WordsToRepeat
+    config: TrainConfig, result: TrainResult, again: _RepeatedArguments
 ) -> Iterator[str]:
-    """What can be done with this run on this machine: its kind and the extras decide."""
+    """Yield commands that work for this kind of run with the installed extras."""
     from rl_training.algorithms.registry import get_algorithm
     from rl_training.envs.resolving import is_compatibility_env
 
@@ -113,13 +117,13 @@ def _next_commands(
     entry = get_algorithm(config.algo)
     if entry.mode == "offline" and entry.learner_class().learns_from_rewards:
         yield f"finetune {run_dir} total_timesteps=5000{again.overrides}"
-    # `data collect` has no --env-id, which such an environment needs.
+    # `data collect` has no --env-id, which a compatibility environment requires.
     elif entry.mode != "offline" and not entry.goals and not is_compatibility_env(config.env_id):
         yield f"data collect {run_dir} --steps 10000 --out data.npz{again.options}"
 
 
 def _can_record_video(env_id: str) -> bool:
-    """Whether the extra for videos is installed, and the environment draws frames."""
+    """Return whether the video extra is installed and the environment can render frames."""
     from rl_training.envs.resolving import find_env_class
 
     env_class = find_env_class(env_id)
@@ -131,27 +135,27 @@ def _can_record_video(env_id: str) -> bool:
 
 
 def _success_text(metrics: dict[str, Any]) -> str:
-    """The share of episodes that succeeded, if the environment reports it."""
+    """Describe the share of successful episodes, if the environment reports it."""
     rate = metrics.get("eval_success_rate")
     return "" if rate is None else f"; success {rate:.0%}"
 
 
 def _best_text(metrics: dict[str, Any], key: str, form: str) -> str:
-    """The best so far; a run that branched off and evaluated nothing since has none."""
+    """Describe the best result; a run that was branched from a checkpoint may not have one."""
     value = metrics[key]
     return "" if value is None else f"; best {value:{form}} at step {metrics['best_step']:,}"
 
 
 def score_text(mean_return: float | None, loss: float | None = None) -> str:
-    """A return, else a held-out loss, else a dash."""
+    """Format a return, or else a held-out loss, or else a dash."""
     if mean_return is None:
         return "–" if loss is None else f"loss {loss:.4g}"
     return f"{mean_return:.1f}"
 
 
 @dataclass(frozen=True)
-class _WordsToRepeat:
-    """What the next command must name again, since no file may choose code to run."""
+class _RepeatedArguments:
+    """Arguments that the next command must repeat, since files must not choose code to run."""
 
     imports: str
     """Before the command: ``--import my_envs``."""
@@ -161,7 +165,7 @@ class _WordsToRepeat:
     """For `resume`: ``env_kwargs.xml_file=mine.xml``."""
 
 
-def _words_to_repeat(config: TrainConfig, imports: Sequence[str]) -> _WordsToRepeat:
+def _repeated_arguments(config: TrainConfig, imports: Sequence[str]) -> _RepeatedArguments:
     from rl_training.envs.resolving import import_to_name, is_compatibility_env, kwargs_to_name
 
     modules = list(imports)
@@ -177,7 +181,7 @@ def _words_to_repeat(config: TrainConfig, imports: Sequence[str]) -> _WordsToRep
         for key, value in kwargs_to_name(config.parts.env.make_kwargs).items():
             options.append(("--env-kwarg", f"{key}={_yaml_text(value)}"))
             overrides.append(f"env_kwargs.{key}={_yaml_text(value)}")
-    return _WordsToRepeat(
+    return _RepeatedArguments(
         imports="".join(f"--import {shlex.quote(module)} " for module in modules),
         options="".join(f" {option} {shlex.quote(text)}" for option, text in options),
         overrides="".join(f" {shlex.quote(text)}" for text in overrides),
@@ -185,7 +189,7 @@ def _words_to_repeat(config: TrainConfig, imports: Sequence[str]) -> _WordsToRep
 
 
 def _yaml_text(value: Any) -> str:
-    """A value as a person would write it after KEY=; JSON is valid YAML."""
+    """Format a value as it would be written after KEY=; JSON is valid YAML."""
     from rl_training.boundary.yaml_codec import parse_yaml
 
     bare = isinstance(value, str) and re.fullmatch(r"[A-Za-z/.][A-Za-z0-9_/.-]*", value)

@@ -1,4 +1,4 @@
-"""Modules that the user names with ``--import``."""
+"""Modules that the user imports with ``--import``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rl_training.errors import ConfigError
 from rl_training.text import shorten, shown
 
 
-def import_for_user(module: str) -> None:
+def import_user_module(module: str) -> None:
     """Import a module, which may be in the current folder."""
     if not all(part.isidentifier() for part in module.split(".")):
         raise ConfigError(
@@ -22,7 +22,7 @@ def import_for_user(module: str) -> None:
         import_module(module)
     except ImportError as error:
         raise ConfigError(f"--import {shorten(module)}: {shorten(str(error), 200)}.") from error
-    except (Exception, SystemExit) as error:  # whatever the module's code does
+    except (Exception, SystemExit) as error:  # the module may raise anything
         raise ConfigError(
             f"--import {shorten(module)}: the import failed with {type(error).__name__}: "
             f"{shorten(str(error), 200)}. Fix the module, or leave out --import."

@@ -17,7 +17,7 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from rl_training.boundary.terminal import tell
+from rl_training.boundary.terminal import print_stderr
 from rl_training.envs.contract import (
     AnyEnv,
     ContractError,
@@ -177,4 +177,4 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
         try:
             self.call("close", self.env.close)
         except EnvError as error:
-            tell(f"Warning: {error}.")
+            print_stderr(f"Warning: {error}.")

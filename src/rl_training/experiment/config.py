@@ -24,7 +24,7 @@ from rl_training.data.config import DataConfig
 from rl_training.envs.factory import EnvConfig, WrappersConfig
 from rl_training.envs.resolving import name_env, name_kwargs
 from rl_training.errors import ConfigError, nearest, suggest_key
-from rl_training.experiment.plain_values import env_id_of, listed, plain
+from rl_training.experiment.plain_values import env_id_of, plain, tuples_to_lists
 from rl_training.rewards import RewardTransformConfig
 from rl_training.runtime.control_config import ControlsConfig
 from rl_training.text import shorten, shown
@@ -98,13 +98,13 @@ class TrainConfig(ConfigModel):
 
     @field_validator("output_dir")
     @classmethod
-    def _is_a_folder_name(cls, output_dir: str) -> str:
+    def _check_output_dir(cls, output_dir: str) -> str:
         if any(len(part) > 2 and set(part) == {"."} for part in Path(output_dir).parts):
             raise ValueError("should not have a part that consists of dots only")
         return output_dir
 
     @model_validator(mode="after")
-    def _parts_are_valid(self) -> Self:
+    def _check_parts(self) -> Self:
         parts = self.parts
         if self.env_id is None and self.mode != "offline":
             raise ConfigError(
@@ -145,7 +145,7 @@ class TrainConfig(ConfigModel):
 
     @property
     def replay_class(self) -> type[ReplayBuffer]:
-        """Replay class of a run that collects, specified by the learner or by the config."""
+        """Replay class of a run that collects data, specified by the learner or by the config."""
         from rl_training.data.replays import REPLAYS
 
         settings, own = self.parts.algorithm, self.learner_class.replay_class
@@ -208,11 +208,11 @@ class TrainConfig(ConfigModel):
         if kwargs["schedule_horizon"] is None and self.total_timesteps is not None:
             pretraining = kwargs.get("offline_pretrain_updates", 0)
             kwargs["schedule_horizon"] = pretraining + self.total_timesteps
-        return self.model_copy(update={"algo_kwargs": listed(kwargs)})
+        return self.model_copy(update={"algo_kwargs": tuples_to_lists(kwargs)})
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, as in ``config.yaml``."""
-        return listed(self.model_dump())  # type: ignore[no-any-return]
+        return tuples_to_lists(self.model_dump())  # type: ignore[no-any-return]
 
     def fingerprint(self) -> str:
         """Return a short hash of everything that affects the result."""
@@ -328,7 +328,7 @@ def _check_level(data: Mapping[str, Any]) -> None:
     for key in data:
         if key in known:
             raise ConfigError(
-                f"{key} = {shown(data[key])} belongs in algo_kwargs: "
+                f"{key} = {shown(data[key])} belongs in algo_kwargs: use "
                 f"algo_kwargs={{{key!r}: {shown(data[key])}}}."
             )
         if key not in TrainConfig.model_fields and suggest_key(key, known):
@@ -373,7 +373,9 @@ def plain_env_kwargs(kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
 def config_text(name: str) -> str:
     """Return the text of a packaged config."""
     if name not in config_names():
-        raise ConfigError(f"No packaged config {shown(name)}{nearest(name, config_names())}")
+        raise ConfigError(
+            f"There is no packaged config {shown(name)}{nearest(name, config_names())}"
+        )
     return packaged_config(name)
 
 

@@ -11,9 +11,9 @@ from pydantic.fields import FieldInfo
 from rl_training.boundary.yaml_codec import yaml_text
 from rl_training.config_model import ConfigModel
 from rl_training.experiment.config import TrainConfig, kwargs_models
-from rl_training.experiment.plain_values import listed
+from rl_training.experiment.plain_values import tuples_to_lists
 
-NOT_SETTINGS = ("algo", "algo_kwargs")
+NON_SETTINGS = ("algo", "algo_kwargs")
 
 
 @dataclass(frozen=True)
@@ -55,14 +55,14 @@ def config_keys(algo: str) -> list[ConfigKey]:
         )
         for group, model in groups.items()
         for name, field in model.model_fields.items()
-        if name not in NOT_SETTINGS
+        if name not in NON_SETTINGS
     ]
 
 
 def _plain_default(field: FieldInfo) -> Any:
     if field.is_required():
         return None
-    return listed(field.get_default(call_default_factory=True))
+    return tuples_to_lists(field.get_default(call_default_factory=True))
 
 
 def changed_settings(config: TrainConfig) -> dict[str, Any]:
@@ -73,8 +73,8 @@ def changed_settings(config: TrainConfig) -> dict[str, Any]:
         for name, field in type(model).model_fields.items():
             value = getattr(model, name)
             default = field.get_default(call_default_factory=True)
-            if name not in NOT_SETTINGS and value != default:
-                changed[name] = listed(model.model_dump(include={name})[name])
+            if name not in NON_SETTINGS and value != default:
+                changed[name] = tuples_to_lists(model.model_dump(include={name})[name])
     return changed
 
 

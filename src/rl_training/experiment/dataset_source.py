@@ -169,7 +169,7 @@ def normalized(replay: Sampler, algorithm: Algorithm) -> Sampler:
 
 
 def observe_rows(algorithm: Algorithm, dataset: TransitionDataset) -> None:
-    """Initialize running statistics with recorded rows, since even the first batch has them."""
+    """Initialize running statistics with recorded rows, which the first batch already contains."""
     device = algorithm.obs_shift.device
     returns = torch.from_numpy(dataset.running_returns(discount(algorithm)))
     obs = dataset.rows[:, dataset.layout.slices["observations"]]

@@ -60,7 +60,7 @@ def available_memory(device: torch.device) -> int:
 def choose_threads(requested: int | None) -> int:
     """Return the number of CPU threads: ``requested``, `OMP_NUM_THREADS`, or one per core.
 
-    The number of cores is limited to `MAX_THREADS`.
+    The default of one per core is limited to `MAX_THREADS`.
     """
     given = requested or threads_from_environment()
     if given is not None:

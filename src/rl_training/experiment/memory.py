@@ -21,7 +21,7 @@ from rl_training.data.rows import RowLayout
 from rl_training.errors import ConfigError, RLTrainingError
 from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.machine import available_memory
-from rl_training.experiment.plain_values import listed
+from rl_training.experiment.plain_values import tuples_to_lists
 from rl_training.models import Network
 from rl_training.models.network_config import CustomTrunkConfig
 from rl_training.text import shown
@@ -132,7 +132,9 @@ def _backward_bytes(learner: Algorithm, batch_size: int) -> int:
 
 def _values(settings: AlgorithmConfig, trait: Trait) -> str:
     """Format the keys of a config that have a trait, with their values."""
-    pairs = ((key, listed(getattr(settings, key))) for key in keys_with(trait, type(settings)))
+    pairs = (
+        (key, tuples_to_lists(getattr(settings, key))) for key in keys_with(trait, type(settings))
+    )
     return ", ".join(f"{key} = {shown(value)}" for key, value in pairs if value != {})
 
 

@@ -33,10 +33,10 @@ def plain(value: Any, where: str, *, storable: bool = False, inside: tuple[int, 
             _check_storable(value, where)
         return value
     if id(value) in inside:
-        raise ConfigError(f"{_at(where)} contains itself, which a config file cannot represent.")
+        raise ConfigError(f"{_label(where)} contains itself, which a config file cannot represent.")
     if len(inside) >= MAX_DEPTH:
         raise ConfigError(
-            f"{_at(where)} is nested too deeply: at most {MAX_DEPTH} levels are allowed."
+            f"{_label(where)} is nested too deeply: at most {MAX_DEPTH} levels are allowed."
         )
     inside = (*inside, id(value))
     if not isinstance(value, Mapping):
@@ -46,7 +46,7 @@ def plain(value: Any, where: str, *, storable: bool = False, inside: tuple[int, 
     for key, item in value.items():
         if not isinstance(key, str):
             raise ConfigError(
-                f"{_at(where)} has the key {shown(key)}, but keys should be strings: put it in "
+                f"{_label(where)} has the key {shown(key)}, but keys should be strings: put it in "
                 "quotes."
             )
         name = str.__str__(key)
@@ -66,30 +66,30 @@ def _check_storable(value: Any, where: str) -> None:
     """Reject a value that a config file cannot represent, and NaN, which is not equal to itself."""
     if value is not None and type(value) not in (bool, int, float, str):
         raise ConfigError(
-            f"{_at(where)} is a {type(value).__name__}, but a config file can only contain "
+            f"{_label(where)} is a {type(value).__name__}, but a config file can only contain "
             "numbers, strings, booleans, null, and lists and mappings of them. Convert it "
             "(str(path), array.tolist()), or create it in the environment."
         )
     if isinstance(value, str) and any("\ud800" <= char <= "\udfff" for char in value):
-        raise ConfigError(f"{_at(where)} = {shown(value)}: should be Unicode text.")
+        raise ConfigError(f"{_label(where)} = {shown(value)}: should be Unicode text.")
     if isinstance(value, str) and "\x85" in value:  # YAML reads it back as a space
         raise ConfigError(
-            f"{_at(where)} = {shown(value)}: should be text without the control character U+0085."
+            f"{_label(where)} = {shown(value)}: should not contain the control character U+0085."
         )
     if isinstance(value, int) and abs(value) >= LARGEST_INT:
-        raise ConfigError(f"{_at(where)} = {shown(value)}: should have at most 38 digits.")
+        raise ConfigError(f"{_label(where)} = {shown(value)}: should have at most 38 digits.")
     if isinstance(value, float) and value != value:
-        raise ConfigError(f"{_at(where)} = nan: should be a number.")
+        raise ConfigError(f"{_label(where)} = nan: should be a number.")
 
 
-def _at(where: str) -> str:
+def _label(where: str) -> str:
     return shorten(printable(where, keep=""))
 
 
-def listed(value: Any) -> Any:
+def tuples_to_lists(value: Any) -> Any:
     """Convert tuples to lists, for YAML and JSON."""
     if isinstance(value, dict):
-        return {key: listed(item) for key, item in value.items()}
+        return {key: tuples_to_lists(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [listed(item) for item in value]
+        return [tuples_to_lists(item) for item in value]
     return value

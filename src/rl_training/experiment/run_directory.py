@@ -109,7 +109,7 @@ def report_output_dir_errors(config: TrainConfig) -> Iterator[None]:
 
 
 def remove_abandoned_run_dirs(parent: Path) -> None:
-    """Remove hidden folders of runs that were killed, an hour after the last change.
+    """Remove hidden folders of killed runs that have not changed for an hour.
 
     A folder that contains anything other than the files of a new run is kept.
     """
@@ -122,7 +122,7 @@ def remove_abandoned_run_dirs(parent: Path) -> None:
                 shutil.rmtree(folder)
 
 
-def folder_of(run_dir: Path) -> Path:
+def parent_folder(run_dir: Path) -> Path:
     """Return the parent folder of a run, even if the run is given as ``.`` or ``..``."""
     named = run_dir.name not in ("", "..")
     return run_dir.parent if named else Path(os.path.abspath(run_dir)).parent
@@ -305,7 +305,7 @@ def check_deletable(path: Path) -> None:
             f"{path} is a link: delete its target instead, or remove the link yourself."
         )
     if not path.exists():
-        raise ConfigError(f"There is no run {str(path)!r}.")
+        raise ConfigError(f"The run {str(path)!r} does not exist.")
     if not is_run(path):
         raise ConfigError(
             f"{path} is not a run folder: it does not have both {CONFIG_FILE} and {RUN_FILE}."

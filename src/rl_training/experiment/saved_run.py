@@ -14,7 +14,7 @@ from rl_training.experiment.config import TrainConfig, saved_config
 from rl_training.experiment.dataset_source import RunData
 from rl_training.experiment.machine import choose_device
 from rl_training.experiment.memory import plan_learner
-from rl_training.experiment.run_directory import folder_of, locate
+from rl_training.experiment.run_directory import locate, parent_folder
 from rl_training.runtime.checkpointing import (
     MANIFEST,
     MODEL,
@@ -47,7 +47,7 @@ class SavedRun(Checkpoint):
         if self.run_dir is None:
             return config
         # Not validated: a run may be in a folder that is not a valid output_dir.
-        return config.model_copy(update={"output_dir": str(folder_of(self.run_dir))})
+        return config.model_copy(update={"output_dir": str(parent_folder(self.run_dir))})
 
     @cached_property
     def spec(self) -> EnvSpec:
@@ -59,7 +59,7 @@ class SavedRun(Checkpoint):
                 f"{self.path / MANIFEST} has an invalid env_spec: {error}"
             ) from None
         bounds = (*spec.action_low, *spec.action_high)
-        # Every entry of an observation and action has weights, so larger sizes are forged.
+        # Every entry of an observation and action has weights, so larger sizes are invalid.
         most = self.manifest["files"][MODEL]["bytes"]
         if (
             not (0 < spec.obs_dim <= most and 0 < spec.action_dim <= most)
@@ -120,7 +120,7 @@ class SavedRun(Checkpoint):
         if saved["sha256"] != now["sha256"]:
             difference = f"{saved.get('rows')} rows then, {now['rows']} rows now"
             if saved.get("rows") == now["rows"]:
-                difference = "the same number of rows, but other values"
+                difference = "the same number of rows, but different values"
             raise ConfigError(
                 f"{now['source']} differs from the data that {self.path} was trained on "
                 f"({difference}): {advice}."

@@ -168,8 +168,8 @@ def _check_mixing(data: DataConfig, settings: MixingConfig) -> None:
             )
     if data.return_scaling:
         raise ConfigError(
-            "return_scaling applies to recorded rewards only, but this run also collects: use "
-            "reward_scale, which applies to both (rl-training data inspect shows the returns)."
+            "return_scaling applies to recorded rewards only, but this run also collects data: "
+            "use reward_scale, which applies to both (rl-training data inspect shows the returns)."
         )
     if isinstance(settings, FinetuningConfig) and data.validation_fraction:
         raise ConfigError("validation_fraction is not supported in fine-tuning: leave it out.")

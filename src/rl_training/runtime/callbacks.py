@@ -92,7 +92,7 @@ class EarlyStoppingConfig(ConfigModel):
     )
 
     @model_validator(mode="after")
-    def _can_stop(self) -> Self:
+    def _check_condition(self) -> Self:
         if self.patience is None and self.target_value is None:
             raise ValueError("set patience or target_value, otherwise early stopping has no effect")
         if self.metric == "eval_loss" and self.mode == "max":
@@ -110,7 +110,7 @@ class EarlyStoppingCallback(Callback):
         self.evaluations_without_improvement = 0
 
     def on_evaluation(self, session: Session, metrics: Mapping[str, float]) -> None:
-        """Compare with the best value so far."""
+        """Update the best value, and request a stop if the run should end."""
         config = self.config
         if config.metric not in metrics:
             raise TrainingError(

@@ -161,7 +161,9 @@ def open_checkpoint(path: Path, *, replay: bool = False) -> Checkpoint:
     if replay:
         folder = checkpoint.replay_dir()
         if folder.is_symlink():
-            raise CheckpointError(f"{folder} is a link, and links are not followed")
+            raise CheckpointError(
+                f"{folder} is a link, which is not followed: replace it with the real folder"
+            )
         for name in manifest["replay"]:
             _verify(folder / f"{name}.npy", name)
     return checkpoint
@@ -189,7 +191,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     try:
         TypeAdapter(_Manifest).validate_python(manifest, strict=True)
     except ValidationError:
-        problem = "does not have the fields of a checkpoint's manifest"
+        problem = "has missing or invalid fields"
         raise CheckpointError(f"{file} {problem}") from None
     if _STEP_NAME.fullmatch(path.name) and path.name != step_name(manifest["step"]):
         raise CheckpointError(
@@ -226,7 +228,9 @@ def load_tensors(module: nn.Module, checkpoint: Checkpoint, *files: str) -> None
 def _checkpoints(run_dir: Path) -> Path:
     folder = run_dir / "checkpoints"
     if folder.is_symlink():
-        raise CheckpointError(f"{folder} is a link, and links are not followed")
+        raise CheckpointError(
+            f"{folder} is a link, which is not followed: replace it with the real folder"
+        )
     return folder
 
 

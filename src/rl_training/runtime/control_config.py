@@ -44,7 +44,7 @@ class ControlsConfig(ConfigModel):
     """Precision of float32 matrix products on a GPU: highest, or high for TF32."""
 
     @model_validator(mode="after")
-    def _early_stopping_needs_evaluations(self) -> Self:
+    def _check_early_stopping(self) -> Self:
         if self.early_stopping is not None and self.eval_interval == 0:
             raise ValueError("early_stopping requires evaluations: set eval_interval above 0")
         return self

@@ -3,7 +3,7 @@
 All modes draw the same numbers in the same order, one block of updates at a time, and compute the
 same updates: eagerly, compiled, or as CUDA graphs of whole blocks (docs/performance.md).
 
-For a replay, which grows, a block is what one call requests. For recorded data, which never
+For a replay, which grows, a block contains the updates of one call. For recorded data, which never
 changes, blocks start at multiples of their length. A call that ends inside a block leaves the rest
 to the next call, and a checkpoint contains the state at the start of the block. Therefore the
 samples depend neither on the intervals of a run nor on where it was stopped.

@@ -73,7 +73,7 @@ class MetricsLogger:
 
     def __init__(self, run_dir: Path, *, tensorboard: bool, start_step: int = 0) -> None:
         self.run_dir = run_dir
-        """May change until the files are opened by the first write."""
+        """Folder of the run; may change until the first write opens the files."""
         self._start_step = start_step
         self._earlier_seconds, self._step, self._rows = 0.0, start_step, 0
         for row in read_metrics(run_dir):
@@ -93,7 +93,7 @@ class MetricsLogger:
             ConfigError: The TensorBoard folder is not a folder or cannot be written.
         """
         if self._stream is None:
-            with self._reporting(METRICS_FILE):
+            with self._report_errors(METRICS_FILE):
                 self._stream = open_log(self.run_dir / METRICS_FILE)
             if self._tensorboard:
                 from rl_training.runtime.event_file import EventFile
@@ -107,12 +107,12 @@ class MetricsLogger:
         seconds = self._earlier_seconds + time.perf_counter() - self._began
         row = {"step": step, **metrics, "time/seconds": round(seconds, 3)}
         stream = self.open_files()
-        with self._reporting(METRICS_FILE):
+        with self._report_errors(METRICS_FILE):
             write_all(stream, (json.dumps(row) + "\n").encode())
         self._rows = self.rows_at(step) + 1
         self._step = step
         if self._events is not None:
-            with self._reporting(TENSORBOARD):
+            with self._report_errors(TENSORBOARD):
                 self._events.write(step, metrics)
 
     def sync(self) -> None:
@@ -131,7 +131,7 @@ class MetricsLogger:
         """Return the number of lines of the current step; 0 if ``step`` is another one."""
         return self._rows if step == self._step else 0
 
-    def _reporting(self, name: str) -> AbstractContextManager[None]:
+    def _report_errors(self, name: str) -> AbstractContextManager[None]:
         return report_failed_writes(self.run_dir / name, self.run_dir)
 
     def close(self) -> None:

@@ -119,7 +119,7 @@ class Session:
         return max(0, self.state.step - begin)
 
     def budgets(self) -> dict[str, float]:
-        """Return the budget used by each phase of an offline-to-online run; otherwise empty."""
+        """Return the budget used by each phase of an offline-to-online run, or an empty mapping."""
         if not isinstance(self.engine.sampler, MixedSampler):
             return {}
         state = self.state

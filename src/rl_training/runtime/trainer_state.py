@@ -10,7 +10,7 @@ from pydantic import ConfigDict, TypeAdapter
 from rl_training.boundary.values import reject_unknown
 from rl_training.runtime.stop_reason import COMPLETED, StopReason
 
-LATER_FIELDS = frozenset(
+OPTIONAL_FIELDS = frozenset(
     {"pretraining_updates", "env_steps", "online_updates", "offline_rows", "online_rows"}
     | {"return_before", "return_lowest", "evaluation_owed"}
 )
@@ -103,7 +103,7 @@ class TrainerState:
         reject_unknown(state, kinds, "the trainer's state")
         loaded: dict[str, Any] = {}
         for name, kind in kinds.items():
-            if name in state or name not in LATER_FIELDS:
+            if name in state or name not in OPTIONAL_FIELDS:
                 adapter = TypeAdapter(kind, config=ConfigDict(allow_inf_nan=False))
                 loaded[name] = adapter.validate_python(state[name], strict=True)
         reason = loaded.pop("stop_reason")

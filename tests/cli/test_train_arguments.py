@@ -12,35 +12,37 @@ import pytest
 import yaml
 
 from rl_training.cli import completion
-from rl_training.cli.train_words import DEFAULT_STEPS, config_of
+from rl_training.cli.train_arguments import DEFAULT_STEPS, parse_train_arguments
 from rl_training.errors import ConfigError
 from tests.cli.test_cli import SMALL, cli, new_process, ok
 from tests.faults.zygote import ENVIRONMENT
 
 
 def test_positional_argument_is_a_config() -> None:
-    named, _ = config_of("sac/pendulum", ["seed=1"])
-    word, note = config_of(None, ["seed=1", "sac/pendulum"])
+    named, _ = parse_train_arguments("sac/pendulum", ["seed=1"])
+    word, note = parse_train_arguments(None, ["seed=1", "sac/pendulum"])
     assert (named, note) == (word, "")
 
 
 def test_overrides_alone_are_a_config() -> None:
-    config, note = config_of(None, ["batch_size=32", "env_id=Pendulum-v1", "algo=sac"])
+    config, note = parse_train_arguments(None, ["batch_size=32", "env_id=Pendulum-v1", "algo=sac"])
     assert (config.algo, config.total_timesteps) == ("sac", DEFAULT_STEPS)
     assert config.algo_kwargs == {"batch_size": 32}
     assert "total_timesteps=N" in note
-    config, note = config_of(None, ["algo=sac", "env_id=Pendulum-v1", "total_timesteps=5"])
+    config, note = parse_train_arguments(
+        None, ["algo=sac", "env_id=Pendulum-v1", "total_timesteps=5"]
+    )
     assert (config.total_timesteps, note) == (5, "")
 
 
 @pytest.mark.parametrize(
     ("named", "words", "sentence"),
     [
-        (None, [], "Give a config"),
-        (None, ["seed=1"], "Give a config"),
+        (None, [], "Pass a config"),
+        (None, ["seed=1"], "Pass a config"),
         (None, ["sac"], "'sac' is an algorithm, not a config"),
         (None, ["sac/pendulm"], "did you mean 'sac/pendulum'"),
-        (None, ["sac/pendulum", "td3/pendulum"], "a run has one config"),
+        (None, ["sac/pendulum", "td3/pendulum"], "a run has only one config"),
         ("sac/pendulum", ["seed"], "is not an override"),
         (None, ["algo=sac"], "env_id=Pendulum-v1"),
         (None, ["algo=scc", "env_id=Pendulum-v1"], "did you mean 'sac'"),
@@ -50,7 +52,7 @@ def test_ambiguous_arguments_are_a_one_line_error(
     named: str | None, words: list[str], sentence: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        config_of(named, words)
+        parse_train_arguments(named, words)
     assert sentence in str(caught.value)
 
 

@@ -1,4 +1,4 @@
-"""The arguments of `train`: a config's name or file, and ``key=value`` overrides."""
+"""The arguments of `train`: the name or file of a config, and ``key=value`` overrides."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from rl_training.experiment.config import (
 from rl_training.text import shown
 
 DEFAULT_STEPS = 100_000
-"""The budget of a run without a config, if the command gives none."""
+"""Default budget of a run without a config."""
 
 
-def config_of(named: str | None, words: Sequence[str]) -> tuple[TrainConfig, str]:
-    """The config and a note on it.
+def parse_train_arguments(named: str | None, words: Sequence[str]) -> tuple[TrainConfig, str]:
+    """Return the config and a note about it.
 
-    The config is the named one, the one that a word without ``=`` names, or made of keys alone.
+    The source is ``--config``, an argument without ``=``, or the ``key=value`` arguments alone.
     """
     names = [word for word in words if "=" not in word]
     overrides = [word for word in words if "=" in word]
     if named is not None and names:
         raise ConfigError(
-            f"{shown(names[0])} is not an override, and --config already gives a config: write "
-            "key=value."
+            f"{shown(names[0])} is not an override, and --config already sets the config: write "
+            "overrides as key=value."
         )
     if len(names) > 1:
         raise ConfigError(
-            f"{shown(names[0])} and {shown(names[1])}: a run has one config. Write overrides as "
-            "key=value."
+            f"{shown(names[0])} and {shown(names[1])}: a run has only one config. Write "
+            "overrides as key=value."
         )
     source = named if named is not None else next(iter(names), None)
     if source is None:
@@ -44,7 +44,7 @@ def config_of(named: str | None, words: Sequence[str]) -> tuple[TrainConfig, str
         choices = ", ".join(name for name in config_names() if name.startswith(f"{source}/"))
         config = f"a config ({choices}), or " if choices else ""
         raise ConfigError(
-            f"{source!r} is an algorithm, not a config: give {config}algo={source} env_id=ID."
+            f"{source!r} is an algorithm, not a config: use {config}algo={source} env_id=ID."
         )
     as_path("config", source)
     return TrainConfig.load(source, overrides), ""
@@ -54,16 +54,16 @@ def _config_from_keys(overrides: Sequence[str]) -> tuple[TrainConfig, str]:
     algos = [word for word in overrides if word.startswith("algo=")]
     if not algos:
         raise ConfigError(
-            "Give a config (rl-training train sac/pendulum), or an algorithm and an environment "
+            "Pass a config (rl-training train sac/pendulum), or an algorithm and an environment "
             "(rl-training train algo=sac env_id=Pendulum-v1)."
         )
     data: dict[str, Any] = {}
-    # The algorithm first: the other keys depend on it.
+    # The algorithm comes first, since the other keys depend on it.
     apply_overrides(data, [*algos, *(word for word in overrides if word not in algos)])
     kwargs = data.get("algo_kwargs") or {}
     if data.get("total_timesteps") is not None or kwargs.get("num_epochs"):
         return make_config(data), ""
     config = make_config(data | {"total_timesteps": DEFAULT_STEPS})
     unit = "updates" if config.mode == "offline" else "steps"
-    note = f"Training for {DEFAULT_STEPS:,} {unit}; set another number with total_timesteps=N."
+    note = f"Training for {DEFAULT_STEPS:,} {unit}; use total_timesteps=N to change this."
     return config, note
