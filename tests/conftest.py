@@ -67,7 +67,7 @@ def _one_thread() -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _no_waiting_for_the_disk() -> Iterator[None]:
+def _skip_disk_syncs() -> Iterator[None]:
     """Skip disk syncs; `tests.faults.injection` tests them."""
     with mock.patch.object(os, "fsync", os.fstat):  # still fails if the descriptor is closed
         yield

@@ -149,7 +149,7 @@ def test_internal_links_have_a_target(page: Path) -> None:
             continue
         path, _, anchor = target.partition("#")
         file = page.parent / path if path else page
-        assert file.exists(), f"{target} is dead"
+        assert file.exists(), f"{target} does not exist"
         assert not anchor or anchor in anchors(file), f"{target} has no such heading"
 
 

@@ -28,7 +28,7 @@ evaluation off."""
 
 
 def api_page(note: str) -> str:
-    """The text of the page, its code not yet formatted."""
+    """Return the text of the page, with unformatted code."""
     parts = ["# Algorithm classes", f"<!-- {note} -->", INTRODUCTION]
     for entry in REGISTRY.values():
         parts += section(entry)
@@ -36,7 +36,7 @@ def api_page(note: str) -> str:
 
 
 def section(entry: AlgorithmEntry) -> Iterator[str]:
-    """An algorithm's example and reference."""
+    """Yield an algorithm's example and reference."""
     short, name = entry.short_name, entry.name
     exported: list[str] = catalog.EXPORTS.get(name, [])
     yield f"## {short}"
@@ -50,14 +50,14 @@ def section(entry: AlgorithmEntry) -> Iterator[str]:
 
 
 def directive(name: str) -> str:
-    """What documents one name."""
+    """Return the directive that documents a name."""
     if inspect.isclass(getattr(rl_training, name)):
         return f".. autoclass:: rl_training.{name}\n   :no-members:"
     return f".. autofunction:: rl_training.{name}"
 
 
 def example(entry: AlgorithmEntry, exported: list[str]) -> Iterator[str]:
-    """Code that uses each of an algorithm's names."""
+    """Yield code that uses each of an algorithm's names."""
     short, name = entry.short_name, entry.name
     env_id = "CartPole-v1" if entry.actions == "discrete" else "Pendulum-v1"
     if entry.goals:
@@ -88,12 +88,12 @@ def example(entry: AlgorithmEntry, exported: list[str]) -> Iterator[str]:
 
 
 def import_order(name: str) -> tuple[int, str]:
-    """Constants, classes, functions, as ruff sorts imported names."""
+    """Return the sort key of an imported name in ruff's order: constants, classes, functions."""
     return (0 if name.isupper() else 1 if name[0].isupper() else 2), name
 
 
 def loss_example(entry: AlgorithmEntry, exported: list[str]) -> Iterator[str]:
-    """Code that builds the learner and computes its losses on a random batch."""
+    """Yield code that builds the learner and computes its losses on a random batch."""
     learner_class, config_class, loss, *others = exported
     discrete = entry.actions == "discrete"
     spec = EnvSpec(3, 2, discrete=True) if discrete else EnvSpec(3, 2)
@@ -122,12 +122,12 @@ def loss_example(entry: AlgorithmEntry, exported: list[str]) -> Iterator[str]:
 
 
 def loss_parameters(exported: list[str]) -> Mapping[str, inspect.Parameter]:
-    """The parameters of an algorithm's loss function."""
+    """Return the parameters of an algorithm's loss function."""
     return inspect.signature(getattr(rl_training, exported[2])).parameters
 
 
 def takes_noise(exported: list[str]) -> bool:
-    """Whether the loss needs random numbers, which are an input here."""
+    """Return whether the loss takes random numbers as an input."""
     return "noise" in loss_parameters(exported)
 
 

@@ -88,7 +88,7 @@ def differences(loss: Callable[[nn.Array], float], at: nn.Array, step: float = 1
 
 def assert_slopes(loss: Callable[[nn.Array], float], at: nn.Array, grad: nn.Array) -> None:
     expected = differences(loss, at)
-    assert np.abs(expected).max() > 0.0, "nothing moves the loss"
+    assert np.abs(expected).max() > 0.0, "the loss has no gradient"
     np.testing.assert_allclose(grad, expected, rtol=1e-6, atol=1e-8)
 
 

@@ -371,7 +371,7 @@ def bad_data() -> dict[str, tuple[Arrays, str]]:
             r"should have shape \(8,\)",
         ),
         "images": (data | {"observations": np.zeros((8, 4, 4))}, r"should have shape \(8, size\)"),
-        "next of another size": (
+        "next observations with another size": (
             data | {"next_observations": np.zeros((8, 3))},
             r"next observations have shape \(3,\)",
         ),
@@ -379,7 +379,7 @@ def bad_data() -> dict[str, tuple[Arrays, str]]:
         "infinite": (data | {"observations": np.full((8, 2), np.inf)}, "not finite"),
         "too large for float32": (data | {"rewards": np.full(8, 1e300)}, "not finite"),
         "out of bounds": (data | {"actions": far}, "outside its bounds -2 to 6"),
-        "flags of 255": (
+        "flags equal to 255": (
             data | {"terminals": 255 * data["timeouts"].astype(np.uint8)},
             r"'terminals' has values other than 0 and 1 in 2 rows, first 255 in row 3: store",
         ),
@@ -387,7 +387,7 @@ def bad_data() -> dict[str, tuple[Arrays, str]]:
             data | {"timeouts": -data["timeouts"].astype(np.float32)},
             "'timeouts' .* first -1 in row 3",
         ),
-        "half a flag": (
+        "a fractional flag": (
             without(data, "terminals") | {"done": 0.5 * data["timeouts"]},
             "'done' .* first 0.5 in row 3",
         ),

@@ -42,8 +42,8 @@ def odd_tensors() -> dict[str, dict[str, torch.Tensor]]:
     return {
         "plain": {},
         "expanded": {"terminals": torch.zeros(1).expand(ROWS)},
-        "one row for all": {"observations": torch.tensor([[1.0, 2.0, 3.0]]).expand(ROWS, 3)},
-        "one value a row": {"observations": line[:ROWS, None].expand(ROWS, 3)},
+        "one row for all rows": {"observations": torch.tensor([[1.0, 2.0, 3.0]]).expand(ROWS, 3)},
+        "one value per row": {"observations": line[:ROWS, None].expand(ROWS, 3)},
         "overlapping": {"observations": line[: ROWS + 2].unfold(0, 3, 1)},
         "strided": {"rewards": line.as_strided((ROWS,), (3,), 2)},
         "turned": {"observations": line.view(3, ROWS).t()},
@@ -51,7 +51,7 @@ def odd_tensors() -> dict[str, dict[str, torch.Tensor]]:
     }
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="pages are given back on Linux alone")
+@pytest.mark.skipif(sys.platform != "linux", reason="pages are released only on Linux")
 @pytest.mark.parametrize("odd", odd_tensors().values(), ids=list(odd_tensors()))
 def test_only_memory_of_the_file_is_released(
     odd: dict[str, torch.Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -11,7 +11,7 @@ from rl_training.errors import ConfigError
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 
-pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the folder with real datasets is absent")
+pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the dataset folder does not exist")
 
 # file, matching environment, rows, episodes, return mean / median / max
 FILES = [

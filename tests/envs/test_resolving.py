@@ -85,12 +85,12 @@ HARMLESS: list[dict[str, Any]] = [
 
 HOSTILE: dict[str, Any] = {
     "xml_file": {"xml_file": "/etc/passwd"},
-    "xml_file alone": {"xml_file": "x"},
+    "xml_file with a word": {"xml_file": "x"},
     "a path": {"model": "/etc/passwd"},
     "a relative path": {"model": "../evil"},
     "a file name": {"model": "evil.xml"},
     "a Windows path": {"model": "C:\\evil"},
-    "a home": {"model": "~"},
+    "a home folder": {"model": "~"},
     "an address": {"model": "http://evil"},
     "an entry point": {"model": "os:system"},
     "a module": {"model": "os.system"},
@@ -110,9 +110,9 @@ HOSTILE: dict[str, Any] = {
     "a wrapper": {"my_wrapper": "Evil"},
     "an import": {"imports": ["evil"]},
     "a folder": {"data_dir": "evil"},
-    "an url": {"base_url": "evil"},
-    "a key that is no name": {"a.b": 1},
-    "a nested key that is no name": {"options": {"../x": 1}},
+    "a URL": {"base_url": "evil"},
+    "an invalid key": {"a.b": 1},
+    "an invalid nested key": {"options": {"../x": 1}},
     "too deep": {"options": [[[[[[[[[1]]]]]]]]]},
     "too many": {"options": [0] * 20_000},
 }
@@ -641,7 +641,7 @@ def test_current_folder_is_not_imported_from(tmp_path: Path) -> None:
     assert told == f"rl-training {rl_training.__version__}\n"
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python cannot be told so before 3.11")
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python has no such option before 3.11")
 def test_workers_do_not_import_from_the_current_folder(tmp_path: Path) -> None:
     """The process that starts workers is `python -c`, which also searches it first."""
     here, program = tmp_path / "here", tmp_path / "program.py"

@@ -71,7 +71,7 @@ ENDLESS: dict[str, Callable[[Walk], Any]] = {
     "two lists": lambda _: two_lists(),
     "deep": lambda _: nested(5000),
     "the environment itself": lambda env: env,
-    "a wrapper of it": lambda env: gym.wrappers.TimeLimit(env, 5),
+    "a wrapper of the environment": lambda env: gym.wrappers.TimeLimit(env, 5),
     "unreadable": lambda _: Unreadable(),
 }
 
@@ -132,7 +132,7 @@ BAD_GENERATORS = {
     "signed": CPU_STATE.astype(np.int8),
     "a table": CPU_STATE.reshape(2, -1),
     "a list": CPU_STATE.tolist(),
-    "nothing": None,
+    "none": None,
     "text": "5056",
     "zeros": np.zeros_like(CPU_STATE),
 }
@@ -174,13 +174,13 @@ BAD_PCG64 = {
     "an even increment": pcg64(inc=INC - 1),
     "a negative increment": pcg64(inc=-INC),
     "a large increment": pcg64(inc=2**128 + 1),
-    "half a number twice": pcg64(has_uint32=2),
-    "half a number, perhaps": pcg64(has_uint32=True),
-    "more than half a number": pcg64(uinteger=2**32),
+    "a cached-word flag of 2": pcg64(has_uint32=2),
+    "a cached-word flag as a bool": pcg64(has_uint32=True),
+    "a cached word beyond 32 bits": pcg64(uinteger=2**32),
     "a missing key": {key: value for key, value in pcg64().items() if key != "uinteger"},
-    "a further key": pcg64(more=1),
+    "an extra key": pcg64(more=1),
     "a list": [WORD, INC],
-    "nothing": None,
+    "none": None,
 }
 
 
@@ -256,50 +256,50 @@ ENVS = ("collector", "environments")
 CORE = (*ENVS, 0, "layers", 2)
 CALLBACK = ("callbacks", "EarlyStoppingCallback-1")
 DAMAGED: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "engine generator shortened": at("engine", "generator")(lambda x: x[:-8]),
-    "engine generator negative": at("engine", "generator")(lambda x: -x.astype(np.int64)),
+    "truncated engine generator": at("engine", "generator")(lambda x: x[:-8]),
+    "negative engine generator": at("engine", "generator")(lambda x: -x.astype(np.int64)),
     "updates as text": at("engine", "updates")("16"),
     "updates as a float": at("engine", "updates")(16.0),
-    "updates below 0": at("engine", "updates")(-1),
+    "negative updates": at("engine", "updates")(-1),
     "updates as a bool": at("engine", "updates")(True),
     "sums without counts": at("engine", "sums")({"loss/critic": 1.0}),
     "a count of 0": at("engine")(lambda x: x | {"sums": {"a": 1.0}, "counts": {"a": 0}}),
     "a sum as text": at("engine")(lambda x: x | {"sums": {"a": "1"}, "counts": {"a": 1}}),
-    "explorer generator shortened": at("collector", "explorer", "generator")(lambda x: x[1:]),
-    "actions of another shape": at("collector", "explorer", "answer")(np.zeros((2, 1), np.float32)),
-    "actions that are not finite": at("collector", "explorer", "answer")(
-        np.full((1, 1), np.nan, np.float32)
+    "truncated explorer generator": at("collector", "explorer", "generator")(lambda x: x[1:]),
+    "actions with another shape": at("collector", "explorer", "answer")(
+        np.zeros((2, 1), np.float32)
     ),
+    "nonfinite actions": at("collector", "explorer", "answer")(np.full((1, 1), np.nan, np.float32)),
     "actions as a list": at("collector", "explorer", "answer")([[0.0]]),
-    "observations of another shape": at("collector", "obs")(lambda x: x[:, :2]),
-    "observations of another type": at("collector", "obs")(lambda x: x.astype(np.float64)),
+    "observations with another shape": at("collector", "obs")(lambda x: x[:, :2]),
+    "observations with another type": at("collector", "obs")(lambda x: x.astype(np.float64)),
     "observations as text": at("collector", "obs")("zeros"),
-    "returns not finite": at("collector", "returns")(lambda x: x * np.nan),
+    "nonfinite returns": at("collector", "returns")(lambda x: x * np.nan),
     "lengths as floats": at("collector", "lengths")(lambda x: x.astype(np.float64)),
-    "lengths below 0": at("collector", "lengths")(lambda x: x - 100),
+    "negative lengths": at("collector", "lengths")(lambda x: x - 100),
     "episodes as a float": at("collector", "episodes")(9.5),
     "a finished episode without a length": at("collector", "finished")([(1.0, 0)]),
     "a last return as text": at("collector", "last_return")("best"),
     "replay total as text": at("storage", "total")("46"),
     "replay total as a float": at("storage", "total")(46.0),
-    "early stopping's best as text": at(*CALLBACK, "best")("0"),
-    "early stopping waited below 0": at(*CALLBACK, "waited")(-5),
-    "early stopping waited a float": at(*CALLBACK, "waited")(0.5),
+    "early-stopping best as text": at(*CALLBACK, "best")("0"),
+    "negative early-stopping wait": at(*CALLBACK, "waited")(-5),
+    "early-stopping wait as a float": at(*CALLBACK, "waited")(0.5),
     "no environments": at(*ENVS)([]),
-    "environments that are no list": at(*ENVS)(3),
+    "environments that are not a list": at(*ENVS)(3),
     "no layers": at(*ENVS, 0, "layers")([]),
-    "layers that are no list": at(*ENVS, 0, "layers")("TimeLimit"),
-    "a layer more": at(*ENVS, 0, "layers")(lambda x: [*x, x[-1]]),
+    "layers that are not a list": at(*ENVS, 0, "layers")("TimeLimit"),
+    "an extra layer": at(*ENVS, 0, "layers")(lambda x: [*x, x[-1]]),
     "layers in another order": at(*ENVS, 0, "layers")(lambda x: x[::-1]),
     "a layer without its class": at(*CORE)({}),
-    "attributes that are no dict": at(*CORE, "attributes")([1]),
+    "attributes that are not a dict": at(*CORE, "attributes")([1]),
     "an attribute that is a method": at(*CORE, "attributes", "step")(1),
     "an attribute that is constant": at(*CORE, "attributes", "spec")(None),
     "an attribute of every object": at(*CORE, "attributes", "__dict__")({}),
-    "a dict in place of a number": at(*CORE, "attributes", "buffer")({"a": 1}),
-    "a generator in place of a method": at(*CORE, "generators", "step")(pcg64()),
-    "a number in place of a generator": at(*CORE, "attributes", "_np_random")(1),
-    "a shared value that is not there": at(*CORE, "attributes", "clock")({"@shared": 7}),
+    "a dict instead of a number": at(*CORE, "attributes", "buffer")({"a": 1}),
+    "a generator instead of a method": at(*CORE, "generators", "step")(pcg64()),
+    "a number instead of a generator": at(*CORE, "attributes", "_np_random")(1),
+    "a missing shared value": at(*CORE, "attributes", "clock")({"@shared": 7}),
     "a shared value as text": at(*CORE, "attributes", "clock")({"@shared": "0"}),
     "a simulator": at(*ENVS, 0, "simulator")({"integration": np.zeros(3)}),
 }
@@ -351,7 +351,7 @@ def test_array_of_floats_saved_as_integers_is_rejected() -> None:
 WRONG_STATES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "a list": at(*CORE, "attributes", "position")([1.0, 2.0]),
     "text": at(*CORE, "attributes", "clock")((1, 2)),
-    "an array of another shape": at(*CORE, "attributes", "position")(np.zeros(3)),
+    "an array with another shape": at(*CORE, "attributes", "position")(np.zeros(3)),
 }
 
 
@@ -366,7 +366,7 @@ def test_state_that_fails_in_the_next_step_gets_a_clear_error(
 
 
 @pytest.mark.parametrize(
-    "name", ["a layer more", "an attribute that is a method", "no environments"]
+    "name", ["an extra layer", "an attribute that is a method", "no environments"]
 )
 def test_damaged_state_in_a_worker_gets_a_clear_error(
     name: str, async_run_dir: Path, tmp_path: Path
@@ -384,7 +384,7 @@ def test_wrong_state_in_a_worker_gets_a_clear_error(async_run_dir: Path, tmp_pat
 SIMULATORS: dict[str, Any] = {
     "longer": lambda x: np.append(x, 0.0),
     "shorter": lambda x: x[:-1],
-    "one number for all": lambda x: x[:1],
+    "a single number": lambda x: x[:1],
     "another type": lambda x: x.astype(np.float32),
     "a list": lambda x: x.tolist(),
     "nothing": lambda _: None,
@@ -422,7 +422,7 @@ PLACES: dict[str, dict[str, Any]] = {
     "before the first row": {"position": -1},
     "beyond the second order": {"position": 20},
     "between two rows": {"position": 6.0},
-    "in text": {"position": "6"},
+    "as text": {"position": "6"},
     "no epoch": {"epoch": 0},
     "half an epoch": {"epoch": 1.5},
     "one order": {"drawn_from": [CPU_STATE]},

@@ -339,7 +339,7 @@ MANIFESTS: dict[str, Callable[[dict[str, Any]], object]] = {
     "a file as text": lambda manifest: manifest["files"].update({MODEL: "x"}),
     "a size as text": lambda manifest: manifest["files"][MODEL].update(bytes="x"),
     "no size": lambda manifest: manifest["files"][MODEL].pop("bytes"),
-    "rows elsewhere": _changed(replay=["../../outside/precious"]),
+    "rows outside the run": _changed(replay=["../../outside/precious"]),
     "an absolute replay path": _changed(replay=["/etc/passwd"]),
     "rows as text": _changed(replay="abc"),
     "rows as numbers": _changed(replay=[7]),
@@ -447,7 +447,7 @@ def _segments(sentinel: Path) -> dict[str, bytes]:
     rows = np.zeros((175, 10), dtype=np.float32)
     return {
         "a pickled object": _npy(pickled),
-        "a pickle alone": pickled.dumps(),
+        "only a pickle": pickled.dumps(),
         "pickled rows in an archive": _zip(_npy(pickled)),
         "an archive": _zip(_npy(rows)),
         "a broken archive": b"PK\x03\x04" + b"\0" * 100,
@@ -455,7 +455,7 @@ def _segments(sentinel: Path) -> dict[str, bytes]:
         "another shape": _npy(rows[:, :9]),
         "fewer rows": _npy(rows[:50]),
         "another type": _npy(rows.astype(np.float64)),
-        "whole numbers": _npy(rows.astype(np.int32)),
+        "integer rows": _npy(rows.astype(np.int32)),
         "a huge shape": _npy_header("{'descr':'<f4','fortran_order':False,'shape':(1<<40,)}"),
         "an enormous shape": _npy_header(
             f"{{'descr':'<f4','fortran_order':False,'shape':({10**14},10)}}"
@@ -499,7 +499,7 @@ def test_hostile_observations_are_refused(
 # --- Links --------------------------------------------------------------------
 
 
-def _replace_by_link(path: Path, danger: Danger) -> None:
+def _replace_with_link(path: Path, danger: Danger) -> None:
     """Move a file out of the run and replace it with a link."""
     target = danger.outside.parent / "moved"
     shutil.move(path, target)
@@ -527,7 +527,7 @@ LINKS: dict[str, Callable[[Path], Path]] = {
 @pytest.mark.parametrize("name", LINKS)
 def test_links_are_not_followed(zygote: Zygote, lone: Path, danger: Danger, name: str) -> None:
     path = LINKS[name](lone)
-    _replace_by_link(path, danger)
+    _replace_with_link(path, danger)
     moved = danger.outside.parent / "moved"
     before = sorted((file, file.stat().st_mtime_ns) for file in [moved, *moved.rglob("*")])
     line = _refused(zygote, "resume", lone.parents[1])
@@ -540,7 +540,7 @@ def test_links_are_not_followed(zygote: Zygote, lone: Path, danger: Danger, name
 def test_linked_checkpoint_is_not_used(
     zygote: Zygote, lone: Path, observation: Path, danger: Danger, name: str
 ) -> None:
-    _replace_by_link(LINKS[name](lone), danger)
+    _replace_with_link(LINKS[name](lone), danger)
     _refused(zygote, "predict", lone.parents[1], "--obs", observation)
 
 

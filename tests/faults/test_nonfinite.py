@@ -24,7 +24,7 @@ INFINITY, NAN = float("inf"), float("nan")
 
 
 @pytest.fixture(autouse=True)
-def _one_thread_and_the_environment() -> None:
+def _set_one_thread_and_register_env() -> None:
     torch.set_num_threads(1)
     register()
 

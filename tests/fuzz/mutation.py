@@ -140,7 +140,7 @@ DESCRIPTIONS = (
 
 
 def mutate_npy(data: bytes, rng: Random) -> bytes:
-    """Change the header's text, its length, its version, or the values behind it."""
+    """Change the header's text, its length, its version, or the values after it."""
     wide = data[6] != 1
     start = 12 if wide else 10
     length = int.from_bytes(data[8:start], "little")

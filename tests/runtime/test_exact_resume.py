@@ -346,10 +346,10 @@ BODIES = np.zeros((2, 3))
 INEXACT = {
     "views": {"bodies": BODIES, "agent": BODIES[0]},
     "overlapping views": {"one": BODIES[0, :2], "other": [BODIES[0, 1:]]},
-    "another's memory": {"view": np.asarray(memoryview(bytearray(8)))},
+    "memory of another object": {"view": np.asarray(memoryview(bytearray(8)))},
     "defaultdict": {"table": defaultdict(float, a=1.0)},
     "OrderedDict": {"table": OrderedDict(a=1.0)},
-    "number of a dict's keys": {"table": {1: 2.0}},
+    "number of dict keys": {"table": {1: 2.0}},
     "key that looks like a tag": {"table": {"@shared": 0}},
     "IntEnum": {"grade": Grade.LOW},
     "namedtuple": {"place": Place(1.0)},

@@ -45,7 +45,7 @@ from tests.runtime.test_engine import (
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device"),
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
 ]
 
 SPEC = EnvSpec(5, 3, (-1.0,) * 3, (1.0,) * 3)

@@ -489,7 +489,7 @@ def _segments() -> dict[str, Callable[[Workspace], bytes]]:
         "float64": lambda workspace: npy(rows.astype(np.float64)),
         "integers": lambda workspace: npy(rows.astype(np.int32)),
         "nan": lambda workspace: npy(np.full_like(rows, np.nan)),
-        "bytes-behind": lambda workspace: npy(rows) + bytes(64),
+        "trailing-bytes": lambda workspace: npy(rows) + bytes(64),
         "huge": lambda workspace: described("'<f4'", f"({1 << 40}, 10)"),
         "zero-byte-dtype": lambda workspace: described("'|V0'", f"({10**15}, 10)"),
         "negative": lambda workspace: described("'<f4'", "(-24, 10)"),

@@ -79,7 +79,7 @@ class _OutsideFiles:
         file["rewards"] = h5py.ExternalLink("other.hdf5", "/rewards")
 
     @staticmethod
-    def external_link_to_a_pipe(file: h5py.File, workspace: Workspace) -> None:
+    def external_link_to_pipe(file: h5py.File, workspace: Workspace) -> None:
         os.mkfifo(workspace.given / "pipe")
         file["rewards"] = h5py.ExternalLink(str(workspace.given / "pipe"), "/rewards")
 
@@ -116,7 +116,7 @@ class _OutsideFiles:
         file.create_virtual_dataset("rewards", layout)
 
     @staticmethod
-    def virtual_of_a_pipe(file: h5py.File, workspace: Workspace) -> None:
+    def virtual_of_pipe(file: h5py.File, workspace: Workspace) -> None:
         os.mkfifo(workspace.given / "pipe")
         layout = h5py.VirtualLayout((40,), "f4")
         layout[:] = h5py.VirtualSource(str(workspace.given / "pipe"), "rewards", (40,))

@@ -277,7 +277,7 @@ def _safetensors_files() -> dict[str, Callable[[bytes], bytes]]:
         "only-a-length": lambda data: data[:8],
         "half": lambda data: data[: len(data) // 2],
         "last-byte-missing": lambda data: data[:-1],
-        "bytes-behind": lambda data: data + b"\0" * 8,
+        "trailing-bytes": lambda data: data + b"\0" * 8,
         "header-of-an-exabyte": lambda data: safetensors(b"{}", length=1 << 60),
         "header-of-200-mb": lambda data: safetensors(b"{}", length=200_000_000),
         "header-not-json": lambda data: safetensors(b"{not json}"),
