@@ -24,16 +24,16 @@ class Walk(gym.Env[Any, Any]):
     """A point that moves by its action; an episode has ``length`` steps.
 
     Args:
-        length: Steps of an episode.
-        trouble: What it does wrong, a key of `TROUBLES`; nothing by default.
-        method: In which of its methods.
-        at: At which call of that method, from 1 on; 0 is each.
-        reuse: Whether observations are one array, of this environment or of all.
-        meddles: Whether it writes into the actions that it gets.
+        length: Number of steps of an episode.
+        trouble: The misbehavior, a key of `TROUBLES`; none by default.
+        method: The method that misbehaves.
+        at: The call of that method that misbehaves, counted from 1; 0 means every call.
+        reuse: "own" or "all" returns one array per environment or for all environments.
+        writes_actions: Whether it writes into the actions that it receives.
     """
 
     metadata = {"render_modes": ["human", "rgb_array"], "render_fps": 10}  # noqa: RUF012
-    everyones = np.zeros(3)
+    shared_buffer = np.zeros(3)
 
     def __init__(
         self,
@@ -42,13 +42,13 @@ class Walk(gym.Env[Any, Any]):
         method: str = "step",
         at: int = 0,
         reuse: str = "",
-        meddles: bool = False,
+        writes_actions: bool = False,
         render_mode: str | None = None,
     ) -> None:
         self.observation_space = gym.spaces.Box(-1e6, 1e6, (3,), np.float64)
         self.action_space = gym.spaces.Box(-2.0, 6.0, (1,), np.float32)
         self.length, self.trouble, self.method, self.at = length, trouble, method, at
-        self.reuse, self.meddles, self.render_mode = reuse, meddles, render_mode
+        self.reuse, self.writes_actions, self.render_mode = reuse, writes_actions, render_mode
         self.calls = dict.fromkeys(("__init__", "reset", "step", "render", "close"), 0)
         self.position, self.clock = 0.0, 0
         self.buffer = np.zeros(3)
@@ -63,7 +63,7 @@ class Walk(gym.Env[Any, Any]):
         fresh = np.array([self.position, self.clock, action])
         if not self.reuse:
             return fresh
-        kept = self.buffer if self.reuse == "own" else self.everyones
+        kept = self.buffer if self.reuse == "own" else self.shared_buffer
         kept[:] = fresh
         return kept
 
@@ -74,7 +74,7 @@ class Walk(gym.Env[Any, Any]):
 
     def step(self, action: Any) -> Any:
         taken = float(action[0])
-        if self.meddles:
+        if self.writes_actions:
             action[:] = 77.0
         self.position += 0.1 * taken
         self.clock += 1
@@ -125,7 +125,7 @@ def _replace(index: int, value: Any) -> Callable[[Any], Any]:
     return lambda result: (*result[:index], value, *result[index + 1 :])
 
 
-class Untrue:
+class Uninspectable:
     """An object whose inspection raises an error."""
 
     def __bool__(self) -> bool:
@@ -143,7 +143,7 @@ RESERVED = (
 
 
 def _odd_infos(result: Any) -> Any:
-    odd = [1, "one", None, np.zeros(2), np.zeros((3, 1)), {"a": 1}, [1, 2], Untrue(), 2.5]
+    odd = [1, "one", None, np.zeros(2), np.zeros((3, 1)), {"a": 1}, [1, 2], Uninspectable(), 2.5]
     value = random.Random(len(str(result))).choice(odd)
     return (*result[:-1], dict.fromkeys(RESERVED, value))
 
@@ -181,9 +181,9 @@ TROUBLES: dict[str, Callable[[Any], Any]] = {
 
 
 class Goals(gym.Env[Any, Any]):
-    """The same walk toward a goal; with ``reuse``, the parts are the same arrays every time.
+    """A similar walk toward a goal; with ``reuse``, it always returns the same arrays.
 
-    Its `compute_reward` writes into what it gets, and returns one array.
+    With ``reuse``, `compute_reward` also writes into its arguments.
     """
 
     def __init__(self, reuse: bool = False, fails: bool = False) -> None:

@@ -76,7 +76,7 @@ def registered(kind: Callable[..., Walk]) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("reuse", ["own", "everyones"])
+@pytest.mark.parametrize("reuse", ["own", "all"])
 def test_environment_may_always_return_one_array(mode: tuple[str, int], reuse: str) -> None:
     rows, collector = collect(mode=mode, reuse=reuse)
     assert torch.equal(rows, collect(mode=mode)[0])
@@ -122,7 +122,7 @@ def test_evaluation_uses_copies_of_observations(env_id: str, reuse: Any) -> None
     assert len(results[0][0]) == 10
 
 
-@pytest.mark.parametrize("kwargs", [{"reuse": "own"}, {"meddles": True}])
+@pytest.mark.parametrize("kwargs", [{"reuse": "own"}, {"writes_actions": True}])
 def test_recorded_data_matches_the_observations_and_actions(kwargs: dict[str, Any]) -> None:
     expected = record_random(WALK, {}, 23, 0)
     found = record_random(WALK, kwargs, 23, 0)
@@ -133,7 +133,7 @@ def test_recorded_data_matches_the_observations_and_actions(kwargs: dict[str, An
 
 def test_environment_that_writes_into_actions_does_not_change_the_stored_ones() -> None:
     for mode in MODES:
-        assert torch.equal(collect(mode=mode, meddles=True)[0], collect(mode=mode)[0])
+        assert torch.equal(collect(mode=mode, writes_actions=True)[0], collect(mode=mode)[0])
 
 
 def test_actions_kept_by_an_environment_do_not_change() -> None:

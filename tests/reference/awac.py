@@ -47,7 +47,7 @@ class Noise(TypedDict):
 class Hyper(ActorCriticHyper):
     """Hyperparameters of the actor-critic and of the advantage weights.
 
-    ``clip_actions`` brings sampled actions into [-1, 1] before a critic sees them.
+    ``clip_actions`` clips sampled actions to [-1, 1] before they are passed to a critic.
     """
 
     weight_decay: float

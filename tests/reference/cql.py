@@ -210,7 +210,7 @@ def initial_state(start: sac.SacState, log_alpha_prime: float = 0.0) -> CqlState
 def multiplier_step(
     state: CqlState, gaps: Array, hyper: Hyper
 ) -> tuple[Array, sac.ScalarAdam, dict[str, float]]:
-    """One Adam step on log alpha'; nothing moves without a threshold."""
+    """One Adam step on log alpha'; no change without a threshold."""
     log, adam, threshold = (
         state["log_alpha_prime"],
         state["log_alpha_prime_adam"],

@@ -46,7 +46,7 @@ class DiscreteBatch(TypedDict):
 class Hyper(TypedDict):
     """Hyperparameters; Adam's betas and eps are the defaults of ``adam_step``.
 
-    The target moves by ``tau`` after every ``target_period``-th update: tau 1 and period C are
+    The target is updated by ``tau`` after every ``target_period``-th update: tau 1 and period C are
     the hard copy every C updates, period 1 and a small tau are Polyak averaging. A gradient longer
     than ``max_grad_norm`` is shortened to it.
     """

@@ -1,6 +1,6 @@
 """Hindsight relabeling in plain NumPy, from the paper (arXiv 1707.01495, sections 4.2 and 4.5).
 
-Transitions are kept one by one, and an episode is found by looking through all of them.
+Transitions are stored individually, and an episode is found by searching all of them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Transition:
 
 
 def episode_of(history: list[Transition], index: int) -> list[int]:
-    """Where in the history the transitions of ``index``'s episode are, in order."""
+    """Return the indices of the transitions of ``index``'s episode, in order."""
     env = history[index].env
     episode: list[int] = []
     for place, transition in enumerate(history):
@@ -47,7 +47,7 @@ def episode_of(history: list[Transition], index: int) -> list[int]:
 
 
 def goal_sources(history: list[Transition], index: int, strategy: str, capacity: int) -> list[int]:
-    """The transitions whose resulting state may become the goal; none while the episode runs."""
+    """Return the transitions whose next state may become the goal; none if unfinished."""
     episode = episode_of(history, index)
     if not history[episode[-1]].ended:
         return []
@@ -65,7 +65,7 @@ def relabel(
     reward: GoalFunction,
     terminated: GoalFunction | None,
 ) -> Transition:
-    """The transition as if ``goal`` had been wanted: r' = r(s', g')."""
+    """Return the transition with ``goal`` as the desired goal: r' = r(s', g')."""
     ended = transition.terminated
     if terminated is not None:
         ended = bool(terminated(transition.next_achieved, goal))
@@ -88,7 +88,7 @@ def sample(
     reward: GoalFunction,
     terminated: GoalFunction | None,
 ) -> list[Transition]:
-    """A batch from three uniform numbers each: which transition, whether to relabel, which goal."""
+    """Return a batch; three uniform numbers choose the transition, relabeling and the goal."""
     batch = []
     oldest = max(0, len(history) - capacity)
     for which, whether, source in uniform.T:

@@ -1,8 +1,8 @@
 """Float64 RLPD (arXiv 2302.02948): REDQ's update with LayerNorm before the critics' ReLU.
 
-A critic's network holds "scales" and "shifts" of its hidden layers; the actor's does not. Which
-rows of a batch come from which source is the caller's business. The loss sums over critics (the
-authors average: Adam all but cancels the factor).
+A critic's network has "scales" and "shifts" of its hidden layers; the actor's does not. The caller
+mixes the sources of a batch. The loss sums over critics (the authors average: Adam almost cancels
+the factor).
 """
 
 from . import redq

@@ -202,7 +202,7 @@ def actor_loss(
 
     The gradient runs through a~ and through log pi; critics and alpha are constants. Where
     critics tie for the minimum, the first of them receives the gradient. ``value`` is the
-    minimum, or what a relative of SAC puts in its place.
+    minimum, or its replacement in a variant of SAC.
     """
     output, actor_cache = forward(actor, observation)
     sample = policy_sample(output, noise)
@@ -298,7 +298,7 @@ def critic_step(
 
 
 def critic_metrics(loss: float, q: Array, target: Array) -> dict[str, float]:
-    """What every critic step reports."""
+    """Return the metrics of a critic step."""
     return {
         "critic_loss": loss,
         "q_mean": float(q.mean()),
@@ -309,7 +309,7 @@ def critic_metrics(loss: float, q: Array, target: Array) -> dict[str, float]:
 def temperature_step(
     state: SacPolicy, log_prob: Array, hyper: Hyper
 ) -> tuple[Array, ScalarAdam, float]:
-    """Eq. 18: one Adam step on log_alpha; nothing moves, and the loss is 0, if alpha is fixed."""
+    """Eq. 18: one Adam step on log_alpha; with a fixed alpha, no change and loss 0."""
     log_alpha, adam = state["log_alpha"], state["log_alpha_adam"]
     if state["fixed_alpha"] is not None:
         fixed: ScalarAdam = {"m": adam["m"].copy(), "v": adam["v"].copy(), "t": adam["t"]}

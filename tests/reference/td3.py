@@ -51,7 +51,7 @@ class Noise(TypedDict):
 
 
 class Hyper(ActorCriticHyper):
-    """Hyperparameters; the policy moves on every ``policy_delay``-th update."""
+    """Hyperparameters; the policy is updated on every ``policy_delay``-th update."""
 
     target_noise: float
     noise_clip: float
@@ -59,7 +59,7 @@ class Hyper(ActorCriticHyper):
 
 
 class PolicyLoss(Protocol):
-    """What an actor step needs: a loss and its gradient at the actor's parameters."""
+    """An actor loss and its gradient at the actor's parameters."""
 
     @property
     def loss(self) -> float:
@@ -152,8 +152,8 @@ def delayed_update(
 ) -> tuple[Td3State, dict[str, float]]:
     """Critics every time; actor and targets when the count of updates divides by the delay.
 
-    The count includes this update: with delay 2 the second, fourth, ... update moves
-    them. The actor's loss sees the updated critics. The input state is not modified.
+    The count includes this update: with delay 2, the second, fourth, ... update changes
+    them. The actor's loss uses the updated critics. The input state is not modified.
     """
     batch = checked_batch(batch, *sizes(state["actor"]))
     draws = checked(noise["next_action"], batch["action"].shape, "noise next_action")
@@ -169,7 +169,7 @@ def delayed_update(
 def full_update(
     state: Td3State, batch: Batch, noise: Noise, hyper: Hyper
 ) -> tuple[Td3State, dict[str, float]]:
-    """One update of algorithm 1; the actor maximizes the first critic alone.
+    """One update of algorithm 1; the actor maximizes only the first critic.
 
     ``actor_loss`` is among the metrics on policy steps only.
     """

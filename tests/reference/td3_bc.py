@@ -1,6 +1,6 @@
 """Float64 TD3+BC (arXiv 2106.06860) with hand-derived gradients.
 
-TD3 whose actor also imitates the batch's actions; observations come normalized.
+TD3 whose actor also imitates the batch's actions; observations are already normalized.
 """
 
 from typing import NamedTuple

@@ -22,7 +22,7 @@ ACTIVATIONS: dict[str, Any] = {
 
 
 def layer_norm(x: Array, scale: Array, shift: Array) -> Array:
-    """Each row to mean 0 and variance 1 (arXiv 1607.06450)."""
+    """Normalize each row to mean 0 and variance 1 (arXiv 1607.06450)."""
     rows = []
     for row in x:
         rows.append((row - row.mean()) / math.sqrt(row.var() + 1e-5) * scale + shift)
@@ -113,7 +113,7 @@ def hashed(number: int) -> int:
 
 
 def dropout_mask(rows: int, width: int, counter: int, layer: int, probability: float) -> Array:
-    """Which entries stay: a hash of the place, keyed by counter and layer."""
+    """Return the kept entries: a hash of the position, keyed by counter and layer."""
     key = hashed(hashed(counter) + layer)
     bits = [hashed(hashed(place ^ key) + counter) for place in range(rows * width)]
     return np.array([b >= int(probability * 2**32) for b in bits]).reshape(rows, width)
