@@ -263,9 +263,9 @@ def test_columns_of_a_dataset_are_read_by_name() -> None:
 @pytest.mark.parametrize(
     ("column", "name", "message"),
     [
-        ([0.0, np.nan, 0.0], "level", "level in row 1 are not finite"),
+        ([0.0, np.nan, 0.0], "level", "level has values that are not finite in row 1"),
         ([0.0, 1.0], "level", "'level' has 2 rows, but 'observations' has 3"),
-        (["a", "b", "c"], "level", "'level' has the type <U1, but numbers are needed"),
+        (["a", "b", "c"], "level", "'level' has the type <U1, but should contain numbers"),
         (np.zeros((3, 2, 2)), "level", "'level' has shape"),
         (np.zeros(3), "levle", "has no column 'levle', .* did you mean 'level'"),
         (np.zeros(3), "rewards", "declares the column 'rewards', but it is already part"),
@@ -283,7 +283,7 @@ def test_replay_rejects_fields_it_cannot_supply() -> None:
         buffer.supply(("returns_to_go",))
     with pytest.raises(ConfigError, match="did you mean 'truncations'"):
         buffer.supply(("truncation",))
-    with pytest.raises(ValueError, match="3 transitions, but there are 2 environments"):
+    with pytest.raises(ValueError, match="3 transitions, but the number should be a multiple"):
         fill_three(ReplayBuffer(10, 1, 1, num_envs=2))
 
 
