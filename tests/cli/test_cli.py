@@ -199,6 +199,8 @@ def test_bad_paths_are_one_line_errors(run: Path, tmp_path: Path) -> None:
         ("train", "--config", "none.yaml"): "config file 'none.yaml' does not exist",
         ("resume", "nowhere"): "does not exist",
         ("resume", str(tmp_path)): "neither a run nor a checkpoint",
+        ("resume", str(run.parent)): "a folder of runs. Give one of them",
+        ("plot", str(run.parent), "--out", "a.png"): "is not a run, but a folder of runs",
         ("resume", str(run), "total_timesteps=500", "hidden_sizes=[8]"): "contradicts",
         ("evaluate", "nowhere"): "does not exist",
         ("evaluate", str(run), "--episodes", "0"): "at least 1",
@@ -327,7 +329,7 @@ def test_run_without_an_environment(recorded: Path, tmp_path: Path) -> None:
     assert f"{only_json(*arguments, cwd=tmp_path)['fqe_value']:.2f} ±" in printed
     for extra, sentence in {
         ("--video", "x.mp4"): "so no video can be recorded",
-        ("--seed", "-1"): "seed = -1 at least 0",
+        ("--seed", "-1"): "seed = -1: should be at least 0",
     }.items():
         done = cli("evaluate", "runs/bc_data_seed0", *extra, cwd=tmp_path)
         assert (done.returncode, sentence in done.stderr) == (2, True), done.stderr

@@ -404,7 +404,7 @@ def bad_data() -> dict[str, tuple[Arrays, str]]:
         ),
         "other environment": (
             data | {"observations": np.zeros((8, 5)), "next_observations": np.zeros((8, 5))},
-            "has 5 observation values and 1 action value, but the environment has 2 and 1: use",
+            "has 5 observation values and 1 action value, but the environment has 2 obs",
         ),
     }
 
@@ -476,7 +476,9 @@ def test_pt_file_must_contain_tensors(tmp_path: Path) -> None:
     [
         ({"dataset_kind": "npz"}, "needs dataset_path"),
         ({"dataset_kind": "minari"}, "needs dataset_id"),
-        ({"dataset_path": "x.npz"}, "need dataset_kind"),
+        ({"dataset_path": "x.npz"}, "dataset_path needs dataset_kind: set dataset_kind=npz, and use"),
+        ({"dataset_path": "x"}, "dataset_path needs dataset_kind: set dataset_kind=KIND, and use"),
+        ({"dataset_id": "a/b-v0"}, "dataset_id needs dataset_kind: set dataset_kind=minari, and use"),
         ({"dataset_kind": "csv"}, "dataset_kind"),
         ({"dataset_size": 0}, "dataset_size"),
         (
@@ -670,7 +672,9 @@ def test_time_limits_stored_as_terminations_are_reported(tmp_path: Path) -> None
     write_arrays(data, tmp_path / "d.npz")
     _, problems = validate_data(str(tmp_path / "d.npz"), "Pendulum-v1")
     assert any("limits seem to be stored as terminations" in text for text in problems)
-    with pytest.raises(ConfigError, match=r"has 3 observation values .* but Mount.* has 2 and 1"):
+    with pytest.raises(
+        ConfigError, match=r"has 3 observation values .* but Mount.* has 2 observation"
+    ):
         validate_data(str(tmp_path / "d.npz"), "MountainCarContinuous-v0")
 
 

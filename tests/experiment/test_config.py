@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import re
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,9 @@ from rl_training.experiment.config import (
     make_config,
     read_config,
 )
+from rl_training.experiment.config_keys import allowed_text
 from rl_training.runtime.callbacks import EarlyStoppingCallback
+from rl_training.runtime.control_config import ControlsConfig
 
 STOPPING = {"early_stopping": {"patience": 1}}
 BASE: dict[str, Any] = {"algo": "sac", "env_id": "Pendulum-v1", "total_timesteps": 100}
@@ -134,7 +137,10 @@ def test_traits_of_sizes(entry: Any) -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"algo": "sca"}, "Unknown algorithm 'sca' (a custom algorithm needs register_alg"),
+        (
+            {"algo": "sca"},
+            "Unknown algorithm 'sca'; did you mean 'sac'? A custom algorithm needs register_alg",
+        ),
         ({"sede": 1}, "Unknown key 'sede'; did you mean 'seed'"),
         (
             {"algo_kwargs": {"alpha": "autoo"}},
@@ -361,3 +367,16 @@ def test_control_callbacks_from_a_train_config() -> None:
     (callback,) = build_control_callbacks(config)
     assert isinstance(callback, EarlyStoppingCallback)
     assert build_control_callbacks(TrainConfig.load("sac/pendulum")) == []
+
+
+def test_load_accepts_a_mapping_and_does_not_change_it() -> None:
+    data: dict[str, Any] = {"algo": "sac", "env_id": "Pendulum-v1", "total_timesteps": 10}
+    data["algo_kwargs"] = {"batch_size": 8}
+    before = deepcopy(data)
+    config = TrainConfig.load(data, ["batch_size=16", "seed=3"])
+    assert (config.algo_kwargs["batch_size"], config.seed, data) == (16, 3, before)
+    assert TrainConfig.load(data) == make_config(data)
+
+
+def test_early_stopping_is_listed_as_a_mapping() -> None:
+    assert allowed_text(ControlsConfig.model_fields["early_stopping"]) == "a mapping or null"

@@ -392,7 +392,7 @@ def test_plot_is_written_atomically_and_follows_no_planted_link(
 def test_plot_needs_a_folder_and_a_suffix(reference: Reference, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="does not exist"):
         draw(reference, tmp_path / "none" / "a.png")
-    with pytest.raises(ConfigError, match=r"must end in \.png or \.pdf"):
+    with pytest.raises(ConfigError, match=r"must end in \.png, \.pdf, \.svg or \.jpg"):
         draw(reference, tmp_path / "a.xyz")
     with pytest.raises(ConfigError, match="does not exist"):
         record_video(tmp_path / "none" / "a.gif")

@@ -210,7 +210,8 @@ class Algorithm(nn.Module, ABC):
         if spec.discrete:
             raise ConfigError(
                 f"{cls.name} needs a bounded Box action space, but the action space is "
-                f"Discrete({spec.action_dim}). Choose an algorithm for discrete actions."
+                f"Discrete({spec.action_dim}). Choose an algorithm for discrete actions, such as "
+                "dqn."
             )
 
     @torch.no_grad()

@@ -37,6 +37,7 @@ from rl_training.algorithms.config import (
 )
 from rl_training.errors import ConfigError
 from rl_training.models import QNetwork
+from rl_training.text import counted
 from rl_training.types import (
     ActionKind,
     Batch,
@@ -167,7 +168,8 @@ class DQNAlgorithm(StagedAlgorithm):
         if not spec.discrete:
             raise ConfigError(
                 f"{cls.name} needs a Discrete action space, but the action space is a Box of "
-                f"{spec.action_dim} values. Choose an algorithm for continuous actions."
+                f"{counted(spec.action_dim, 'value')}. Choose an algorithm for continuous actions, "
+                "such as sac."
             )
 
     def explore_at(self, step: int) -> None:

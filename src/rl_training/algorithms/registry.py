@@ -106,10 +106,10 @@ REGISTRY: dict[str, AlgorithmEntry] = {
 def get_algorithm(name: str) -> AlgorithmEntry:
     """Return the entry of an algorithm; the error for an unknown name suggests the nearest one."""
     if name not in REGISTRY:
+        hint = nearest(name, REGISTRY)
         raise ConfigError(
-            f"Unknown algorithm {shown(name)} (a custom algorithm needs register_algorithm in "
-            "Python, or --import MODULE on the command line)"
-            f"{nearest(name, REGISTRY)}"
+            f"Unknown algorithm {shown(name)}{hint}{'' if hint.endswith('?') else '.'} A custom "
+            "algorithm needs register_algorithm in Python, or --import MODULE on the command line."
         )
     return REGISTRY[name]
 

@@ -17,15 +17,16 @@ from rl_training.runtime.callbacks import Callback, check_hooks
 from rl_training.text import shown
 
 
-def whole_number(name: str, value: Any) -> int:
+def whole_number(name: str, value: Any, *, least: int | None = None) -> int:
     """Return an integer, or a float with an integer value such as 1e5, as an int.
 
-    Strings and booleans are rejected.
+    Strings, booleans and numbers below ``least`` are rejected.
     """
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        return int(value)
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+    is_whole_float = isinstance(value, float | np.floating) and float(value).is_integer()
+    if not is_whole_float and (isinstance(value, bool) or not isinstance(value, int | np.integer)):
         raise ConfigError(f"{name} = {shown(value)}: should be a whole number.")
+    if least is not None and value < least:
+        raise ConfigError(f"{name} = {shown(value)}: should be at least {least}.")
     return int(value)
 
 
@@ -50,9 +51,9 @@ def as_output(name: str, value: Any, endings: Sequence[str] = ()) -> Path:
     """Return the path of a file to write; its folder must exist and its suffix must be valid."""
     path = as_path(name, value, "a file")
     if endings and path.suffix.lower() not in endings:
-        raise ConfigError(
-            f"{name} = {shown(str(path))}: the file name must end in {' or '.join(endings)}."
-        )
+        *others, last = endings
+        allowed = f"{', '.join(others)} or {last}" if others else last
+        raise ConfigError(f"{name} = {shown(str(path))}: the file name must end in {allowed}.")
     if not path.parent.is_dir():
         raise ConfigError(
             f"{name} = {shown(str(path))}: the folder {shown(str(path.parent))} does not exist."

@@ -69,14 +69,10 @@ def evaluate_checkpoint(
         raise ConfigError(
             "fqe does not play episodes: leave out episodes, video, env_id and env_kwargs."
         )
-    episodes = EPISODES if episodes is None else whole_number("episodes", episodes)
-    seed = whole_number("seed", seed)
+    episodes = EPISODES if episodes is None else whole_number("episodes", episodes, least=1)
+    seed = whole_number("seed", seed, least=0)
     if fqe_updates is not None:
         fqe_updates = whole_number("fqe_updates", fqe_updates)
-    if episodes < 1 or seed < 0:
-        raise ConfigError(
-            f"episodes = {episodes} should be at least 1, and seed = {seed} at least 0."
-        )
     if not fqe and (fqe_updates is not None or dataset is not None):
         raise ConfigError("fqe_updates and dataset require fitted Q evaluation: set fqe as well.")
     checkpoint = SavedRun.load(as_path("path", path), best=best)

@@ -114,8 +114,9 @@ def finished_reason(checkpoint: SavedRun, config: TrainConfig) -> str | None:
             f"early_stopping (early_stopping.{key}=N) or disable it (early_stopping=null)."
         )
     if checkpoint.step >= config.last_step:
+        state = "finished" if checkpoint.step >= old.last_step else "is already"
         return (
-            f"This run finished at step {checkpoint.step}. To continue, set total_timesteps=N to "
+            f"This run {state} at step {checkpoint.step}. To continue, set total_timesteps=N to "
             f"more than {checkpoint.step - config.online_from}."
         )
     return None

@@ -16,7 +16,7 @@ from rl_training.algorithms.registry import get_algorithm
 from rl_training.config_model import Trait, keys_with
 from rl_training.errors import ConfigError
 from rl_training.experiment.config import TrainConfig
-from rl_training.experiment.run_directory import is_run, read_config_file
+from rl_training.experiment.run_directory import is_run, read_config_file, runs_hint
 from rl_training.runtime.logging import read_metrics
 from rl_training.text import shorten, shown
 
@@ -71,7 +71,7 @@ class Run:
 
     def __post_init__(self) -> None:
         if not is_run(self.path):
-            raise ConfigError(f"{str(self.path)!r} is not a run.")
+            raise ConfigError(f"{str(self.path)!r} is not a run{runs_hint(self.path)}.")
         self.config = read_config_file(self.path)
 
     @property

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from rl_training.text import counted
+
 if TYPE_CHECKING:
     from rl_training.experiment.config import TrainConfig
     from rl_training.runtime.training_loop import TrainResult
@@ -33,7 +35,7 @@ def evaluation_text(result: dict[str, Any]) -> str:
     bounds = result["eval_return_ci95"]
     interval = bounds and f" (95% interval of the mean {bounds[0]:.2f} to {bounds[1]:.2f})"
     return (
-        f"{result['env_id']}, {step}, {result['eval_episodes']} episodes: "
+        f"{result['env_id']}, {step}, {counted(result['eval_episodes'], 'episode')}: "
         f"return {result['eval_return_mean']:.2f} ± {result['eval_return_std']:.2f}"
         f"{interval or ''}, length {result['eval_length_mean']:.1f}{_success_text(result)}"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from os import PathLike, fspath
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -78,9 +78,10 @@ class DataConfig(ConfigModel):
         if kind == "minari" and not self.dataset_id:
             raise ValueError("dataset_kind 'minari' needs dataset_id: set it to the dataset's id")
         if kind is None and (self.dataset_path or self.dataset_id):
+            given = "dataset_path" if self.dataset_path else "dataset_id"
             raise ValueError(
-                "dataset_path and dataset_id need dataset_kind: set it, and use an algorithm that "
-                "learns from recorded data"
+                f"{given} needs dataset_kind: set dataset_kind={self._likely_kind()}, and use an "
+                "algorithm that learns from recorded data"
             )
         for name in ("num_epochs", "validation_fraction", "action_low", "action_high"):
             if kind is None and getattr(self, name) is not None:
@@ -92,6 +93,13 @@ class DataConfig(ConfigModel):
             raise ValueError("action_low and action_high must be set together")
         self.rewards()
         return self
+
+    def _likely_kind(self) -> str:
+        """Return the kind to suggest for the given path or id."""
+        if not self.dataset_path:
+            return "minari"
+        suffix = PurePath(self.dataset_path).suffix.lower()
+        return {".npz": "npz", ".pt": "pt", ".hdf5": "hdf5", ".h5": "hdf5"}.get(suffix, "KIND")
 
     def action_bounds(self, size: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Return the bounds of ``size`` actions; a single number applies to all of them."""

@@ -19,6 +19,7 @@ from rl_training.data.rows import SCALAR_FIELDS, RowLayout
 from rl_training.errors import ConfigError
 from rl_training.precision import widest_float
 from rl_training.rewards import RewardTransformConfig
+from rl_training.text import counted
 from rl_training.types import FIELD_NAMES, Batch, EnvSpec, Sampler, refuse_fields
 
 FloatRows = npt.NDArray[np.float32]
@@ -134,9 +135,10 @@ class TransitionDataset(Sampler):
         if "next_observations" not in fields.columns:
             count = len(rows)
             rows = _derive_next(rows, layout)
-            guesses.append(
+            dropped = count - len(rows)
+            notes.append(
                 "next observations are taken from the following rows; "
-                f"{count - len(rows)} rows without one are dropped"
+                f"{counted(dropped, 'row')} without one {'is' if dropped == 1 else 'are'} dropped"
             )
         _map_actions(rows[:, layout.slices["actions"]], spec, source)
         return cls(

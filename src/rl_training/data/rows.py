@@ -67,6 +67,6 @@ class RowLayout:
             return None
         return (
             f"{source} has {counted(self.obs_dim, 'observation value')} and "
-            f"{counted(self.action_dim, 'action value')}, but {env} has {spec.obs_dim} and "
-            f"{spec.action_width}: use data from the same environment."
+            f"{counted(self.action_dim, 'action value')}, but {env} has {spec}: use data from the "
+            "same environment."
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -193,9 +194,14 @@ class TrainConfig(ConfigModel):
         return self.total_timesteps
 
     @classmethod
-    def load(cls, source: str | Path, overrides: Sequence[str] = ()) -> TrainConfig:
-        """Load a packaged config by its name, or a file, and apply ``key=value`` overrides."""
-        data = read_config(source)
+    def load(
+        cls, source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()
+    ) -> TrainConfig:
+        """Load a packaged config by its name, a file or a mapping, and apply overrides.
+
+        ``overrides`` is a list of ``key=value`` strings. The given mapping is not changed.
+        """
+        data = deepcopy(dict(source)) if isinstance(source, Mapping) else read_config(source)
         apply_overrides(data, overrides)
         return make_config(data)
 

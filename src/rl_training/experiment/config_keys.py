@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from rl_training.boundary.yaml_codec import yaml_text
@@ -101,7 +102,7 @@ def _allowed(annotation: Any, metadata: Any, mark: str) -> str:
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Literal:
         return ", ".join(f"{mark}{yaml_text(value)}{mark}" for value in arguments)
-    if origin is dict:
+    if origin is dict or (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
         return "a mapping"
     if origin is tuple:
         each = _allowed(arguments[0], (), mark)

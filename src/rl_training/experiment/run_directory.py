@@ -326,6 +326,13 @@ def report_failed_delete(folder: Path) -> Iterator[None]:
         raise ConfigError(f"{folder} cannot be deleted ({error.strerror or error}).") from None
 
 
+def runs_hint(path: Path) -> str:
+    """Return the end of a sentence about a folder that is not a run but contains runs, or ''."""
+    if not path.is_dir() or not any(is_run(child) for child in path.iterdir()):
+        return ""
+    return f", but a folder of runs. Give one of them: rl-training runs {path} lists them"
+
+
 def locate(path: Path, *, best: bool = False) -> Path:
     """Return the folder of a checkpoint, or of the last or best checkpoint of a run."""
     if not path.exists():
@@ -342,7 +349,7 @@ def locate(path: Path, *, best: bool = False) -> Path:
     if best:
         raise ConfigError(f"--best requires a run, but {path} is not a run.")
     if not (path / "manifest.json").exists():
-        raise ConfigError(f"{str(path)!r} is neither a run nor a checkpoint.")
+        raise ConfigError(f"{str(path)!r} is neither a run nor a checkpoint{runs_hint(path)}.")
     return Path(os.path.abspath(path))  # the parent shows whether it is part of a run
 
 
