@@ -476,9 +476,15 @@ def test_pt_file_must_contain_tensors(tmp_path: Path) -> None:
     [
         ({"dataset_kind": "npz"}, "needs dataset_path"),
         ({"dataset_kind": "minari"}, "needs dataset_id"),
-        ({"dataset_path": "x.npz"}, "dataset_path needs dataset_kind: set dataset_kind=npz, and use"),
+        (
+            {"dataset_path": "x.npz"},
+            "dataset_path needs dataset_kind: set dataset_kind=npz, and use",
+        ),
         ({"dataset_path": "x"}, "dataset_path needs dataset_kind: set dataset_kind=KIND, and use"),
-        ({"dataset_id": "a/b-v0"}, "dataset_id needs dataset_kind: set dataset_kind=minari, and use"),
+        (
+            {"dataset_id": "a/b-v0"},
+            "dataset_id needs dataset_kind: set dataset_kind=minari, and use",
+        ),
         ({"dataset_kind": "csv"}, "dataset_kind"),
         ({"dataset_size": 0}, "dataset_size"),
         (
