@@ -22,8 +22,9 @@ def whole_number(name: str, value: Any, *, least: int | None = None) -> int:
 
     Strings, booleans and numbers below ``least`` are rejected.
     """
-    is_whole_float = isinstance(value, float | np.floating) and float(value).is_integer()
-    if not is_whole_float and (isinstance(value, bool) or not isinstance(value, int | np.integer)):
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise ConfigError(f"{name} = {shown(value)}: should be a whole number.")
     if least is not None and value < least:
         raise ConfigError(f"{name} = {shown(value)}: should be at least {least}.")
