@@ -28,7 +28,7 @@ TD_ERROR = f"{SAMPLE}td_error"
 """Absolute TD error of each row, from which a prioritized replay computes priorities."""
 Noise = Mapping[str, "Tensor"]
 Mode = Literal["online", "offline", "offline_to_online"]
-"""Where a run's data comes from."""
+"""Source of a run's data."""
 ActionKind = Literal["continuous", "discrete"]
 
 

@@ -142,7 +142,7 @@ def test_validation_reports_actions_out_of_bounds(tmp_path: Path) -> None:
     data["actions"][:4] = 2
     np.savez(tmp_path / "bad.npz", **data)  # type: ignore[arg-type]
     _, problems = validate_data(str(tmp_path / "bad.npz"), "tests/Pick-v0")
-    assert any("4 rows are outside the bounds 5 to 7" in problem for problem in problems)
+    assert any("4 rows outside the bounds 5 to 7" in problem for problem in problems)
 
 
 def test_minari_dataset_of_discrete_actions(

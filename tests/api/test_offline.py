@@ -399,7 +399,7 @@ def test_loader_notes_are_reported_once(
         f"{file}: 'done' is the only column for episode ends: it is read as terminations, which do "
         "not bootstrap."
     )
-    assert told[1].startswith(f"{file}: 2 episode ends at the time limit of 200 steps")
+    assert told[1].startswith(f"{file}: episode ends at the time limit of 200 steps are read")
     assert told[2].startswith(f"{file}: next observations are taken from the following rows; 2")
     resume(run_dir, ["total_timesteps=60"], callbacks=[Watcher()])
     assert (capsys.readouterr().err, len(told)) == ("", 3)

@@ -1,4 +1,4 @@
-"""Base classes of all learners: modules with `act`, `noise` and `update` and a tensor state."""
+"""Base classes of all learners: modules with `act`, `noise` and `update`, and state in tensors."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ class Algorithm(nn.Module, ABC):
 
     @property
     def normalization(self) -> Normalization:
-        """The normalization of observations in `act`, and of the batches of updates."""
+        """The normalization of observations in `act` and of batches in updates."""
         clip = None if self.obs_moments is None else OBSERVATION_CLIP
         reward_scale = None if self.return_moments is None else self.reward_scale
         return Normalization(self.obs_shift, self.obs_scale, clip, reward_scale)

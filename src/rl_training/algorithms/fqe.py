@@ -46,8 +46,8 @@ def td_loss(q: Tensor, target: Tensor) -> Tensor:
 class FittedQ(StagedAlgorithm):
     """Critics of a frozen policy, on observations normalized like the policy's.
 
-    A value is `value_shift` + `value_scale` · network. The networks start at the returns of the
-    data and learn the difference, independently of the scale of the rewards.
+    A value is `value_shift` + `value_scale` · network. Values start near the mean return of the
+    data, and the networks learn the difference, independently of the scale of the rewards.
     """
 
     name: ClassVar[str] = "fqe"

@@ -33,7 +33,7 @@ class SoftConfig(ActorCriticConfig):
     initial_alpha: float = Field(default=1.0, gt=0)
     """Initial value of a learned α."""
     target_entropy: float | Literal["auto"] = "auto"
-    """Target entropy of a learned α; `auto` is −|A|, minus the number of action dimensions."""
+    """Target entropy of a learned α; `auto` is −|A| for |A| action dimensions."""
 
 
 class SACConfig(SoftConfig, OffPolicyConfig):

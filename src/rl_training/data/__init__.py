@@ -1,4 +1,4 @@
-"""Where batches come from: replay, recorded data, and the order they are sampled in."""
+"""Sources of batches: replay buffers, recorded data, and samplers that draw from them."""
 
 from __future__ import annotations
 

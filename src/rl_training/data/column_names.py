@@ -34,7 +34,7 @@ AMBIGUOUS = ("dones", "done")
 
 @dataclass(frozen=True)
 class Fields:
-    """A dataset's columns under our names, and the assumptions made when reading them."""
+    """A dataset's columns under standard names, and the assumptions made when reading them."""
 
     columns: dict[str, Column]
     names: dict[str, str]

@@ -26,7 +26,7 @@ class DataConfig(ConfigModel):
     """A dataset and its transforms; the reward keys also apply to environments."""
 
     dataset_kind: Annotated[DatasetKind | None, Trait.DATASET] = None
-    """Format of the recorded data; null for none."""
+    """Format of the recorded data; null means that there is none."""
     dataset_path: Annotated[str | None, Trait.DATASET, Trait.MAY_CHANGE] = None
     """The file of an npz, pt, hdf5 or starter dataset."""
     dataset_id: Annotated[str | None, Trait.DATASET] = None

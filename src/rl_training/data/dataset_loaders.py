@@ -70,7 +70,10 @@ def load_transition_dataset(
             )
         dataset.return_scale = 1000.0 / spread
         dataset.transform_rewards(RewardTransformConfig(scale=dataset.return_scale))
-        dataset.notes += (f"rewards are multiplied by 1000 / {spread:.6g}, the range of returns",)
+        dataset.notes += (
+            f"rewards are multiplied by {dataset.return_scale:.6g}, which is 1000 divided by the "
+            f"range of returns, {spread:.6g}",
+        )
     dataset.transform_rewards(settings.rewards())
     return dataset
 

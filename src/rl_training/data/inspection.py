@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rl_training.data.offline_dataset import BOUND_TOLERANCE, TransitionDataset
+from rl_training.text import counted
 from rl_training.types import EnvSpec
 
 QUARTILES = (0, 25, 50, 75, 100)
@@ -136,7 +137,7 @@ def find_problems(dataset: TransitionDataset, expected: Expectation) -> list[str
 def _value_problems(dataset: TransitionDataset, expected: Expectation) -> Iterator[str]:
     bad = _count_not_finite(dataset)
     if bad:
-        yield f"not finite: {bad} rows contain NaN or infinite values."
+        yield f"not finite: there are NaN or infinite values in {counted(bad, 'row')}."
     for odd in dataset.odd_flags:
         yield f"flags: {odd}."
     obs = dataset.column("observations")
@@ -145,8 +146,9 @@ def _value_problems(dataset: TransitionDataset, expected: Expectation) -> Iterat
         outside = (obs < expected.obs_low - slack) | (obs > expected.obs_high + slack)
     if outside.any():
         yield (
-            f"observations: {int(outside.any(axis=1).sum())} rows are outside the observation "
-            f"space of {expected.name}, first in entry {int(np.argmax(outside.any(axis=0)))}."
+            f"observations: {counted(int(outside.any(axis=1).sum()), 'row')} outside the "
+            f"observation space of {expected.name}, first in entry "
+            f"{int(np.argmax(outside.any(axis=0)))}."
         )
 
 
@@ -160,15 +162,19 @@ def _action_problems(actions: npt.NDArray[np.float32], spec: EnvSpec) -> Iterato
     wrong = (actions < low - slack) | (actions > high + slack) | fractional
     count = int(wrong.any(axis=1).sum())
     if count:
-        yield f"actions: {count} rows are outside the bounds {low.min():.6g} to {high.max():.6g}."
+        yield (
+            f"actions: {counted(count, 'row')} outside the bounds {low.min():.6g} to "
+            f"{high.max():.6g}."
+        )
 
 
 def _episode_problems(dataset: TransitionDataset, limit: int | None) -> Iterator[str]:
     jumps = find_discontinuities(dataset)
     if len(jumps):
         yield (
-            f"discontinuities: the next observation of {len(jumps)} rows inside episodes differs "
-            f"from the following row, first at row {jumps[0]}. Some episode ends may not be marked."
+            f"discontinuities: in {counted(len(jumps), 'row')} inside episodes, the next "
+            f"observation differs from the following row, first at row {jumps[0]}. Some episode "
+            "ends may not be marked."
         )
     if limit is None:
         return
@@ -176,13 +182,14 @@ def _episode_problems(dataset: TransitionDataset, limit: int | None) -> Iterator
     lengths = np.diff(bounds)
     if (lengths > limit).any():
         yield (
-            f"lengths: {int((lengths > limit).sum())} episodes are longer than the time limit of "
-            f"{limit} steps; the longest has {lengths.max()}. Some episode ends may not be marked."
+            f"lengths: {counted(int((lengths > limit).sum()), 'episode')} longer than the time "
+            f"limit of {limit} steps; the longest has {lengths.max()}. Some episode ends may not "
+            "be marked."
         )
     ended = dataset.column("terminations")[bounds[1:] - 1] > 0
     at_limit = int((ended & (lengths == limit)).sum())
     if at_limit and at_limit == int(ended.sum()):
         yield (
-            f"terminals: all {at_limit} terminations are at the time limit of {limit} steps. Time "
-            "limits seem to be stored as terminations, which do not bootstrap."
+            f"terminals: every termination ({at_limit}) is at the time limit of {limit} steps. "
+            "Time limits seem to be stored as terminations, which do not bootstrap."
         )

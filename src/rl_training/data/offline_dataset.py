@@ -204,7 +204,10 @@ class TransitionDataset(Sampler):
     # --- Episodes and statistics ------------------------------------------------
 
     def episode_bounds(self) -> npt.NDArray[np.int64]:
-        """Return the first row of each episode, then the length: episode i is [b[i], b[i + 1])."""
+        """Return the first row of each episode, followed by the number of rows.
+
+        Episode i is ``[b[i], b[i + 1])``.
+        """
         return episode_bounds((self.column("terminations") + self.column("truncations")) > 0)
 
     def returns_to_go(self, gamma: float) -> npt.NDArray[np.float64]:
@@ -398,8 +401,8 @@ def _separate_time_limits(
     limited = ends[lengths == time_limit]
     ended[limited], cut[limited] = 0.0, 1.0
     return [
-        f"{len(limited)} episode ends at the time limit of {time_limit} steps are read as "
-        "truncations"
+        f"episode ends at the time limit of {time_limit} steps are read as truncations "
+        f"({len(limited)})"
     ]
 
 

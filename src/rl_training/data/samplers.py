@@ -48,7 +48,7 @@ class EpochSampler(Sampler):
         self.dataset.supply(fields, gamma=gamma, n_step=n_step)
 
     def most_updates(self, batch_size: int) -> int:
-        """Return the updates of one epoch: a block must not be longer."""
+        """Return the number of updates in one epoch, the longest possible block."""
         return max(1, len(self) // batch_size)
 
     def prepare(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> None:
@@ -109,7 +109,7 @@ class EpochSampler(Sampler):
 
 
 def offline_share(batch_size: int, ratio: float) -> int:
-    """Return the rows of a batch from the dataset: ``ratio * batch_size``, rounded half up."""
+    """Return the number of dataset rows in a batch: ``ratio * batch_size``, rounded half up."""
     return math.floor(ratio * batch_size + 0.5)
 
 

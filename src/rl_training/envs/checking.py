@@ -54,7 +54,7 @@ def _reset_and_step(env: AnyEnv, spec: EnvSpec) -> list[str | None]:
 
 
 def describe_running(env: AnyEnv, env_id: str, *, evaluated: bool) -> list[str]:
-    """Return notes on a working environment; ``evaluated`` is whether it evaluates policies."""
+    """Return notes on an environment that works; ``evaluated`` is as in `examine_env`."""
     layers = wrappers_and_core(env)
     notes = [
         f"{type(layer).__name__} in {env_id} keeps running statistics in each environment, so "
@@ -73,7 +73,7 @@ def describe_running(env: AnyEnv, env_id: str, *, evaluated: bool) -> list[str]:
 
 @contextmanager
 def _preserve_random_state() -> Iterator[None]:
-    """Restore the global random generators afterwards, so that the check changes no results."""
+    """Restore the global random generators, so that the check does not change results."""
     shared, plain = np.random.get_state(), random.getstate()
     try:
         with torch.random.fork_rng(devices=[]):

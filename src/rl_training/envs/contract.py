@@ -14,7 +14,7 @@ AnyEnv = gym.Env[Any, Any]
 
 
 class ContractError(Exception):
-    """An invalid result of an environment; messages follow the environment's name."""
+    """An invalid result; the message is shown after the name of the environment."""
 
 
 def check_reset(result: Any) -> None:

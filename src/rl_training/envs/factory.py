@@ -171,7 +171,7 @@ _FLATTEN = (
 
 
 def _not_flat(space: gym.spaces.Box, env_id: str) -> str:
-    """Return the error for observations that are arrays of more or fewer than one dimension."""
+    """Return the error for observations that are not one-dimensional arrays."""
     text = f"{env_id} has the observation space {_name(space)}"
     if len(space.shape) not in (2, 3) or space.dtype != np.uint8:
         return f"{text}, but one-dimensional observations are needed: {_FLATTEN}."

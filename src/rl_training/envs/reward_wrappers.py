@@ -50,7 +50,7 @@ OWN_RETURN = "own_return"
 
 
 class OwnReturnWrapper(gym.Wrapper[Any, Any, Any, Any]):
-    """Adds up rewards below the transforms, to report the untransformed return."""
+    """Adds up rewards before the transforms, to report the untransformed return."""
 
     def __init__(self, env: AnyEnv) -> None:
         super().__init__(env)

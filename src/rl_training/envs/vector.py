@@ -45,7 +45,7 @@ class LocalEnvs(SyncVectorEnv[Any, Any]):
         return self._observations, {}
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Step all environments: Gymnasium's step for flat spaces, SAME_STEP and few infos."""
+        """Step all environments like Gymnasium, but only for flat spaces and SAME_STEP resets."""
         infos: dict[str, Any] = {}
         for index, env in enumerate(self.envs):
             obs, reward, terminated, truncated, info = env.step(actions[index])

@@ -68,7 +68,7 @@ class DDPG(ManagedAlgorithm):
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Format of the recorded data; None for none.
+        dataset_kind (default None): Format of the recorded data; None means that there is none.
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
@@ -248,7 +248,7 @@ class DQN(ManagedAlgorithm):
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Format of the recorded data; None for none.
+        dataset_kind (default None): Format of the recorded data; None means that there is none.
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
@@ -413,8 +413,8 @@ class HER(ManagedAlgorithm):
         num_critics (default 2): Number of critics in the ensemble.
         alpha (default 'auto'): Entropy temperature α: a fixed number, or `auto` to learn it.
         initial_alpha (default 1.0): Initial value of a learned α.
-        target_entropy (default 'auto'): Target entropy of a learned α; `auto` is −|A|, minus
-            the number of action dimensions.
+        target_entropy (default 'auto'): Target entropy of a learned α; `auto` is −|A| for |A|
+            action dimensions.
         base_algo (default 'sac'): The learner: any online algorithm for continuous actions; its
             options are accepted too.
         her_strategy (default 'future'): Which achieved goals of the episode replace a
@@ -464,7 +464,7 @@ class HER(ManagedAlgorithm):
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Format of the recorded data; None for none.
+        dataset_kind (default None): Format of the recorded data; None means that there is none.
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
@@ -638,8 +638,8 @@ class REDQ(ManagedAlgorithm):
         num_critics (default 10): Number N of critics.
         alpha (default 'auto'): Entropy temperature α: a fixed number, or `auto` to learn it.
         initial_alpha (default 1.0): Initial value of a learned α.
-        target_entropy (default 'auto'): Target entropy of a learned α; `auto` is −|A|, minus
-            the number of action dimensions.
+        target_entropy (default 'auto'): Target entropy of a learned α; `auto` is −|A| for |A|
+            action dimensions.
         subset_size (default 2): Number M ≤ N of target critics whose minimum is used, drawn at
             random in each update.
 
@@ -656,7 +656,7 @@ class REDQ(ManagedAlgorithm):
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Format of the recorded data; None for none.
+        dataset_kind (default None): Format of the recorded data; None means that there is none.
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
@@ -819,8 +819,8 @@ class SAC(ManagedAlgorithm):
         num_critics (default 2): Number of critics in the ensemble.
         alpha (default 'auto'): Entropy temperature α: a fixed number, or `auto` to learn it.
         initial_alpha (default 1.0): Initial value of a learned α.
-        target_entropy (default 'auto'): Target entropy of a learned α; `auto` is −|A|, minus
-            the number of action dimensions.
+        target_entropy (default 'auto'): Target entropy of a learned α; `auto` is −|A| for |A|
+            action dimensions.
 
     Run options:
         seed (default 0): Seed of all random streams.
@@ -835,7 +835,7 @@ class SAC(ManagedAlgorithm):
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Format of the recorded data; None for none.
+        dataset_kind (default None): Format of the recorded data; None means that there is none.
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
@@ -1016,7 +1016,7 @@ class TD3(ManagedAlgorithm):
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Format of the recorded data; None for none.
+        dataset_kind (default None): Format of the recorded data; None means that there is none.
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
@@ -1179,8 +1179,8 @@ class TQC(ManagedAlgorithm):
         num_critics (default 5): Number N of critics.
         alpha (default 'auto'): Entropy temperature α: a fixed number, or `auto` to learn it.
         initial_alpha (default 1.0): Initial value of a learned α.
-        target_entropy (default 'auto'): Target entropy of a learned α; `auto` is −|A|, minus
-            the number of action dimensions.
+        target_entropy (default 'auto'): Target entropy of a learned α; `auto` is −|A| for |A|
+            action dimensions.
         num_quantiles (default 25): Number M of quantiles per critic.
         top_quantiles_to_drop_per_net (default 2): Number of largest target quantiles to drop
             per critic; less than `num_quantiles`.
@@ -1199,7 +1199,7 @@ class TQC(ManagedAlgorithm):
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Format of the recorded data; None for none.
+        dataset_kind (default None): Format of the recorded data; None means that there is none.
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
@@ -1371,7 +1371,7 @@ class AWAC(ManagedAlgorithm):
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Format of the recorded data; None for none.
+        dataset_kind (default None): Format of the recorded data; None means that there is none.
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
@@ -1518,7 +1518,7 @@ class BC(ManagedAlgorithm):
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Format of the recorded data; None for none.
+        dataset_kind (default None): Format of the recorded data; None means that there is none.
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
@@ -1647,8 +1647,8 @@ class CQL(ManagedAlgorithm):
         num_critics (default 2): Number of critics in the ensemble.
         alpha (default 'auto'): Entropy temperature α: a fixed number, or `auto` to learn it.
         initial_alpha (default 1.0): Initial value of a learned α.
-        target_entropy (default 'auto'): Target entropy of a learned α; `auto` is −|A|, minus
-            the number of action dimensions.
+        target_entropy (default 'auto'): Target entropy of a learned α; `auto` is −|A| for |A|
+            action dimensions.
         policy_learning_rate (default 0.0001): Learning rate of the actor and the temperature;
             the critics use `learning_rate`.
         conservative_weight (default 5.0): Weight of the conservative term relative to the
@@ -1674,7 +1674,7 @@ class CQL(ManagedAlgorithm):
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Format of the recorded data; None for none.
+        dataset_kind (default None): Format of the recorded data; None means that there is none.
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
@@ -1815,8 +1815,8 @@ class EDAC(ManagedAlgorithm):
         num_critics (default 10): Number N of critics; the paper uses 10 to 50.
         alpha (default 'auto'): Entropy temperature α: a fixed number, or `auto` to learn it.
         initial_alpha (default 1.0): Initial value of a learned α.
-        target_entropy (default 'auto'): Target entropy of a learned α; `auto` is −|A|, minus
-            the number of action dimensions.
+        target_entropy (default 'auto'): Target entropy of a learned α; `auto` is −|A| for |A|
+            action dimensions.
         eta (default 1.0): Weight η of the diversity term; 0 gives SAC-N.
 
     Run options:
@@ -1832,7 +1832,7 @@ class EDAC(ManagedAlgorithm):
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Format of the recorded data; None for none.
+        dataset_kind (default None): Format of the recorded data; None means that there is none.
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
@@ -1988,7 +1988,7 @@ class IQL(ManagedAlgorithm):
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Format of the recorded data; None for none.
+        dataset_kind (default None): Format of the recorded data; None means that there is none.
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
@@ -2147,7 +2147,7 @@ class ReBRAC(ManagedAlgorithm):
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Format of the recorded data; None for none.
+        dataset_kind (default None): Format of the recorded data; None means that there is none.
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
@@ -2306,7 +2306,7 @@ class TD3BC(ManagedAlgorithm):
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Format of the recorded data; None for none.
+        dataset_kind (default None): Format of the recorded data; None means that there is none.
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
@@ -2488,7 +2488,7 @@ class RLPD(ManagedAlgorithm):
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Format of the recorded data; None for none.
+        dataset_kind (default None): Format of the recorded data; None means that there is none.
         dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.

@@ -21,7 +21,7 @@ PROBE_ROWS = 3
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Seed PyTorch's global CPU generator inside the context and restore it afterwards."""
+    """Seed PyTorch's global CPU generator inside the context and restore it afterward."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         yield

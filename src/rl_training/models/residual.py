@@ -24,7 +24,7 @@ EXPANSION = 4
 
 
 class ResidualTrunk(Trunk):
-    """A linear embedding, ``blocks`` of x + W₂ φ(W₁ LayerNorm(x)), and a last LayerNorm.
+    """A linear embedding, residual blocks x + W₂ φ(W₁ LayerNorm(x)), and a last LayerNorm.
 
     The flat vector holds the embedding, then scale, shift and both layers of each block, then the
     last scale and shift and the output layer. Initial weights are orthogonal in the embedding and

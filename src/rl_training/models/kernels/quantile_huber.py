@@ -21,7 +21,7 @@ def midpoints(quantiles: Tensor) -> Tensor:
 
 
 class QuantileHuberFunction(torch.autograd.Function):
-    """``[N, B, M]`` quantiles and ``[B, K]`` targets to Σ_i mean w |τ − 1[u < 0]| · Huber(u).
+    """Maps ``[N, B, M]`` quantiles and ``[B, K]`` targets to Σ_i mean w |τ − 1[u < 0]| Huber(u).
 
     The weights w of the rows are ``[B]``; None means 1.
     With c = clip(u, −1, 1) and its positive part p: Huber(u) = c (u − c/2), its slope is c, and
