@@ -1958,7 +1958,7 @@ MUTANTS = [
         "envs/resolving.py",
         "_check_kwargs(env_id, options)",
         "pass",
-        f"{RESOLVING} -k file_asks_for",
+        f"{RESOLVING} -k from_a_forged_config",
     ),
     Mutant(
         "an allowed argument allows every value",
@@ -2140,7 +2140,7 @@ MUTANTS = [
         "envs/guard.py",
         "return np.array(obs), reward,",
         "return obs, reward,",
-        "tests/envs/test_boundary.py -k one_array",
+        "tests/envs/test_boundary.py -k return_the_same_array",
     ),
     Mutant(
         "float32 rounding moves an action beyond its bound",

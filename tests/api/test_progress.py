@@ -156,7 +156,7 @@ def test_lines_of_a_log_are_seconds_apart(small_config: Config) -> None:
     ]
 
 
-def test_terminal_has_a_bar(small_config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_shows_a_bar(small_config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
@@ -169,7 +169,7 @@ def test_terminal_has_a_bar(small_config: Config, monkeypatch: pytest.MonkeyPatc
     assert text.rstrip().endswith("\x1b[?25h")  # the cursor is visible again
 
 
-def test_dumb_terminal_has_lines(small_config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dumb_terminal_shows_lines(small_config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
     stream = Terminal()
     train(small_config(), callbacks=[ProgressCallback(stream)])
@@ -207,7 +207,7 @@ def notebook(monkeypatch: pytest.MonkeyPatch) -> list[Handle]:
     return outputs
 
 
-def test_notebook_has_a_bar_by_default(
+def test_notebook_shows_a_bar_by_default(
     notebook: list[Handle], small_config: Config, capsys: pytest.CaptureFixture[str]
 ) -> None:
     train(small_config())

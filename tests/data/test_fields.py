@@ -112,7 +112,7 @@ def assert_replay(buffer: ReplayBuffer, rows: list[Row], n_step: int) -> None:
     end=st.sampled_from([0.0, 0.1, 0.5, 1.0]),
     seed=st.integers(0, 1000),
 )
-def test_replays_fields_follow_each_environment(
+def test_replay_fields_follow_each_environment(
     steps: int, num_envs: int, capacity: int, n_step: int, end: float, seed: int
 ) -> None:
     """At the ring buffer's boundary, both kinds of episode ends, and the newest row."""
@@ -184,7 +184,7 @@ def assert_dataset(data: TransitionDataset, rows: list[Row], n_step: int) -> Non
     seed=st.integers(0, 1000),
     changes=st.booleans(),
 )
-def test_datasets_fields_follow_its_episodes(
+def test_dataset_fields_follow_episodes(
     count: int, n_step: int, end: float, seed: int, changes: bool
 ) -> None:
     """Also after episodes were held out or rewards transformed, before or after `supply`."""

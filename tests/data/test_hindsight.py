@@ -242,13 +242,13 @@ def test_ratio_is_exact_in_expectation(ratio: float) -> None:
     assert abs(share - ratio) < 5 * (ratio * (1 - ratio) / 20_000) ** 0.5
 
 
-def test_ratio_of_zero_is_a_plain_replay() -> None:
+def test_ratio_of_zero_equals_a_plain_replay() -> None:
     story = Story(30, 2, 0, 0.3, ratio=0.0)
     story.expect(story.replay)
     assert story.task.calls == 0
 
 
-def test_episode_that_was_cut_off_is_not_continued() -> None:
+def test_truncated_episode_is_not_continued() -> None:
     replay = collect(5, 2, ratio=1.0, strategy="final")  # 3 steps, then 2 of 4
     replay.cut_episodes(2)
     row = np.full((2, 6), 9.0, np.float32)

@@ -230,7 +230,7 @@ def test_empty_hdf5_dataset_is_ignored(tmp_path: Path) -> None:
         read_raw(str(tmp_path / "d.hdf5"))
 
 
-def test_hdf5_file_cannot_claim_rows_that_it_does_not_have(tmp_path: Path) -> None:
+def test_hdf5_file_with_missing_rows_is_rejected(tmp_path: Path) -> None:
     h5py = pytest.importorskip("h5py")
     with h5py.File(tmp_path / "d.hdf5", "w") as file:
         for name, values in make_data([4, 4]).items():

@@ -155,7 +155,7 @@ def test_ratio_outside_its_range_is_rejected(ratio: float) -> None:
         MixedSampler(dataset(), replay(), ratio)
 
 
-def test_block_is_no_longer_than_an_epoch_of_the_share() -> None:
+def test_block_is_not_longer_than_an_epoch_of_its_source() -> None:
     mixed = MixedSampler(EpochSampler(dataset()), replay(), 0.5)
     assert mixed.most_updates(20) == 5  # 50 rows, 10 per batch
     rewards(mixed, 20, 5)

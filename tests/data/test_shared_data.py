@@ -34,7 +34,7 @@ def test_files_have_the_documented_statistics(
     assert found == pytest.approx(returns, abs=0.6)
 
 
-def test_file_with_other_names_is_read_and_is_not_halfcheetah() -> None:
+def test_file_with_other_column_names_is_read() -> None:
     path = str(DATA / "safetyhalfcheetah-neorl2-raw.npz")
     report = inspect_data(path)
     assert (report.rows, report.episodes, report.obs_dim) == (2_000, 2, 18)
@@ -42,7 +42,7 @@ def test_file_with_other_names_is_read_and_is_not_halfcheetah() -> None:
         validate_data(path, "HalfCheetah-v5")
 
 
-def test_minari_dataset(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_minari_dataset_has_the_documented_statistics(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("minari")
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(DATA / "minari"))
     report, problems = validate_data("D4RL/door/human-v2")

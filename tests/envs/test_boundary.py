@@ -77,7 +77,7 @@ def registered(kind: Callable[..., Walk]) -> Iterator[str]:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("reuse", ["own", "all"])
-def test_environment_may_always_return_one_array(mode: tuple[str, int], reuse: str) -> None:
+def test_environment_may_always_return_the_same_array(mode: tuple[str, int], reuse: str) -> None:
     rows, collector = collect(mode=mode, reuse=reuse)
     assert torch.equal(rows, collect(mode=mode)[0])
     clock, next_clock = rows[:, CLOCK], rows[:, 5 + CLOCK]
@@ -131,7 +131,7 @@ def test_recorded_data_matches_the_observations_and_actions(kwargs: dict[str, An
     np.testing.assert_array_equal(expected["next_observations"][:, 2], expected["actions"][:, 0])
 
 
-def test_environment_that_writes_into_actions_does_not_change_the_stored_ones() -> None:
+def test_stored_actions_do_not_change_if_an_environment_writes_into_them() -> None:
     for mode in MODES:
         assert torch.equal(collect(mode=mode, writes_actions=True)[0], collect(mode=mode)[0])
 
@@ -229,7 +229,7 @@ def settings() -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("method", ["__init__", "reset", "step"])
-def test_environment_that_changes_settings_does_not_change_training(
+def test_settings_changed_by_an_environment_do_not_affect_training(
     method: str, small_config: Config
 ) -> None:
     """Default dtype and device, gradients, threads, NumPy's error state, the shared generators."""
@@ -361,7 +361,7 @@ def test_invalid_transformed_reward_gets_the_same_error() -> None:
         collect(trouble="no_reward", at=14, wrappers={"reward": {"scale": 0.5}})
 
 
-def test_reward_that_is_not_finite_is_reported_with_its_step() -> None:
+def test_nonfinite_reward_is_reported_with_its_step() -> None:
     with pytest.raises(TrainingError, match="the reward of environment 0 is nan at step 14"):
         collect(trouble="nan_reward", at=14)
 
@@ -417,7 +417,7 @@ def test_immediate_failure_leaves_no_files(
 
 
 @pytest.mark.parametrize("trouble", ["error", "exit"])
-def test_close_that_fails_is_a_warning(
+def test_failing_close_is_a_warning(
     trouble: str, small_config: Config, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kwargs = {"trouble": trouble, "method": "close"}
@@ -426,7 +426,7 @@ def test_close_that_fails_is_a_warning(
     assert f"\nWarning: {WALK}: close() failed with " in capsys.readouterr().err
 
 
-def test_close_that_fails_does_not_hide_the_error_before_it(small_config: Config) -> None:
+def test_failing_close_does_not_hide_an_earlier_error(small_config: Config) -> None:
     class Failing(Walk):
         def close(self) -> None:
             raise RuntimeError("cannot close")
@@ -437,7 +437,7 @@ def test_close_that_fails_does_not_hide_the_error_before_it(small_config: Config
 
 
 @pytest.mark.parametrize("trouble", ["error", "exit"])
-def test_run_whose_environment_fails_is_marked_failed(
+def test_run_with_a_failing_environment_is_marked_failed(
     trouble: str, small_config: Config, tmp_path: Path
 ) -> None:
     kwargs = {"trouble": trouble, "at": 50}

@@ -224,7 +224,7 @@ def test_check_leaves_global_generators_unchanged() -> None:
     assert draw() == expected
 
 
-def test_observation_outside_its_bounds_is_a_note() -> None:
+def test_observation_outside_its_bounds_causes_a_note() -> None:
     class Far(Sound):
         def step(self, action: Any) -> Any:
             return np.array([0.0, 300.0, 0.0]), 1.0, False, False, {}

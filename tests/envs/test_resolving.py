@@ -178,7 +178,7 @@ def test_every_keyword_of_the_registration_is_known() -> None:
 
 
 @pytest.mark.parametrize("limit", ["20", 2.0, True, 0, -2, [1]])
-def test_time_limit_is_an_integer(limit: Any) -> None:
+def test_time_limit_must_be_an_integer(limit: Any) -> None:
     name_env(ENV, {"max_episode_steps": limit})
     for use in (resolve_env, time_limit):
         with pytest.raises(ConfigError, match=r"max_episode_steps = .*a positive integer"):
@@ -186,7 +186,9 @@ def test_time_limit_is_an_integer(limit: Any) -> None:
     assert (time_limit(ENV, {}), time_limit(ENV, {"max_episode_steps": -1})) == (50, None)
 
 
-def test_worker_creates_what_the_parent_resolved(new_process: Callable[[], None]) -> None:
+def test_worker_creates_the_environment_that_the_parent_resolved(
+    new_process: Callable[[], None],
+) -> None:
     """A separate process does not know what was specified or registered."""
     kwargs = {"xml_file": "/mine.xml"}
     name_env(ENV, kwargs)
@@ -215,7 +217,7 @@ def test_compatibility_environment_is_for_users_only(env_id: str) -> None:
 
 
 @pytest.mark.parametrize("env_id", ["x" * 5000, "a\x1b[2J", "a\nb", "", 7])
-def test_odd_id_is_one_short_line(env_id: Any) -> None:
+def test_odd_id_is_a_short_error(env_id: Any) -> None:
     with pytest.raises(ConfigError) as caught:
         resolve_env(env_id)
     assert len(str(caught.value)) < 700
@@ -457,7 +459,7 @@ ATTACKS: dict[str, tuple[Change, str]] = {
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_no_command_creates_what_a_file_asks_for(
+def test_commands_do_not_create_environments_from_a_forged_config(
     trained: Path, tmp_path: Path, audited: Any, name: str
 ) -> None:
     changes, sentence = ATTACKS[name]
@@ -633,7 +635,7 @@ def run_in(folder: Path, *words: str | Path) -> str:
     return done.stdout
 
 
-def test_current_folder_is_not_imported_from(tmp_path: Path) -> None:
+def test_modules_are_not_imported_from_the_current_folder(tmp_path: Path) -> None:
     """`python -m` searches it for every module before the installed packages."""
     for name in ("typer", "mujoco"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('imported')")
@@ -689,7 +691,7 @@ def offline(tmp_path: Path, recorded: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return edit(train(config).run_dir, tmp_path, **minari, dataset_download=True)
 
 
-def test_file_starts_no_download(
+def test_file_cannot_start_a_download(
     offline: Path, monkeypatch: pytest.MonkeyPatch, audited: Any
 ) -> None:
     asked: list[str] = []
@@ -720,7 +722,7 @@ def test_file_starts_no_download(
 @pytest.mark.parametrize(
     "dataset_id", ["/etc/x-v0", "../x-v0", "a/../x-v0", "hf://a/x-v0", "a\\b-v0", "a\nb-v0", "x"]
 )
-def test_dataset_id_is_a_minari_id(dataset_id: str) -> None:
+def test_dataset_id_must_be_a_minari_id(dataset_id: str) -> None:
     with pytest.raises(ConfigError, match=r"should be (a Minari id|text without)") as caught:
         validated(DataConfig, {"dataset_kind": "minari", "dataset_id": dataset_id})
     assert "\n" not in str(caught.value)

@@ -116,7 +116,7 @@ def test_boundary_is_not_part_of_the_state() -> None:
 # --- Generators ---------------------------------------------------------------
 
 
-def test_sizes_of_generator_states_are_known() -> None:
+def test_generator_states_have_known_sizes() -> None:
     assert len(generator_state(torch.Generator())) == STATE_BYTES["cpu"]
 
 
@@ -318,7 +318,7 @@ def test_unchanged_state_continues(run_dir: Path, tmp_path: Path) -> None:
     assert resume_changed(run_dir, tmp_path, lambda _: None).stop_reason == "completed"
 
 
-def test_array_that_a_step_turns_from_floats_into_flags_is_restored() -> None:
+def test_array_that_changes_its_type_in_a_step_is_restored() -> None:
     """The array has another type right after a reset, so the first restore fails."""
 
     class Contacts(Walk):

@@ -73,7 +73,9 @@ def test_repository_without_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert read_git_state() is None
 
 
-def test_run_records_both(repository: Path, small_config: Callable[..., dict[str, Any]]) -> None:
+def test_run_records_commit_and_command(
+    repository: Path, small_config: Callable[..., dict[str, Any]]
+) -> None:
     commit = git(repository, "rev-parse", "HEAD")
     config = small_config(total_timesteps=20)
     info = json.loads((train(config).run_dir / "run.json").read_text())
