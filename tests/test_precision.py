@@ -64,7 +64,7 @@ def test_running_statistics_need_float64(monkeypatch: pytest.MonkeyPatch) -> Non
             "algo_kwargs": {"normalize_observations": True},
         }
     )
-    with pytest.raises(ConfigError, match="has no float64, which normalize_observations"):
+    with pytest.raises(ConfigError, match="does not support float64, which normalize_observations"):
         build_algorithm(config, SPEC, torch.device("cpu"))
 
 

@@ -295,7 +295,7 @@ def test_control_characters_are_refused(key: str, character: str) -> None:
         ("seed: .nan", "seed = nan: should be a valid integer"),
         ("algo_kwargs: {gamma: .nan}", "gamma = nan: should be a finite number"),
         ("algo_kwargs: {gamma: .inf}", "gamma = inf: should be a finite number"),
-        ("env_kwargs: {a: [.nan]}", "env_kwargs.a = nan: should be a number"),
+        ("env_kwargs: {a: [.nan]}", "env_kwargs.a = nan: NaN is not allowed"),
         ("env_kwargs: {1: 2}", "env_kwargs has the key 1, but keys should be strings"),
         ("algo_kwargs: {null: 2}", "algo_kwargs has the key None, but keys should be strings"),
         ("algo_kwargs: {tau: " + "[" * 40 + "]" * 40 + "}", "algo_kwargs.tau is nested too deeply"),

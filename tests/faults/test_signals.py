@@ -31,7 +31,7 @@ def test_signal_ends_a_run_cleanly(
     run_dir = tmp_path / RUN_NAME
     assert stopped.status == EXIT_CODES[name], stopped.err
     assert f"Continue with: rl-training resume {run_dir}" in stopped.out
-    assert "the checkpoint is saved" in stopped.out
+    assert "a checkpoint was saved" in stopped.out
     assert '"interrupted"' in (run_dir / "run.json").read_text()
     assert newest(run_dir).name < "step_000000200"
     assert zygote.run("resume", run_dir).status == 0

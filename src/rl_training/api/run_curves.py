@@ -76,7 +76,7 @@ class Run:
 
     @property
     def is_offline(self) -> bool:
-        """Whether the run takes no environment steps."""
+        """Whether the run learns only from recorded data."""
         return self.config.mode == "offline"
 
     @cached_property
@@ -170,7 +170,7 @@ class RunGroup:
 
     @property
     def is_offline(self) -> bool:
-        """Whether no run of the group takes environment steps."""
+        """Whether all runs of the group are offline."""
         return all(run.is_offline for run in self.runs)
 
     @property

@@ -26,7 +26,7 @@ def evaluation_text(result: dict[str, Any]) -> str:
             f"value {result['fqe_value']:.2f} ± {result['fqe_value_std']:.2f} over "
             f"{result['fqe_episodes']:,} first observations (discount {result['gamma']:g}, critic "
             f"spread {result['fqe_critic_spread']:.2g}, held-out squared error "
-            f"{result['fqe_loss']:.4g}); mean return of the recorded episodes "
+            f"{result['fqe_loss']:.4g}); mean discounted return of the data "
             f"{result['fqe_return_mean_data']:.2f}"
         )
     if result["env_id"] is None:
@@ -62,7 +62,7 @@ def training_lines(result: TrainResult, imports: Sequence[str]) -> Iterator[str]
     config = read_config_file(result.run_dir)
     again = _repeated_arguments(config, imports)
     if result.interrupted_by is not None:
-        yield f"Interrupted at step {metrics['step']:,}; the checkpoint is saved."
+        yield f"Interrupted at step {metrics['step']:,}; a checkpoint was saved."
         yield f"Continue with: rl-training {again.imports}resume {run_dir}{again.overrides}"
         return
     if result.stop == COMPLETED:

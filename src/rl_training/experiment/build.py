@@ -243,8 +243,8 @@ def build_algorithm(config: TrainConfig, spec: EnvSpec, device: torch.device) ->
         wide = any(tensor.dtype == torch.float64 for tensor in algorithm.buffers())
         if wide and widest_float(device) != torch.float64:
             raise ConfigError(
-                f"device = {str(device)!r} has no float64, which normalize_observations and "
-                "normalize_rewards require: use device='cpu', or leave them out."
+                f"device = {str(device)!r} does not support float64, which normalize_observations "
+                "and normalize_rewards require: use device='cpu', or leave them out."
             )
         return algorithm.to(device)
 

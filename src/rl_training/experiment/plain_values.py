@@ -71,7 +71,7 @@ def _check_storable(value: Any, where: str) -> None:
             "(str(path), array.tolist()), or create it in the environment."
         )
     if isinstance(value, str) and any("\ud800" <= char <= "\udfff" for char in value):
-        raise ConfigError(f"{_label(where)} = {shown(value)}: should be Unicode text.")
+        raise ConfigError(f"{_label(where)} = {shown(value)}: should be valid Unicode text.")
     if isinstance(value, str) and "\x85" in value:  # YAML reads it back as a space
         raise ConfigError(
             f"{_label(where)} = {shown(value)}: should not contain the control character U+0085."
@@ -79,7 +79,7 @@ def _check_storable(value: Any, where: str) -> None:
     if isinstance(value, int) and abs(value) >= LARGEST_INT:
         raise ConfigError(f"{_label(where)} = {shown(value)}: should have at most 38 digits.")
     if isinstance(value, float) and value != value:
-        raise ConfigError(f"{_label(where)} = nan: should be a number.")
+        raise ConfigError(f"{_label(where)} = nan: NaN is not allowed.")
 
 
 def _label(where: str) -> str:

@@ -48,7 +48,8 @@ def record_starter(config: TrainConfig, size: int, seed: int) -> dict[str, np.nd
 def save_starter(config: TrainConfig) -> str | None:
     """Write the starter dataset if the run needs it and it does not exist; return a message if so.
 
-    All runs in a folder share the file. Runs that start at the same time write the same rows.
+    All runs that start in the same folder share the file. If they start at the same time, they
+    write the same rows.
     """
     settings = config.parts.data
     if not settings.is_unrecorded_starter:

@@ -74,7 +74,7 @@ class Explorer:
             like = np.empty((self._num_envs, spec.action_width), dtype=np.float32)
             answer = matching_array(answer, like, "answer")
             if spec.discrete and not np.isin(answer, np.arange(spec.action_dim)).all():
-                raise StateError(f"answer has actions outside 0 to {spec.action_dim - 1}")
+                raise StateError(f"answer contains actions outside 0 to {spec.action_dim - 1}")
         self._actions = answer
 
 

@@ -94,7 +94,7 @@ class EarlyStoppingConfig(ConfigModel):
     @model_validator(mode="after")
     def _check_condition(self) -> Self:
         if self.patience is None and self.target_value is None:
-            raise ValueError("set patience or target_value, otherwise early stopping has no effect")
+            raise ValueError("set patience or target_value; otherwise early stopping has no effect")
         if self.metric == "eval_loss" and self.mode == "max":
             raise ValueError("smaller losses are better: set mode to min")
         return self

@@ -144,7 +144,7 @@ class Collector:
 
     @property
     def recent_return(self) -> float | None:
-        """Mean return of the last episodes, for displays; only of the last one after a resume."""
+        """Mean return of the last episodes, for displays; after a resume, only of the last one."""
         return sum(self._recent) / len(self._recent) if self._recent else self.last_return
 
     def pop_metrics(self) -> dict[str, float]:
