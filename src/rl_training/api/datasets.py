@@ -146,7 +146,7 @@ def _expect_record(source: str, given: Mapping[str, Any]) -> Expectation:
 
 
 def _env_of_run(source: str) -> tuple[str, dict[str, Any]]:
-    """Return the environment id of a run that has a replay, and the arguments to make it."""
+    """Return the environment id of a run that has a replay, and the arguments to create it."""
     config = SavedRun.load(Path(source)).config
     assert config.env_id is not None
     return config.env_id, config.parts.env.make_kwargs

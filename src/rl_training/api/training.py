@@ -99,7 +99,7 @@ def start_training(
     if isinstance(settings, CollectionConfig) and updates_due(steps, 0, settings) == 0:
         on_warning(
             f"learning_starts = {settings.learning_starts}: the run ends after {steps} steps, "
-            "before the first update on collected data."
+            "before the first update on collected data. Reduce learning_starts or train longer."
         )
     return _start_run(task, callbacks, on_warning, adopted=source, origin=origin)
 

@@ -131,8 +131,8 @@ def prepare_sampler(
 
     The mean and standard deviation of the training rows are stored in the learner's tensors, so
     they are part of every checkpoint. `act` applies them, so evaluation and prediction take raw
-    observations. If the run also collects, training rows stay raw and are normalized when they are
-    sampled, together with those of the replay (`mix`).
+    observations. If the run also collects data, training rows stay raw and are normalized when
+    they are sampled, together with those of the replay (`mix`).
     """
     settings, parts = config.parts.data, [data.train]
     if data.held_out is not None:

@@ -82,8 +82,8 @@ def compile_program(program: fx.GraphModule, inputs: list[Any]) -> Callable[...,
     """Compile a graph for inputs with these shapes, strides and devices, without guards.
 
     On the CPU, the code between the loops is compiled as well, because interpreter overhead matters
-    there. Horizontal fusion is disabled, because the chunks of a large batch would then go
-    through each layer together and leave the cache.
+    there. Horizontal fusion is disabled: with it, the chunks of a large batch would go through
+    each layer together and leave the cache.
 
     On a GPU, kernels are not chosen by timing. Timing made one reduction of SAC's update fourteen
     times slower in some runs (docs/decisions/0011-few-kernels.md), and a resumed run could round

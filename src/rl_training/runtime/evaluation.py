@@ -167,7 +167,7 @@ def _check_finite(obs: FloatArray, length: int) -> None:
 
 
 def _is_success(info: dict[str, Any]) -> bool | None:
-    """Return whether an episode succeeded; None if its last info has neither usual key."""
+    """Return whether an episode succeeded; None if its last info has neither of the usual keys."""
     for name in ("is_success", "success"):
         if name in info and is_numeric(info[name]) and np.size(info[name]) == 1:
             return bool(np.asarray(info[name]).item())

@@ -26,7 +26,7 @@ def record(
 ) -> dict[str, np.ndarray[Any, Any]]:
     """Record ``steps`` transitions; the seeds differ from those of an evaluation.
 
-    Actions are in the units of the environment. A last episode that has not ended is marked as
+    Actions are in the units of the environment. If the last episode has not ended, it is marked as
     truncated.
     """
     observations, actions, rewards, next_observations, terminals, timeouts = [], [], [], [], [], []
