@@ -176,7 +176,7 @@ def test_fields_cannot_depend_on_networks(small_config: Config) -> None:
 
     register_algorithm(Curious)
     try:
-        with pytest.raises(ConfigError, match=r"Curious.fields should only read self\.config"):
+        with pytest.raises(ConfigError, match=r"Curious.fields may only read self\.config"):
             train(small_config(algo="curious"))
     finally:
         del REGISTRY["curious"]
