@@ -782,7 +782,9 @@ def test_old_run_without_a_checkpoint_is_not_restarted(small_config: Config, kin
     assert run_dir != source.run_dir
     for folder in ("checkpoints", "replay"):
         shutil.rmtree(run_dir / folder)
-    with pytest.raises(CheckpointError, match=r"ended before its first checkpoint: (run finetune again|resume the)"):
+    with pytest.raises(
+        CheckpointError, match=r"ended before its first checkpoint: (run finetune again|resume the)"
+    ):
         resume(run_dir)
 
 
