@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from rl_training import train
 from rl_training.cli.output import table_lines
 from rl_training.cli.runs import SORT_KEYS
+from rl_training.cli.summaries import training_lines
 from rl_training.errors import ConfigError
 from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.config_keys import changed_settings, config_keys
@@ -173,3 +175,15 @@ def test_changed_settings_omit_defaults() -> None:
     assert (changed["seed"], changed["hidden_sizes"]) == (3, [8])
     assert "gamma" not in changed  # it has its default
     assert "schedule_horizon" not in changed
+
+
+def test_changed_settings_omit_defaults_of_early_stopping() -> None:
+    config = TrainConfig.load("sac/pendulum", ["early_stopping={patience: 3, min_delta: 5.0}"])
+    assert changed_settings(config)["early_stopping"] == {"min_delta": 5.0, "patience": 3}
+
+
+def test_summary_counts_environment_steps_after_pretraining(small_config: Config) -> None:
+    result = train(small_config(total_timesteps=20))
+    assert next(training_lines(result, ())) == "Finished at step 20."
+    later = replace(result, metrics=result.metrics | {"step": 50, "env_steps": 20})
+    assert next(training_lines(later, ())) == "Finished at step 50 (20 environment steps)."

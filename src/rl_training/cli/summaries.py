@@ -62,13 +62,13 @@ def training_lines(result: TrainResult, imports: Sequence[str]) -> Iterator[str]
     config = read_config_file(result.run_dir)
     again = _repeated_arguments(config, imports)
     if result.interrupted_by is not None:
-        yield f"Interrupted at step {metrics['step']:,}; a checkpoint was saved."
+        yield f"Interrupted at {_step_text(metrics)}; a checkpoint was saved."
         yield f"Continue with: rl-training {again.imports}resume {run_dir}{again.overrides}"
         return
     if result.stop == COMPLETED:
-        yield f"Finished at step {metrics['step']:,}."
+        yield f"Finished at {_step_text(metrics)}."
     else:
-        yield f"Stopped at step {metrics['step']:,}: {result.stop_reason}"
+        yield f"Stopped at {_step_text(metrics)}: {result.stop_reason}"
     if "eval_return_mean" in metrics:
         yield (
             f"Evaluation return: {metrics['eval_return_mean']:.2f} ± "
@@ -95,6 +95,13 @@ def training_lines(result: TrainResult, imports: Sequence[str]) -> Iterator[str]
     if config.parts.controls.tensorboard and find_spec("tensorboard"):
         yield f"  tensorboard --logdir {run_dir}"
     yield f"  rl-training runs {shlex.quote(str(parent_folder(result.run_dir)))}"
+
+
+def _step_text(metrics: dict[str, Any]) -> str:
+    """Return the step, with the environment steps if updates before collection count as well."""
+    step, env_steps = metrics["step"], metrics.get("env_steps")
+    collected = "" if env_steps in (None, step) else f" ({env_steps:,} environment steps)"
+    return f"step {step:,}{collected}"
 
 
 def _next_commands(

@@ -75,7 +75,9 @@ def changed_settings(config: TrainConfig) -> dict[str, Any]:
             value = getattr(model, name)
             default = field.get_default(call_default_factory=True)
             if name not in NON_SETTINGS and value != default:
-                changed[name] = tuples_to_lists(model.model_dump(include={name})[name])
+                changed[name] = tuples_to_lists(
+                    model.model_dump(include={name}, exclude_defaults=True)[name]
+                )
     return changed
 
 
