@@ -94,7 +94,7 @@ class FlatAdam(nn.Module):
 
     @torch.no_grad()
     def step(self, parameter: Tensor, gradient: Tensor) -> None:
-        """Take one step for ``gradient``, on the CPU with PyTorch's fused kernel.
+        """Take one step with ``gradient``; on the CPU, PyTorch's fused kernel computes it.
 
         Runs on a GPU use compiled updates. Eager updates on a GPU serve as a reference for them
         and use the same formula.

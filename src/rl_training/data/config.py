@@ -135,7 +135,7 @@ class DataConfig(ConfigModel):
         return str(self.dataset_path or STARTER_FILE)
 
     @property
-    def is_unrecorded_starter(self) -> bool:
+    def needs_starter_recording(self) -> bool:
         """Whether the starter dataset is used, and its default file does not exist yet.
 
         A file set with `dataset_path` is never recorded: a misspelled path should be an error.

@@ -114,7 +114,7 @@ def open_fields(
 ) -> Iterator[Fields]:
     """Open a dataset's columns for the duration of the block."""
     kind = config.dataset_kind
-    if kind == "random" or config.is_unrecorded_starter:
+    if kind == "random" or config.needs_starter_recording:
         if collect_random is None:
             raise ConfigError(
                 f"dataset_kind {kind!r} needs an environment to collect from: set env_id, or pass "

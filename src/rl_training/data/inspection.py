@@ -15,7 +15,7 @@ from rl_training.types import EnvSpec
 
 QUARTILES = (0, 25, 50, 75, 100)
 SATURATION = 0.999
-"""Share of an action's half range beyond which the action counts as saturated."""
+"""Share of the distance from the center to a bound at which an action counts as saturated."""
 JUMP = 1e-4
 """Difference between a next observation and the row after it that counts as a discontinuity."""
 

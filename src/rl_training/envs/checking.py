@@ -54,7 +54,7 @@ def _reset_and_step(env: AnyEnv, spec: EnvSpec) -> list[str | None]:
 
 
 def describe_running(env: AnyEnv, env_id: str, *, evaluated: bool) -> list[str]:
-    """Return notes on an environment that works; ``evaluated`` is as in `examine_env`."""
+    """Return notes on an environment that passed the check; see `examine_env`."""
     layers = wrappers_and_core(env)
     notes = [
         f"{type(layer).__name__} in {env_id} keeps running statistics in each environment, so "

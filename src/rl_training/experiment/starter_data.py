@@ -52,7 +52,7 @@ def save_starter(config: TrainConfig) -> str | None:
     write the same rows.
     """
     settings = config.parts.data
-    if not settings.is_unrecorded_starter:
+    if not settings.needs_starter_recording:
         return None
     arrays = record_starter(config, settings.dataset_size, settings.dataset_seed)
     file = Path(STARTER_FILE)
