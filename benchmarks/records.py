@@ -120,7 +120,7 @@ def commit(name: str) -> str:
 
 
 def machine(name: str, record: Mapping[str, Any]) -> str:
-    """Return the machine of a record in words; names that end in ``gpu`` are of the H200."""
+    """Return a description of the machine of a record; names that end in ``gpu`` mean the H200."""
     if "cpu" in record:
         return f"{record['cpu']}, {record['cores']} cores"
     found = dict.fromkeys(
