@@ -19,6 +19,7 @@ from rl_training.algorithms.registry import REGISTRY
 from rl_training.api import train
 from rl_training.api.finetuning import DATASET_KEYS, FRESH_KEYS, REWARD_KEYS
 from rl_training.api.resuming import RESUMABLE_KEYS
+from rl_training.boundary.packaged_configs import config_names
 from rl_training.config_model import Trait, keys_with
 from rl_training.envs.factory import EnvConfig
 from rl_training.errors import ConfigError
@@ -26,7 +27,6 @@ from rl_training.experiment.config import (
     ConfigParts,
     TrainConfig,
     apply_override,
-    config_names,
     kwargs_models,
     make_config,
     read_config,

@@ -291,7 +291,9 @@ def algorithms(as_json: Json = False) -> None:
     if as_json:
         print_json({"algorithms": [asdict(entry) for entry in REGISTRY.values()]})
         return
-    rows = [[e.name, e.title, e.mode, e.actions, e.summary] for e in REGISTRY.values()]
+    rows = [
+        [e.name, e.title, e.mode.replace("_", "-"), e.actions, e.summary] for e in REGISTRY.values()
+    ]
     heads = ["name", "algorithm", "mode", "actions", "description"]
     print_table(heads, rows, drop=["algorithm", "actions"])
 
