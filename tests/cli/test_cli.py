@@ -199,7 +199,7 @@ def test_bad_paths_are_one_line_errors(run: Path, tmp_path: Path) -> None:
         ("train", "--config", "none.yaml"): "config file 'none.yaml' does not exist",
         ("resume", "nowhere"): "does not exist",
         ("resume", str(tmp_path)): "neither a run nor a checkpoint",
-        ("resume", str(run.parent)): "a folder of runs. Give one of them",
+        ("resume", str(run.parent)): "a folder of runs. Pass one of them",
         ("plot", str(run.parent), "--out", "a.png"): "is not a run, but a folder of runs",
         ("resume", str(run), "total_timesteps=500", "hidden_sizes=[8]"): "contradicts",
         ("evaluate", "nowhere"): "does not exist",

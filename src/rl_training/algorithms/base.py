@@ -316,7 +316,7 @@ class Algorithm(nn.Module, ABC):
         """Return every value that `due` can take; an engine prepares an update for each."""
         sizes = range(len(self.intervals) + 1)
         groups = [group for size in sizes for group in combinations(self.intervals.values(), size)]
-        # The first update that runs all stages of a group also shows which others run with them.
+        # The first update that runs all stages of a group may run others too; `due` includes them.
         return list(dict.fromkeys(self.due(math.lcm(*group) - 1) for group in groups))
 
     def checked_due(self, due: Due | None) -> Due:

@@ -40,7 +40,7 @@ def as_path(name: str, value: Any, wanted: str = "a run or a checkpoint") -> Pat
         os.lstat(value)
     except ValueError:
         raise ConfigError(
-            f"{name} = {shown(value)}: a path cannot contain this character."
+            f"{name} = {shown(value)}: the path contains a character that is not allowed."
         ) from None
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:

@@ -126,7 +126,7 @@ def validate_data(
 
 
 def _expect_env(env_id: str, kwargs: dict[str, Any], given: Mapping[str, Any]) -> Expectation:
-    """Return what an environment created with ``kwargs`` expects; the user set ``given``."""
+    """Return what an environment with ``kwargs`` expects; the user specified those in ``given``."""
     name_kwargs(env_id, given)
     with closing(make_env(env_id, kwargs)) as env:
         return _expectation(env, time_limit(env_id, kwargs), env_id)

@@ -64,7 +64,7 @@ class Reader:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process can answer: it has not ended and will not end soon."""
+        """Whether the process can answer: it has not ended and is not close to its idle limit."""
         idle = time.monotonic() - self._last_asked
         return self._process.poll() is None and idle < IDLE_SECONDS / 2
 

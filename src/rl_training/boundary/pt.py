@@ -150,7 +150,8 @@ def _released_slices(array: np.ndarray[Any, Any]) -> Chunks:
     """Yield slices of a memory-mapped array, and release their pages after use."""
     for chunk in slices(array):
         yield chunk
-        # An expanded tensor occupies fewer bytes than `nbytes`; the bytes after it are not its own.
+        # An expanded tensor is not contiguous and occupies fewer bytes than `nbytes`. The bytes
+        # after it may belong to other tensors.
         if sys.platform == "linux" and chunk.flags.c_contiguous:
             _release(chunk)
 

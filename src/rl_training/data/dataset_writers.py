@@ -83,7 +83,7 @@ def _write_hdf5(arrays: Arrays, stream: IO[bytes]) -> None:
     try:
         import h5py
     except ImportError:
-        raise ConfigError(f"Writing HDF5 files needs h5py: {INSTALL}") from None
+        raise ConfigError(f"Writing HDF5 files requires h5py. Install it with: {INSTALL}") from None
     with h5py.File(stream, "w") as file:
         for name, values in arrays.items():
             file.create_dataset(name, data=values)
@@ -100,7 +100,9 @@ def write_minari(arrays: Arrays, dataset_id: str, env: gym.Env[Any, Any] | None)
         import minari
         from minari.data_collector import EpisodeBuffer
     except ImportError:
-        raise ConfigError(f"Minari datasets need minari: {INSTALL}") from None
+        raise ConfigError(
+            f"Writing Minari datasets requires minari. Install it with: {INSTALL}"
+        ) from None
     episodes = []
     bounds = episode_bounds(arrays["terminals"] | arrays["timeouts"])
     for index, (start, stop) in enumerate(pairwise(bounds)):

@@ -252,11 +252,11 @@ class TransitionDataset(Sampler):
     ) -> npt.NDArray[np.bool_]:
         """Return which episodes are complete, as far as this can be known.
 
-        Recorders mark their last row as cut off. That is a time limit only if the episode is as
-        long as the longest other one that was cut or, if there is none, as ``time_limit``. Several
-        environments, or a ring buffer that was overwritten, leave more incomplete episodes. They
-        are detected if they are fewer than the episodes of full length. With at most two episodes,
-        all count as complete.
+        Recorders mark their last row as cut off. This counts as a time limit only if the last
+        episode is as long as the longest other episode that was cut off, or as ``time_limit`` if
+        there is no other. Data from several environments, or from a ring buffer that was
+        overwritten, has more incomplete episodes. They are detected if most of the episodes that
+        were cut off have full length. With at most two episodes, all count as complete.
         """
         lengths = np.diff(bounds)
         whole = np.ones(len(lengths), dtype=bool)

@@ -30,8 +30,8 @@ class PriorityTable:
     """Priorities of the rows of a ring, 0 for empty rows, and draws in proportion to them.
 
     Only the priorities are stored. Each draw sums groups of them, and groups of groups, which takes
-    about 50 µs for a million priorities. In return, there are no sums to save, or to drift due to
-    rounding. All shapes are static, and no operation waits for the host.
+    about 50 µs for a million priorities. Stored sums would have to be saved, and would
+    drift due to rounding. All shapes are static, and no operation waits for the host.
     """
 
     def __init__(self, size: int, *, device: torch.device | str = "cpu") -> None:

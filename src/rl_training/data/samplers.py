@@ -25,7 +25,7 @@ class EpochSampler(Sampler):
     The orders of the current and the next epoch are in one tensor on the device, and so is the
     position. Thus `gather` has static shapes and no branch, and can be captured in a graph.
     `prepare` advances to the next epoch between replays of the graph. Orders are drawn from the
-    engine's generator; a resume needs its states before the two draws, and the position.
+    engine's generator; its states before the two draws and the position are saved for a resume.
     """
 
     is_fixed = True  # recorded rows never change

@@ -12,7 +12,8 @@ def inner_bounds(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatAr
 
     Actions are float32, and the float32 nearest to 0.1 is above the 0.1 of a float64 space.
     """
-    with np.errstate(over="ignore"):  # out of range is infinite; nextafter gives the largest float
+    # Values beyond float32 become infinite, and nextafter turns them into the largest float.
+    with np.errstate(over="ignore"):
         first, last = low.astype(np.float32), high.astype(np.float32)
     first = np.where(first < low, np.nextafter(first, np.float32(np.inf)), first)
     last = np.where(last > high, np.nextafter(last, np.float32(-np.inf)), last)

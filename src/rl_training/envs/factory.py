@@ -141,7 +141,7 @@ def read_env_spec(env: AnyEnv, env_id: str) -> EnvSpec:
     obs_dim = int(obs_space.shape[0])
     inner = env.env if isinstance(env, GuardedEnv) else env
     goal_dim = inner.goal_dim if isinstance(inner, FlatGoals) else 0
-    if obs_dim == goal_dim:  # or both are 0
+    if obs_dim == goal_dim:  # there are no values other than the goal
         raise ConfigError(
             f"{env_id} has observations of length 0, but at least one value is needed: return a "
             "constant if there is nothing to observe."

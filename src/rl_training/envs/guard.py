@@ -43,7 +43,7 @@ Settings = tuple[torch.dtype, bool, int, Any]
 _dtype, _gradients = torch.get_default_dtype, torch.is_grad_enabled
 _threads, _device = torch.get_num_threads, torch.get_default_device
 _num_modes = torch._C._len_torch_function_stack
-"""A default device is one of these modes; counting them is faster than getting the device."""
+"""Counts the active modes, which include a default device; faster than getting the device."""
 
 
 def _apply(settings: Settings) -> None:

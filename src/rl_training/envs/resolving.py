@@ -209,7 +209,7 @@ def find_env_class(env_id: str) -> Any:
 
 
 def time_limit(env_id: str, kwargs: Mapping[str, Any]) -> int | None:
-    """Return the steps after which an episode is cut: `max_episode_steps`, or as registered."""
+    """Return the time limit in steps: `max_episode_steps` if given, else the registered one."""
     asked = kwargs.get("max_episode_steps")
     _check_limit(asked)
     limit = find_spec(env_id).max_episode_steps if asked is None else asked

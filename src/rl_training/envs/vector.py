@@ -120,7 +120,7 @@ class _Pipe:
 class WorkerEnvs(AsyncVectorEnv[Any, Any]):
     """An asynchronous vector environment that notices when one of its processes dies.
 
-    When it is closed after that, Gymnasium's class would wait for the other processes again.
+    After that, closing Gymnasium's class would wait for the other processes again.
     """
 
     def __init__(self, makers: Sequence[Callable[[], AnyEnv]], names: Sequence[str]) -> None:

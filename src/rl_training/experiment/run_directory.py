@@ -330,7 +330,7 @@ def runs_hint(path: Path) -> str:
     """Return the end of a sentence about a folder that is not a run but contains runs, or ''."""
     if not path.is_dir() or not any(is_run(child) for child in path.iterdir()):
         return ""
-    return f", but a folder of runs. Give one of them: rl-training runs {path} lists them"
+    return f", but a folder of runs. Pass one of them; rl-training runs {path} lists them"
 
 
 def locate(path: Path, *, best: bool = False) -> Path:

@@ -37,7 +37,7 @@ class SavedRun(Checkpoint):
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> SavedRun:
-        """Convert a checkpoint."""
+        """Return the saved run of a verified checkpoint."""
         return cls(checkpoint.path, checkpoint.manifest)
 
     @cached_property

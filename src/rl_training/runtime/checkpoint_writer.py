@@ -139,7 +139,7 @@ class CheckpointWriter:
                 for name, data in contents.items()
             },
         }
-        body = json.loads(json_codec.dumps(body))  # as it will be read back
+        body = json.loads(json_codec.dumps(body))  # so that the digest matches what is read back
         body["digest"] = hashlib.sha256(json_codec.dumps(body)).hexdigest()
         path = self._write_folder(step, contents | {MANIFEST: json_codec.dumps(body)})
         self._point("last", path)

@@ -52,7 +52,7 @@ class TrainerState:
     def request_stop(self, reason: str | StopReason) -> None:
         """Request a stop after the current step; the first reason is kept.
 
-        Any other reason replaces a signal, since a resume would otherwise ignore it.
+        Any other reason replaces a signal, since a resume continues a run that a signal stopped.
         """
         stop = StopReason.parse(reason) if isinstance(reason, str) else reason
         signaled = self.stop is not None and self.stop.is_signal and not stop.is_signal

@@ -51,14 +51,14 @@ class ActionGradients(torch.autograd.Function):
     Let c be the gradient of the loss with respect to Q, and v with respect to ∂Q/∂a. The tangents
     t_0 = [0, v], t_{i+1} = m_{i+1} ∘ (t_i W_i) propagate v upward. Since Q is a scalar, a plain
     backward pass would propagate c δ_i downward. So ∂/∂W_i = (c ∘ h_i + t_i)ᵀ δ_i and
-    ∂/∂b_i = Σ_b c δ_i, which reuse the slopes of the forward pass. Inputs get no gradient.
+    ∂/∂b_i = Σ_b c δ_i, which reuse the δ_i of the forward pass. Inputs get no gradient.
     """
 
     @staticmethod
     def forward(
         ctx: Any, inputs: Tensor, flat: Tensor, params: list[Tensor], sizes: Any, action_dim: int
     ) -> tuple[Tensor, Tensor]:
-        """Evaluate, saving activations and slopes."""
+        """Evaluate, saving the activations and the δ_i."""
         q, below = _forward(inputs, params)
         slopes = _slopes(below, params)
         ctx.save_for_backward(flat, *below, *slopes)
