@@ -71,7 +71,8 @@ def read_replay(checkpoint: SavedRun) -> TransitionDataset:
     if not config.parts.rewards.is_identity:
         raise ConfigError(
             f"{checkpoint.path} has a replay with transformed rewards (reward_scale and similar "
-            "keys) and without the original ones: record the policy with data collect instead."
+            "keys) and without the original ones: record new data with rl-training data collect "
+            "instead."
         )
     buffer = build_replay(config, spec, torch.device("cpu"))
     try:

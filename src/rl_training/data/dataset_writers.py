@@ -92,8 +92,8 @@ def _write_hdf5(arrays: Arrays, stream: IO[bytes]) -> None:
 def write_minari(arrays: Arrays, dataset_id: str, env: gym.Env[Any, Any] | None) -> str:
     """Write a Minari dataset, episode by episode, into Minari's folder.
 
-    The dataset records the spaces and the specification of ``env``. The caller creates it, since
-    Minari would create an environment from an id without any checks.
+    The dataset records the spaces and the specification of ``env``. The caller creates ``env``,
+    since Minari would create an environment from an id without any checks.
     """
     folder = minari_folder(dataset_id)
     try:
