@@ -182,7 +182,7 @@ def managed_stub() -> str:
             f"    def __init__(self, {keywords}: ...",
             f"def train_{entry.name}(config: TrainConfig | dict[str, Any] | str | Path, *, "
             "callbacks: Sequence[Callback] = (), progress: bool | None = None) -> TrainResult:",
-            f'    """Train {entry.short_name} from a config of that algorithm."""',
+            f'    """Train {entry.short_name} from a config with `algo: {entry.name}`."""',
         ]
     return formatted(CODE / "managed.pyi", "\n".join(parts) + "\n")
 

@@ -66,7 +66,7 @@ def train_function(entry: AlgorithmEntry) -> Callable[..., TrainResult]:
 
     name = train_algorithm.__name__ = train_algorithm.__qualname__ = f"train_{entry.name}"
     train_algorithm.__module__ = "rl_training"
-    train_algorithm.__doc__ = f"Train {entry.short_name} from a config with this algorithm."
+    train_algorithm.__doc__ = f"Train {entry.short_name} from a config with `algo: {entry.name}`."
     return train_algorithm
 
 

@@ -183,7 +183,7 @@ def train_ddpg(
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
-    """Train DDPG from a config of that algorithm."""
+    """Train DDPG from a config with `algo: ddpg`."""
 
 class DQN(ManagedAlgorithm):
     """Deep Q-Network (arXiv 1312.5602).
@@ -368,7 +368,7 @@ def train_dqn(
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
-    """Train DQN from a config of that algorithm."""
+    """Train DQN from a config with `algo: dqn`."""
 
 class HER(ManagedAlgorithm):
     """Hindsight Experience Replay (arXiv 1707.01495).
@@ -592,7 +592,7 @@ def train_her(
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
-    """Train HER from a config of that algorithm."""
+    """Train HER from a config with `algo: her`."""
 
 class REDQ(ManagedAlgorithm):
     """Randomized Ensembled Double Q-learning (arXiv 2101.05982).
@@ -774,7 +774,7 @@ def train_redq(
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
-    """Train REDQ from a config of that algorithm."""
+    """Train REDQ from a config with `algo: redq`."""
 
 class SAC(ManagedAlgorithm):
     """Soft Actor-Critic (arXiv 1812.05905).
@@ -952,7 +952,7 @@ def train_sac(
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
-    """Train SAC from a config of that algorithm."""
+    """Train SAC from a config with `algo: sac`."""
 
 class TD3(ManagedAlgorithm):
     """Twin Delayed DDPG (arXiv 1802.09477).
@@ -1134,7 +1134,7 @@ def train_td3(
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
-    """Train TD3 from a config of that algorithm."""
+    """Train TD3 from a config with `algo: td3`."""
 
 class TQC(ManagedAlgorithm):
     """Truncated Quantile Critics (arXiv 2005.04269).
@@ -1319,7 +1319,7 @@ def train_tqc(
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
-    """Train TQC from a config of that algorithm."""
+    """Train TQC from a config with `algo: tqc`."""
 
 class AWAC(ManagedAlgorithm):
     """Advantage-Weighted Actor-Critic (arXiv 2006.09359).
@@ -1482,7 +1482,7 @@ def train_awac(
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
-    """Train AWAC from a config of that algorithm."""
+    """Train AWAC from a config with `algo: awac`."""
 
 class BC(ManagedAlgorithm):
     """Behavior Cloning (Pomerleau, 1988).
@@ -1619,7 +1619,7 @@ def train_bc(
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
-    """Train BC from a config of that algorithm."""
+    """Train BC from a config with `algo: bc`."""
 
 class CQL(ManagedAlgorithm):
     """Conservative Q-Learning (arXiv 2006.04779).
@@ -1787,7 +1787,7 @@ def train_cql(
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
-    """Train CQL from a config of that algorithm."""
+    """Train CQL from a config with `algo: cql`."""
 
 class EDAC(ManagedAlgorithm):
     """Ensemble-Diversified Actor-Critic (arXiv 2110.01548).
@@ -1940,7 +1940,7 @@ def train_edac(
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
-    """Train EDAC from a config of that algorithm."""
+    """Train EDAC from a config with `algo: edac`."""
 
 class IQL(ManagedAlgorithm):
     """Implicit Q-Learning (arXiv 2110.06169).
@@ -2096,7 +2096,7 @@ def train_iql(
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
-    """Train IQL from a config of that algorithm."""
+    """Train IQL from a config with `algo: iql`."""
 
 class ReBRAC(ManagedAlgorithm):
     """Revisited Behavior-Regularized Actor-Critic (arXiv 2305.09836).
@@ -2257,7 +2257,7 @@ def train_rebrac(
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
-    """Train ReBRAC from a config of that algorithm."""
+    """Train ReBRAC from a config with `algo: rebrac`."""
 
 class TD3BC(ManagedAlgorithm):
     """TD3 with Behavior Cloning (arXiv 2106.06860).
@@ -2415,7 +2415,7 @@ def train_td3_bc(
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
-    """Train TD3BC from a config of that algorithm."""
+    """Train TD3BC from a config with `algo: td3_bc`."""
 
 class RLPD(ManagedAlgorithm):
     """RL with Prior Data (arXiv 2302.02948).
@@ -2611,4 +2611,4 @@ def train_rlpd(
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
-    """Train RLPD from a config of that algorithm."""
+    """Train RLPD from a config with `algo: rlpd`."""
