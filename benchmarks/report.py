@@ -219,7 +219,7 @@ def gpu_speed() -> Iterator[str]:
             low, median, high = sorted(entry["speeds"])
             algo, _, rest = name.partition(",")
             label = NAMES[algo] + (f",{rest}" if rest else "")
-            label = label.replace("over sac", "over SAC").replace("batch 1024", "batch 1,024")
+            label = label.replace(", over sac", " with SAC").replace("batch 1024", "batch 1,024")
             rows.append([label, spread({"median": median, "min": low, "max": high})])
     yield "**Every algorithm** with CUDA graphs, batch size 256 and 2×256 networks unless stated otherwise:"
     yield table(["", "updates/s"], rows)

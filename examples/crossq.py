@@ -1,4 +1,4 @@
-"""CrossQ (arXiv 1902.05605): SAC without target networks, by batch renormalization.
+"""CrossQ (arXiv 1902.05605): SAC with batch renormalization instead of target networks.
 
     python examples/crossq.py
 
@@ -31,11 +31,11 @@ class CrossQConfig(SACConfig):
     critic_hidden_sizes: Widths = (2048, 2048)
     """Widths of the critics' hidden layers."""
     policy_delay: int = Field(default=3, gt=0)
-    """Critic updates for each update of actor and temperature."""
+    """Number of critic updates per update of the actor and the temperature."""
 
 
 class CrossQ(SACAlgorithm):
-    """SAC without target networks, by batch renormalization."""
+    """SAC with batch renormalization instead of target networks."""
 
     name = "my_crossq"
     config_class = CrossQConfig
@@ -46,7 +46,7 @@ class CrossQ(SACAlgorithm):
         self.intervals = {"actor": config.policy_delay}
 
     def build_model(self, generator: torch.Generator) -> MLPSACModel:
-        """No target network."""
+        """Build the networks, without target critics."""
         return MLPSACModel(
             self.spec.obs_dim,
             self.spec.action_dim,
@@ -57,11 +57,11 @@ class CrossQ(SACAlgorithm):
         )
 
     def add_optimizer(self, key: str, parameter: torch.Tensor, **options: Any) -> None:
-        """Adam with less momentum."""
+        """Use Adam with less momentum."""
         super().add_optimizer(key, parameter, betas=(0.5, 0.999), **options)
 
     def critic_stage(self, batch: Batch, noise: Noise) -> Stage:
-        """One pass over both states: they share the statistics of one batch."""
+        """Evaluate both states in one pass, so that they share the batch statistics."""
         with torch.no_grad():
             following = self.model.sample(batch.next_obs, noise["next_action"])
         obs = torch.cat((batch.obs, batch.next_obs))

@@ -26,7 +26,8 @@ def record(rows: int, seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
         torque = -10 * angle - 2 * speed if upright else 2 * np.sign(speed)  # balance or swing up
         action = np.clip([torque + random.normal(scale=0.5)], -2, 2).astype(np.float32)
         next_obs, reward, terminated, truncated, _ = env.step(action)
-        # Keep terminations and time limits apart: values bootstrap through a time limit only.
+        # Store terminations and time limits separately: a target bootstraps at a time limit but
+        # not at a termination.
         row = (obs, action, reward, next_obs, terminated, truncated)
         for name, value in zip(columns, row, strict=True):
             data[name].append(value)
@@ -37,7 +38,7 @@ def record(rows: int, seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
 def main(rows: int, updates: int) -> None:
     """Train IQL for ``updates`` gradient updates on ``rows`` recorded transitions."""
     np.savez("my_data.npz", allow_pickle=False, **record(rows))
-    # Without an environment, the action bounds have to be given.
+    # Without an environment, the action bounds must be set.
     model = IQL(
         dataset_kind="npz",
         dataset_path="my_data.npz",

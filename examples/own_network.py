@@ -1,4 +1,4 @@
-"""SAC with a network of your own, for the actor and the critics.
+"""SAC with your own network for the actor and the critics.
 
     python examples/own_network.py
 
@@ -24,7 +24,7 @@ class Gated(nn.Module):
         self.gate = nn.Linear(width, 2 * width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Features; the package adds the output layer."""
+        """Return the features; the package adds the output layer."""
         hidden: torch.Tensor = self.norm(self.embed(x))
         value, gate = self.gate(hidden).chunk(2, dim=-1)
         return torch.addcmul(hidden, value, gate.sigmoid())

@@ -1,9 +1,9 @@
-"""SAC on Pendulum with a loop of your own, on the package's parts, in about a screen.
+"""SAC on Pendulum with your own training loop, built from the package's parts.
 
     python examples/sac_pendulum_reference.py --steps 10000
 
-The managed way is one line, `SAC("Pendulum-v1").learn(20_000)`; this one shows what it does, for
-those who want to change it.
+The managed class needs only one line, `SAC("Pendulum-v1").learn(20_000)`. Start from this program
+if you want to change the loop itself.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from rl_training.envs import ActionScaler, read_env_spec
 
 
 def train(steps: int, seed: int = 0, learning_starts: int = 500) -> list[float]:
-    """Train for ``steps`` environment steps; returns every episode's return."""
+    """Train for ``steps`` environment steps and return the episode returns."""
     env = gym.make("Pendulum-v1")
     spec = read_env_spec(env, "Pendulum-v1")
     config = SACConfig(learning_rate=1e-3)
@@ -36,7 +36,8 @@ def train(steps: int, seed: int = 0, learning_starts: int = 500) -> list[float]:
             noise = draw_noise(learner.act_noise(1), random)
             action = learner.act(torch.as_tensor(obs)[None], deterministic=False, noise=noise)
         next_obs, reward, terminated, truncated, _ = env.step(to_env(action.numpy())[0])
-        # Termination and time limit are stored apart: only termination ends the bootstrap.
+        # Terminations and time limits are stored separately: a target bootstraps at a time limit
+        # but not at a termination.
         buffer.add(
             obs[None],
             action.numpy(),
@@ -46,7 +47,7 @@ def train(steps: int, seed: int = 0, learning_starts: int = 500) -> list[float]:
             np.array([truncated]),
         )
         obs, total = next_obs, total + float(reward)
-        if terminated or truncated:  # the episode is over, for whichever reason
+        if terminated or truncated:  # the episode is over, for either reason
             returns.append(total)
             print(f"step {step + 1:6d}   return {total:8.1f}")
             (obs, _), total = env.reset(), 0.0
