@@ -14,7 +14,7 @@ import numpy as np
 from rl_training import IQL, evaluate_checkpoint
 
 
-def record(rows: int, seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
+def record(rows: int, seed: int = 0) -> dict[str, Any]:
     """Play Pendulum with a noisy hand-written controller and return its transitions."""
     env, random = gym.make("Pendulum-v1"), np.random.default_rng(seed)
     columns = ("observations", "actions", "rewards", "next_observations", "terminals", "timeouts")
@@ -37,7 +37,7 @@ def record(rows: int, seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
 
 def main(rows: int, updates: int) -> None:
     """Train IQL for ``updates`` gradient updates on ``rows`` recorded transitions."""
-    np.savez("my_data.npz", allow_pickle=False, **record(rows))
+    np.savez("my_data.npz", **record(rows))
     # Without an environment, the action bounds must be set.
     model = IQL(
         dataset_kind="npz",

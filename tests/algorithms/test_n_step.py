@@ -173,7 +173,9 @@ def test_fqe_uses_single_steps() -> None:
     data = TransitionDataset.from_dict(
         {"observations": np.zeros((9, 2)), "actions": np.zeros((9, 1)), "rewards": np.zeros(9)}
     )
-    with pytest.raises(ConfigError, match="n_step = 2: fitted Q evaluation supports single steps"):
+    with pytest.raises(
+        ConfigError, match="n_step = 2: fitted Q evaluation supports one-step targets"
+    ):
         fitted_q_evaluation(learner, data, config=FQEConfig(n_step=2))
 
 
@@ -184,5 +186,5 @@ def test_discounted_field_needs_a_discount() -> None:
 
     learner = Returns.build(EnvSpec(2, 1, (-1.0,), (1.0,)))
     assert not isinstance(learner.config, ValueConfig)
-    with pytest.raises(ConfigError, match="'returns_to_go' needs gamma: derive BCConfig from"):
+    with pytest.raises(ConfigError, match="'returns_to_go' requires gamma: derive BCConfig from"):
         supply_fields(learner)

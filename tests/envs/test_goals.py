@@ -275,7 +275,7 @@ def test_managed_class(tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded.predict(row), agent.predict(row))
     for wrong, sentence in {
         "wide": (np.zeros(8), r"\[6\] or \[batch, 6\].*first the 4 values of observation, then"),
-        "keys": ({"observation": np.zeros(4)}, "Dict of observation"),
+        "keys": ({"observation": np.zeros(4)}, "the keys observation, but"),
         "rows": (
             {"observation": np.zeros((2, 4)), "desired_goal": np.zeros((3, 2))},
             "need the same number of rows",
@@ -287,7 +287,7 @@ def test_managed_class(tmp_path: Path) -> None:
 
 def test_flat_policy_rejects_a_dict(small_config: Config) -> None:
     result = train(small_config(total_timesteps=40))
-    with pytest.raises(ConfigError, match=r"Dict of a, but an array of shape \[3\]"):
+    with pytest.raises(ConfigError, match=r"the keys a, but an array of shape \[3\]"):
         predict_checkpoint(result.run_dir, {"a": np.zeros(3)})
 
 

@@ -165,7 +165,7 @@ def test_run_without_an_intact_checkpoint_is_refused(
         flip_byte(checkpoint / "model.safetensors")
     outcome = zygote.run("resume", run_dir)
     assert outcome.status == 1
-    assert "No checkpoint of" in outcome.error_line()
+    assert "has no intact checkpoint" in outcome.error_line()
     assert str(list_steps(run_dir)[0] / "model.safetensors") in outcome.error_line()
 
 
