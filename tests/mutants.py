@@ -277,8 +277,8 @@ MUTANTS = [
     Mutant(
         "targets are updated after every critic step",
         DDPG,
-        "            polyak_update(self.model.",
-        "        polyak_update(self.model.",
+        '        if "actor" in due:\n            super().move_targets(due)\n',
+        '        super().move_targets(due)\n        if "actor" in due:\n',
         DETERMINISTIC,
     ),
     Mutant(

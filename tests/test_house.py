@@ -157,6 +157,7 @@ def test_mutants_match_the_sources(mutant: Mutant) -> None:
     """The source line of each mutant and its test file exist."""
     text = (ROOT / "src" / "rl_training" / mutant.file).read_text()
     assert mutant.old in text
+    compile(text.replace(mutant.old, mutant.new), mutant.file, "exec")
     assert (ROOT / mutant.tests.split()[0].split("::")[0]).is_file()
 
 
