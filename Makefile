@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+SERVICES := $(VENV)/.services
 
 .PHONY: help train generate results test test-slow test-gpu lint lint-quick format docs fuzz mutants peers clean
 
@@ -13,6 +14,11 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+# Clients of other services, which only the slow tests need.
+$(SERVICES): $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[mlflow,ray,wandb]' 'psycopg[binary]' pymysql selenium rliable
 	@touch $@
 
 train: $(INSTALLED)  ## Install everything, then train SAC on Pendulum
@@ -43,7 +49,7 @@ lint-quick: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache
 
-test-slow: $(INSTALLED)  ## The long fault and learning suites
+test-slow: $(SERVICES)  ## The long fault and learning suites
 	$(BIN)/python -m pytest -m slow --timeout 3600 $(ARGS)
 
 test-gpu: $(INSTALLED)  ## What needs a CUDA device

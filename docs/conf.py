@@ -117,7 +117,7 @@ def shorten_signature(
 ) -> tuple[str | None, Any]:
     """Config and managed classes have dozens of options, which other pages list in tables."""
     if inspect.isclass(thing) and issubclass(thing, ManagedAlgorithm):
-        return "(env_id, **options)", None
+        return "(env, **options)", None
     if inspect.isclass(thing) and issubclass(thing, BaseModel):
         return "(**options)", None
     return signature, returns
@@ -129,7 +129,7 @@ def convert_docstring(
     """Docstrings are plain text with code in backticks and Google's sections."""
     text = "\n".join(lines)
     if inspect.isclass(thing) and issubclass(thing, ManagedAlgorithm):
-        text = re.split(r"\n(?:docs/|\S+ options:)", text)[0].rstrip() + "\n"
+        text = re.split(r"\n(?:Environments|\S+ options):", text)[0].rstrip() + "\n"
     parts = re.split(r"(`+[^`]*`+)", text)
     parts[::2] = [re.sub(r"([*|]|(?<=\w)_(?!\w))", r"\\\1", part) for part in parts[::2]]
     parts[::2] = [re.sub(r"\bdocs/([\w/]+)\.md", r":doc:`/\1`", part) for part in parts[::2]]

@@ -51,7 +51,7 @@ class CrossQ(SACAlgorithm):
             self.spec.obs_dim,
             self.spec.action_dim,
             num_critics=self.config.num_critics,
-            trunks=self.config.trunks(),
+            trunks=self.config.trunks(self.spec),
             target=False,
             generator=generator,
         )

@@ -24,8 +24,7 @@ def main(steps: int, updates: int) -> None:
 
     iql = IQL(
         "Pendulum-v1",
-        dataset_kind="npz",
-        dataset_path="replay.npz",
+        dataset="replay.npz",
         return_scaling=True,
         learning_rate=1e-3,
     )

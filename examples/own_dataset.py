@@ -37,11 +37,10 @@ def record(rows: int, seed: int = 0) -> dict[str, Any]:
 
 def main(rows: int, updates: int) -> None:
     """Train IQL for ``updates`` gradient updates on ``rows`` recorded transitions."""
-    np.savez("my_data.npz", **record(rows))
+    arrays = record(rows)
     # Without an environment, the action bounds must be set.
     model = IQL(
-        dataset_kind="npz",
-        dataset_path="my_data.npz",
+        dataset=arrays,
         action_low=-2,
         action_high=2,
         return_scaling=True,
@@ -49,7 +48,9 @@ def main(rows: int, updates: int) -> None:
     )
     model.learn(updates)
     print(f"loss on held-out rows: {model.evaluate()['eval_loss']:.3f}")
-    estimate = evaluate_checkpoint(model.checkpoint.path, fqe=True, fqe_updates=updates)
+    estimate = evaluate_checkpoint(
+        model.checkpoint.path, fqe=True, fqe_updates=updates, dataset=arrays
+    )
     print(f"value estimated by fitted Q evaluation: {estimate['fqe_value']:.1f}")
     print(f"action for a hanging pendulum: {model.predict(np.array([-1.0, 0.0, 0.0]))}")
 

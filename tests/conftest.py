@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import random
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import settings
 
-from rl_training.algorithms.registry import REGISTRY
+from rl_training.algorithms.registry import REGISTRY, AlgorithmEntry
 from rl_training.data.dataset_writers import write_arrays
 from rl_training.runtime.recording import record_random
 
-settings.register_profile("any machine", deadline=None)  # a busy machine is not a failure
+# A busy machine is not a failure. Continuous integration draws the same examples every time.
+settings.register_profile("any machine", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("any machine")
 
 # Workers of asynchronous environments fork from a server that has imported what they need.
@@ -25,6 +29,17 @@ multiprocessing.set_forkserver_preload(["pytest", "rl_training.api.training"])
 
 ENVS = {"continuous": "Pendulum-v1", "discrete": "CartPole-v1"}
 """A fast environment for each kind of action."""
+
+CASES: list[tuple[AlgorithmEntry, str]] = [
+    (entry, kind) for entry in REGISTRY.values() for kind in entry.kinds
+]
+"""Every algorithm with each kind of action space that it supports."""
+
+
+def case_id(part: AlgorithmEntry | str) -> str:
+    """Return the part of a test's name for one part of a case."""
+    return part if isinstance(part, str) else part.name
+
 
 GOALS = "rl_training/PointGoal-v0"
 """A fast environment with goals."""
@@ -61,6 +76,15 @@ TINY: dict[str, dict[str, Any]] = {
 """Additional settings that keep the runs of some algorithms small."""
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Seed the global generators by the name of the test, so that a failure can be repeated."""
+    seed = zlib.crc32(item.nodeid.encode())
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+
+
 @pytest.fixture(autouse=True)
 def _one_thread() -> None:
     torch.set_num_threads(1)
@@ -88,25 +112,38 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
+@pytest.fixture(scope="session")
+def recorded_discrete(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Random transitions with discrete actions in an npz file: 450 rows in short episodes."""
+    file = tmp_path_factory.mktemp("recorded") / "cartpole.npz"
+    write_arrays(record_random(ENVS["discrete"], {}, 450, 0), file)
+    return file
+
+
 @pytest.fixture
-def small_config(tmp_path: Path, recorded: Path) -> Callable[..., dict[str, Any]]:
+def small_config(
+    tmp_path: Path, recorded: Path, recorded_discrete: Path
+) -> Callable[..., dict[str, Any]]:
     """Return a mapping for a short run; keyword arguments replace or extend its keys.
 
-    Offline algorithms get a dataset, sampled by epochs of 28.125 batches.
+    Offline algorithms get a dataset, sampled by epochs of 28.125 batches. ``kind`` is the kind of
+    the actions, if the algorithm supports both.
     """
 
     def make(**changes: Any) -> dict[str, Any]:
         algo = changes.get("algo", "sac")
+        kind = changes.pop("kind", None) or REGISTRY[algo].kinds[0]
         kwargs = dict(SMALL_KWARGS)
         mode = REGISTRY[algo].mode
         if mode == "offline":
             kwargs = {key: kwargs[key] for key in kwargs if key not in COLLECTION_KEYS}
         if mode != "online":
-            kwargs |= {"dataset_kind": "npz", "dataset_path": str(recorded), "sampling": "epochs"}
+            data = recorded_discrete if kind == "discrete" else recorded
+            kwargs |= {"dataset_kind": "npz", "dataset_path": str(data), "sampling": "epochs"}
         kwargs |= TINY.get(algo, {}) | changes.pop("algo_kwargs", {})
         return {
             "algo": algo,
-            "env_id": GOALS if REGISTRY[algo].goals else ENVS[REGISTRY[algo].actions],
+            "env_id": GOALS if REGISTRY[algo].goals else ENVS[kind],
             "seed": 0,
             "total_timesteps": 120,
             "output_dir": str(tmp_path / "runs"),

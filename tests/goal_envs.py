@@ -65,6 +65,12 @@ class NoReward(CountingGoals):
     compute_reward = None  # type: ignore[assignment]
 
 
+class DiscreteGoals(CountingGoals):
+    """Has discrete actions."""
+
+    action_space = gym.spaces.Discrete(3)  # type: ignore[assignment]
+
+
 class OpaqueGoals(CountingGoals):
     """Contains an object that cannot be saved."""
 
@@ -75,7 +81,7 @@ class OpaqueGoals(CountingGoals):
 
 def register() -> None:
     """Register the environments under ``tests/``."""
-    for kind in (CountingGoals, SingleGoals, JointGoals, NoReward, OpaqueGoals):
+    for kind in (CountingGoals, SingleGoals, JointGoals, NoReward, DiscreteGoals, OpaqueGoals):
         env_id = f"tests/{kind.__name__}-v0"
         if env_id not in gym.registry:
             gym.register(env_id, entry_point=f"tests.goal_envs:{kind.__name__}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import torch
 
 from rl_training.algorithms.base import Algorithm, draw_noise
 from rl_training.models import Network, TanhMeanGaussianActor
+from rl_training.models.dueling import DuelingTrunk
 from rl_training.models.mlp import MLPTrunk
 from rl_training.runtime.compilation import UpdateTracer, at_least_1d, state_tensors
 from rl_training.types import Batch, EnvSpec
@@ -45,14 +46,14 @@ def make_noise(learner: Algorithm, seed: int = 1) -> dict[str, torch.Tensor]:
     return draw_noise(learner.noise(ROWS), generator, torch.float64)
 
 
-def make_learner(kind: Any, **changes: Any) -> Any:
+def make_learner(kind: Any, spec: EnvSpec = SPEC, **changes: Any) -> Any:
     """Return a small learner in float64 whose targets differ from its networks."""
     settings = {"hidden_sizes": (16, 16), "learning_rate": RATE, "tau": 0.1, **changes}
-    learner = kind.build(SPEC, kind.config_class(**settings), seed=3).double()
+    learner = kind.build(spec, kind.config_class(**settings), seed=3).double()
     generator = torch.Generator().manual_seed(4)
     for name, buffer in learner.model.named_buffers():
-        assert "target" in name
-        buffer.add_(0.02 * torch.randn(buffer.shape, generator=generator, dtype=buffer.dtype))
+        if "target" in name:  # others are running statistics
+            buffer.add_(0.02 * torch.randn(buffer.shape, generator=generator, dtype=buffer.dtype))
     return learner
 
 
@@ -73,7 +74,11 @@ def layers(network: Network, flat: torch.Tensor | None = None) -> Any:
     """Return a network's parameters in the references' layout: one network or a list of members."""
     views = network.views(network.flat if flat is None else flat)
     arrays = [view.detach().numpy() for view in views]
-    trunk = network.trunk
+    trunk, streams = network.trunk, {}
+    if isinstance(trunk, DuelingTrunk):
+        *arrays, value, value_bias, advantage, advantage_bias = arrays
+        streams = {"value": [value, value_bias], "advantage": [advantage, advantage_bias]}
+        trunk = trunk.inner
     assert isinstance(trunk, MLPTrunk)
     split = 2 * trunk.num_layers
     kinds = {"weights": arrays[:split:2], "biases": arrays[1:split:2]}
@@ -81,7 +86,7 @@ def layers(network: Network, flat: torch.Tensor | None = None) -> Any:
         scales, shifts = norm_keys(trunk.layer_norm == "after")
         kinds |= {scales: arrays[split::2], shifts: arrays[split + 1 :: 2]}
     if arrays[0].ndim == 2:
-        return kinds
+        return kinds | streams
     return [
         {
             kind: [x[i] if kind == "weights" else x[i, 0] for x in stacked]
@@ -182,3 +187,31 @@ def reached_by(loss: torch.Tensor, leaves: Mapping[str, torch.Tensor]) -> set[st
     """Return the names of the leaves that receive a gradient from a loss."""
     found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True, retain_graph=True)
     return {key for key, grad in zip(leaves, found, strict=True) if grad is not None}
+
+
+# --- Discrete actions -----------------------------------------------------------
+
+DISCRETE = EnvSpec(OBS, 4, discrete=True)
+
+
+def make_discrete_batch(seed: int = 0, *, masks: Sequence[str] = ()) -> Batch:
+    """Return a batch with action indices, and with the named masks; recorded actions are legal."""
+    batch, size = make_batch(seed), DISCRETE.action_dim
+    g = torch.Generator().manual_seed(100 + seed)
+    actions = torch.randint(size, (ROWS, 1), generator=g)
+    fields = {}
+    for name in masks:
+        mask = torch.rand(ROWS, size, generator=g, dtype=torch.float64) < 0.5
+        fields[name] = mask.double().scatter(-1, actions, 1.0)
+    return batch._replace(actions=actions.double(), rewards=3 * batch.rewards, extra=fields)
+
+
+def make_discrete_learner(kind: Any, **changes: Any) -> Any:
+    """Return a small learner for discrete actions in float64, with targets of its own."""
+    return make_learner(kind, DISCRETE, **changes)
+
+
+def discrete_reference_batch(batch: Batch) -> Any:
+    found = reference_batch(batch) | {"action": batch.actions[:, 0].numpy().astype(np.int64)}
+    names = {"legal_actions": "legal", "next_legal_actions": "next_legal"}
+    return found | {names[key]: value.numpy() for key, value in batch.extra.items()}

@@ -39,7 +39,7 @@ def blocks(page: str) -> list[Block]:
 
 def script_of(page: str, change: Change = list) -> str:
     """Return the Python blocks and commands as a script; ``change`` may shorten a command."""
-    lines = ["from tests.faults.zygote import run_command"]
+    lines = ["import sys", "sys.path.append('')", "from tests.faults.zygote import run_command"]
     for number, block in enumerate(blocks(page)):
         if block.runs and block.language in ("python", "bash"):
             lines.append(f"print({MARK.format(number)!r}, flush=True)")

@@ -13,7 +13,7 @@ import pytest
 
 from tests.pages import ROOT, blocks, run_page
 
-SUBPACKAGES = ("api", "algorithms", "data", "envs", "models", "runtime")
+SUBPACKAGES = ("api", "algorithms", "data", "envs", "models", "runtime", "scores", "statistics")
 PACKAGES = [
     "rl_training",
     *(f"rl_training.{name}" for name in SUBPACKAGES),

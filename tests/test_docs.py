@@ -30,7 +30,10 @@ from rl_training.rewards import RewardTransformConfig
 from rl_training.runtime.callbacks import Callback, EarlyStoppingConfig
 from rl_training.runtime.control_config import ControlsConfig
 from rl_training.runtime.logging import read_metrics
+from rl_training.study.config import RunEntry, StudyConfig
+from rl_training.study.resources import ResourcesConfig
 from tests.faults.zygote import shared_zygote
+from tests.pages import run_page
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "rl_training"
@@ -245,6 +248,53 @@ def test_callbacks_page_runs_and_lists_every_hook(tmp_path: Path) -> None:
     hooks = {name for name in vars(Callback) if name.startswith("on_")}
     named = {row[0].strip("`").partition("(")[0] for row in rows(read("docs/callbacks.md"))}
     assert hooks <= named
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "action_masks",
+        "environments",
+        "logging",
+        "model_cards",
+        "observations",
+        "pixels",
+        "statistics",
+    ],
+)
+def test_guide_runs_from_top_to_bottom(tmp_path: Path, page: str) -> None:
+    run_page(f"docs/{page}.md", tmp_path)
+
+
+def brief_study(arguments: list[str]) -> list[str]:
+    """Shorten a command of the page on studies to run in seconds."""
+    if arguments[:2] != ["study", "run"]:
+        return arguments
+    words = ["1" if word == "5" else word for word in arguments]
+    tiny = "total_timesteps=40 learning_starts=30 hidden_sizes=[16] eval_episodes=1"
+    return [*words, *tiny.split()]
+
+
+def test_studies_page_runs_from_top_to_bottom(tmp_path: Path) -> None:
+    run_page("docs/studies.md", tmp_path, brief_study)
+
+
+def test_studies_page_lists_every_key_with_its_default() -> None:
+    table = {(row[0], row[1]) for row in rows(read("docs/studies.md"))}
+    known = set()
+    for model in (StudyConfig, RunEntry, ResourcesConfig):
+        for name, field in model.model_fields.items():
+            default = field.get_default(call_default_factory=True)
+            known.add((f"`{name}`", "required" if field.is_required() else shown(default)))
+    assert known == {row for row in table if row[0].startswith("`")}
+
+
+def test_export_page_runs_from_top_to_bottom(tmp_path: Path) -> None:
+    for package in ("onnx", "onnxscript", "onnxruntime"):
+        pytest.importorskip(package)
+    run_page("docs/export.md", tmp_path)
+    files = {path.name for path in tmp_path.iterdir()}
+    assert {"policy.onnx", "policy.json", "policy.py", "policy.pt2"} <= files
 
 
 def test_own_algorithm_page_runs(tmp_path: Path) -> None:

@@ -41,16 +41,19 @@ def test_signature_and_help_have_every_option(entry: AlgorithmEntry) -> None:
     managed = getattr(rl_training, entry.short_name)
     shown = inspect.signature(managed).parameters
     expected = set(TrainConfig.model_fields) - {"algo", "total_timesteps", "algo_kwargs"}
+    expected |= {"env", "eval_env"}
     for base in getattr(entry, "bases", lambda: ["sac"])():
         for model in kwargs_models(entry.name, {"base_algo": base}):
             expected |= set(model.model_fields)
+    expected |= set() if entry.mode == "online" else {"dataset"}
     assert set(shown) == expected
     for model in kwargs_models(entry.name):
         for name, field in model.model_fields.items():
             default = field.get_default(call_default_factory=True)
             assert shown[name].default == default
             assert f"{name} (default {default!r}): " in managed.__doc__
-    assert (shown["env_id"].default is None) == (entry.mode == "offline")
+    assert next(iter(shown)) == "env"
+    assert "env: An environment id, a gymnasium.Env, a class or a function" in managed.__doc__
 
 
 @entries

@@ -12,7 +12,8 @@ import pytest
 
 import rl_training
 from rl_training import api
-from tests.mutants import MUTANTS, Mutant
+from tests.mutants import MUTANTS
+from tests.mutants.mutant import Mutant
 
 ROOT = Path(__file__).parents[1]
 CORE = {

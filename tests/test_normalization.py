@@ -68,6 +68,34 @@ def test_moments_cover_the_whole_history(data: st.DataObject) -> None:
     np.testing.assert_allclose(scale[clear], 1.0 / std[clear], rtol=1e-6)
 
 
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_bounded_rewards_equal_the_formula(data: st.DataObject) -> None:
+    """Rewards are divided by max(√(Var G + 1e-8), max |G| / bound) of the whole history."""
+    numbers = st.floats(-100, 100, width=32)
+    steps, bound = data.draw(st.integers(1, 6)), data.draw(st.floats(0.5, 20.0))
+    returns = data.draw(arrays.arrays(np.float32, (steps, 2), elements=numbers))
+    config = SACConfig(hidden_sizes=(4,), normalize_rewards=True, return_bound=bound)
+    learner = SACAlgorithm.build(SPEC, config)
+    for row in returns:
+        learner.observe(torch.zeros(2, 3), torch.from_numpy(row))
+    flat = returns.astype(np.float64).flatten()
+    divisor = max(float(np.sqrt(flat.var() + 1e-8)), float(np.abs(flat).max()) / bound)
+    assert float(learner.reward_scale) == pytest.approx(1 / divisor, rel=1e-4)
+    assert np.abs(flat).max() * float(learner.reward_scale) <= bound * (1 + 1e-4)
+
+
+def test_bounded_rewards_resume_exactly(small_config: Config) -> None:
+    kwargs = {"normalize_rewards": True, "return_bound": 5.0}
+    config = small_config(algo_kwargs=kwargs, num_envs=2)
+    assert_same_run(train(config), crash_and_resume(config, 84, 98))
+
+
+def test_a_bound_without_normalization_raises_an_error() -> None:
+    with pytest.raises(ValueError, match="return_bound only applies to normalize_rewards=true"):
+        SACConfig(return_bound=5.0)
+
+
 def test_batch_is_normalized_and_clipped() -> None:
     obs = torch.tensor([[1.0, 50.0], [-1.0, -2.0]])
     one = torch.ones(2)

@@ -57,7 +57,7 @@ DEMANDED = {
     "AWAC": "algo: awac",
     "EDAC": "`algo: edac`",
     "RLPD": "rlpd/pendulum",
-    "kinds of datasets": "`dataset_kind` is `npz`, `pt`, `hdf5` (D4RL), `minari` or `random`",
+    "kinds of datasets": "`.pt`, `.hdf5` (D4RL), a folder of `.npy` files and Minari datasets",
     "the Minari extra": "python -m pip install '.[offline]'",
     "reward wrappers": "reward: {scale:",
     "a plot": "docs/images/",
@@ -115,6 +115,12 @@ def test_readme_commands_run(tmp_path: Path) -> None:
             words[-1] = "again.npz"
         elif words[0] == "finetune":
             words.append("learning_starts=30")
+        elif words[0] == "card":
+            words += ["--episodes", "1"]
+        elif words[0] == "tune":
+            words += [*TINY, "learning_starts=60", "--seeds", "1", "--validation-seeds", "1"]
+        elif words[0] == "study":
+            words = [*words, *TINY, "learning_starts=60", "--seeds", "1"]
         script.append(f"run_command(*{words!r})")
     done = shared_zygote().run(code="\n".join(script), cwd=tmp_path)
     assert done.status == 0, done.err

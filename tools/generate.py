@@ -29,7 +29,7 @@ import rl_training.data
 import rl_training.envs
 import rl_training.models
 import rl_training.runtime
-from rl_training.algorithms.registry import REGISTRY, AlgorithmEntry
+from rl_training.algorithms.registry import REGISTRY, AlgorithmEntry, action_kind
 from rl_training.api.managed_classes import describe, signature
 from rl_training.boundary.yaml_codec import yaml_text
 from rl_training.experiment.config import TrainConfig, kwargs_models
@@ -117,7 +117,8 @@ def catalog() -> str:
     """Return the text of catalog.py."""
     rows, exported, short = [], {}, {}
     for declared in declarations():
-        row = {key: getattr(declared, key) for key in ("name", "title", "paper", "mode", "actions")}
+        row = {key: getattr(declared, key) for key in ("name", "title", "paper", "mode")}
+        row["actions"] = action_kind(declared)
         goals = getattr(declared, "goals", False)
         name, class_name = declared.name, declared.__name__
         rows.append(row | {"summary": declared.summary, "class_name": class_name, "goals": goals})
@@ -168,6 +169,8 @@ def managed_stub() -> str:
         "from pathlib import Path",
         "from typing import Any, ClassVar, Literal",
         "from rl_training.api.managed import ManagedAlgorithm",
+        "from rl_training.data.given_data import DatasetLike",
+        "from rl_training.envs import EnvLike",
         "from rl_training.experiment.config import TrainConfig",
         "from rl_training.runtime.callbacks import Callback",
         "from rl_training.runtime.training_loop import TrainResult",
@@ -181,7 +184,9 @@ def managed_stub() -> str:
             "    algo: ClassVar[str]",
             f"    def __init__(self, {keywords}: ...",
             f"def train_{entry.name}(config: TrainConfig | dict[str, Any] | str | Path, *, "
-            "callbacks: Sequence[Callback] = (), progress: bool | None = None) -> TrainResult:",
+            "env: EnvLike | None = None, eval_env: EnvLike | None = None, "
+            "dataset: DatasetLike | None = None, callbacks: Sequence[Callback] = (), "
+            "progress: bool | None = None) -> TrainResult:",
             f'    """Train {entry.short_name} from a config with `algo: {entry.name}`."""',
         ]
     return formatted(CODE / "managed.pyi", "\n".join(parts) + "\n")
@@ -226,7 +231,8 @@ def algorithms_table(folder: str) -> str:
     for entry in REGISTRY.values():
         link = f"[`{entry.name}`]({folder}{entry.name}.md)"
         mode = entry.mode.replace("_", "-")
-        lines.append(f"| {link} | {entry.title} | {mode} | {entry.actions} | {entry.summary} |")
+        actions = "continuous, discrete" if entry.actions == "both" else entry.actions
+        lines.append(f"| {link} | {entry.title} | {mode} | {actions} | {entry.summary} |")
     return "\n".join(lines)
 
 

@@ -55,6 +55,10 @@ class Trait(Enum):
     """The memory of the networks grows with it."""
     UPDATE_SIZE = auto()
     """The memory of an update grows with it."""
+    CONTINUOUS = auto()
+    """It has no effect with discrete actions."""
+    DISCRETE = auto()
+    """It has no effect with continuous actions."""
 
 
 def keys_with(trait: Trait, *models: type[BaseModel]) -> list[str]:
@@ -192,9 +196,12 @@ def validated(model: type[Model], data: Mapping[str, Any]) -> Model:
 
 
 def sentence(error: ValidationError, model: type[BaseModel]) -> str:
-    """Describe the first problem with its field, value and what is allowed; count the others."""
+    """Describe a problem with its field, value and what is allowed; count the others.
+
+    An unknown key comes first, since it may be the misspelled name of a missing one.
+    """
     problems = error.errors()
-    first = problems[0]
+    first = min(problems, key=lambda problem: problem["type"] != "extra_forbidden")
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, ConfigError):
         return str(cause)
@@ -217,6 +224,7 @@ def sentence(error: ValidationError, model: type[BaseModel]) -> str:
 _NO_CONTROL = "text without control characters"
 _PLAIN_WORDS = {
     "a valid tuple": "a list",
+    "a valid list": "a list",
     "a valid string, unable to parse raw data as a unicode string": _NO_CONTROL,
     "a valid string": "text",
     "a valid boolean": "true or false",
@@ -245,6 +253,8 @@ def _is_branch(part: Any) -> bool:
 
 def _fields(model: type[BaseModel], path: list[str]) -> list[str]:
     """Return the keys of the model at a path, which may be one branch of a union."""
+    if path and path[0].isdigit():  # the position in a list
+        return _fields(model, path[1:])
     if not path:
         return list(model.model_fields)
     field = model.model_fields.get(path[0])

@@ -68,7 +68,6 @@ _OTHER_NAMES = {
     "output_dir": ("log_dir", "logdir", "save_dir", "results_dir"),
     "policy_delay": ("policy_freq", "policy_frequency", "actor_update_frequency"),
     "tau": ("polyak", "target_smoothing"),
-    "tensorboard": ("tensorboard_log",),
     "total_timesteps": ("steps", "num_steps", "max_steps", "total_steps", "max_timesteps"),
     "train_frequency": ("train_freq", "update_every"),
 }
@@ -84,6 +83,8 @@ _NESTED = {
     **{key: "optimizers.actor.learning_rate" for key in ("actor_lr", "policy_lr")},
     **{key: "optimizers.critic.learning_rate" for key in ("critic_lr", "q_lr", "qf_lr")},
     **{key: f"env_kwargs.{key}" for key in ("max_episode_steps", "render_mode", "vectorization")},
+    **{key: "logging.tensorboard" for key in ("tensorboard_log", "use_tensorboard")},
+    **{key: f"logging.{key}" for key in ("csv", "mlflow", "videos", "wandb")},
     "patience": "early_stopping.patience",
     "min_delta": "early_stopping.min_delta",
 }

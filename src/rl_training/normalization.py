@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,13 +21,15 @@ class Normalization(NamedTuple):
 
     shift: Tensor  # [obs_dim]
     scale: Tensor  # [obs_dim]
-    clip: float | None = None
+    clip: float | Tensor | None = None
+    """Largest normalized value, of all entries or of each, ``[obs_dim]``."""
     reward_scale: Tensor | None = None  # []
 
     def observations(self, obs: Tensor) -> Tensor:
         """Normalize raw observations for the networks."""
         normalized = (obs - self.shift) * self.scale
-        return normalized if self.clip is None else normalized.clamp(-self.clip, self.clip)
+        limit: Any = self.clip
+        return normalized if limit is None else normalized.clamp(-limit, limit)
 
     def batch(self, batch: Batch) -> Batch:
         """Normalize a batch of raw rows for an update."""
@@ -73,5 +75,18 @@ class RunningMoments(nn.Module):
 
     def scale(self) -> Tensor:
         """Return 1 over the standard deviation, or 1 for entries that are constant so far."""
-        deviation = (self.squares / self.count).sqrt()
+        deviation = self.variance().sqrt()
         return torch.where(deviation > MIN_DEVIATION, 1.0 / deviation, 1.0)
+
+    def variance(self) -> Tensor:
+        """Return the biased variance."""
+        return self.squares / self.count
+
+
+def bounded_scale(returns: RunningMoments, largest: Tensor, bound: float) -> Tensor:
+    """Return the factor of rewards that keeps discounted returns within ± ``bound``.
+
+    It is 1 / max(√(Var G + 1e-8), max |G| / bound), as in FlashSAC; ``largest`` is max |G|.
+    """
+    deviation = (returns.variance() + 1e-8).sqrt()
+    return 1.0 / torch.maximum(deviation, largest / bound)

@@ -91,3 +91,13 @@ def error_text(error: BaseException) -> str:
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun in the singular or plural: ``1 row``, ``2 rows``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def duration(seconds: float) -> str:
+    """Format a duration, with days and hours only if needed: 0:07, 2:05:09, 3d 04:00:00."""
+    minutes, second = divmod(max(0, round(seconds)), 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    if days:
+        return f"{days}d {hour:02d}:{minute:02d}:{second:02d}"
+    return f"{hour}:{minute:02d}:{second:02d}" if hour else f"{minute}:{second:02d}"

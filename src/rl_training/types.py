@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rl_training.errors import ConfigError, nearest
-from rl_training.text import counted
+from rl_training.observations import Entry, check_entries
+from rl_training.text import counted, shorten
 
 if TYPE_CHECKING:
     import torch
@@ -29,7 +30,7 @@ TD_ERROR = f"{SAMPLE}td_error"
 Noise = Mapping[str, "Tensor"]
 Mode = Literal["online", "offline", "offline_to_online"]
 """Source of a run's data."""
-ActionKind = Literal["continuous", "discrete"]
+ActionKind = Literal["continuous", "discrete", "both"]
 
 
 class NoiseField(NamedTuple):
@@ -66,6 +67,16 @@ class Batch(NamedTuple):
     def next_action_mask(self) -> Tensor:
         """1.0 where the episode continues and its next action is known: [B]."""
         return self.column("next_action_mask")
+
+    @property
+    def legal_actions(self) -> Tensor:
+        """1.0 for each action that is legal at ``obs``, from the action mask: [B, actions]."""
+        return self.column("legal_actions")
+
+    @property
+    def next_legal_actions(self) -> Tensor:
+        """1.0 for each action that is legal at ``next_obs``: [B, actions]; 1.0 at an end."""
+        return self.column("next_legal_actions")
 
     @property
     def truncations(self) -> Tensor:
@@ -121,9 +132,12 @@ class Batch(NamedTuple):
         return Batch, (*self[:5], dict(self.extra))  # a read-only mapping cannot be copied
 
 
+MASK_FIELDS = ("legal_actions", "next_legal_actions")
+"""Fields of a source with action masks, ``[B, actions]`` each."""
+
 FIELD_NAMES = (
     *("next_actions", "next_action_mask", "truncations", "discounts", "returns_to_go"),
-    *("indices", "weights"),
+    *("indices", "weights", *MASK_FIELDS),
 )
 """Fields that `Algorithm.fields` may declare; every other name is a column of the dataset."""
 
@@ -169,6 +183,11 @@ class Sampler(Protocol):
     @property
     def is_fixed(self) -> bool:
         """Whether its rows cannot change for now, so that batches may be drawn in advance."""
+        return False
+
+    @property
+    def on_host(self) -> bool:
+        """Whether the host reads the rows from a file, which a captured graph cannot do."""
         return False
 
     @property
@@ -226,37 +245,79 @@ class EnvSpec:
     """First discrete action in the environment's numbering; the learner counts from 0."""
     goal_dim: int = 0
     """Size of the desired goal at the end of an observation; 0 without goals."""
+    entries: tuple[Entry, ...] = ()
+    """Parts of an observation in the flat vector; none if it is a flat Box or has goals."""
+    action_masks: bool = False
+    """Whether the infos have an ``action_mask`` with the legal actions, and the run uses it."""
+
+    @property
+    def parts(self) -> tuple[Entry, ...]:
+        """`entries`, or those that a goal environment's policy needs; none for a flat Box."""
+        if not self.goal_dim:
+            return self.entries
+        size = self.obs_dim - self.goal_dim
+        return (
+            Entry("observation", "vector", (size,), "float32", 0),
+            Entry("desired_goal", "vector", (self.goal_dim,), "float32", size),
+        )
+
+    @property
+    def stored_dim(self) -> int:
+        """Values of an observation in a row, which refers to the frames of images by number."""
+        images = [entry for entry in self.entries if entry.kind == "image"]
+        frames = images[0].frames if images else 0
+        return self.obs_dim - sum(image.width for image in images) + frames
 
     @property
     def action_width(self) -> int:
         """Values per action in a batch: 1 for a discrete action, its index."""
         return 1 if self.discrete else self.action_dim
 
+    @property
+    def mask_width(self) -> int:
+        """Values per action mask in a row: the number of actions, or 0 without masks."""
+        return self.action_dim if self.action_masks else 0
+
+    @property
+    def mask_fields(self) -> tuple[str, ...]:
+        """Fields of the recorded action masks; none without masks."""
+        return MASK_FIELDS if self.action_masks else ()
+
     def __str__(self) -> str:
         """Describe the sizes: ``3 observation values and 1 action value in [-2, 2]``."""
-        goal = f" ({self.goal_dim} for the goal)" if self.goal_dim else ""
-        text = f"{counted(self.obs_dim, 'observation value')}{goal} and "
+        parts = f" ({self.goal_dim} for the goal)" if self.goal_dim else ""
+        if self.entries:
+            parts = f" ({shorten(', '.join(map(str, self.entries)), 200)})"
+        text = f"{counted(self.obs_dim, 'observation value')}{parts} and "
         if self.discrete:
             first = f", numbered from {self.action_start}" if self.action_start else ""
-            return f"{text}{counted(self.action_dim, 'discrete action')}{first}"
+            masks = " with action masks" if self.action_masks else ""
+            return f"{text}{counted(self.action_dim, 'discrete action')}{first}{masks}"
         low, high = _bound(self.action_low), _bound(self.action_high)
         return f"{text}{counted(self.action_dim, 'action value')} in [{low}, {high}]"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data for a manifest."""
+        """Return plain data for a manifest; entries and action masks only if there are any."""
         data = asdict(self)
-        return data | {key: list(data[key]) for key in ("action_low", "action_high")}
+        data |= {key: list(data[key]) for key in ("action_low", "action_high")}
+        data["entries"] = [entry.to_dict() for entry in self.entries]
+        return {
+            key: value
+            for key, value in data.items()
+            if value or key not in ("entries", "action_masks")
+        }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> EnvSpec:
         """Read the result of `to_dict`; fields and types must match exactly.
 
-        Old checkpoints lack `action_start` and `goal_dim`, which are then 0.
+        Old checkpoints lack `action_start`, `goal_dim` and `action_masks`, which then have their
+        defaults. Those of flat observations have no `entries`.
 
         Raises:
             ValueError: A field is missing or unknown, or has the wrong type.
         """
-        data = {"action_start": 0, "goal_dim": 0, **data}
+        data = {"action_start": 0, "goal_dim": 0, "action_masks": False, "entries": [], **data}
         wanted = {item.name for item in fields(cls)}
         if set(data) != wanted:
             raise ValueError(f"the fields {sorted(set(data) ^ wanted)} are missing or unknown")
@@ -265,12 +326,19 @@ class EnvSpec:
             if type(data[name]) is not list or {type(x) for x in data[name]} - {int, float}:
                 raise ValueError(f"{name} is not a list of numbers")
             bounds[name] = tuple(float(x) for x in data[name])
-        if type(data["discrete"]) is not bool:
-            raise ValueError("discrete is not true or false")
-        for name in wanted - {"action_low", "action_high", "discrete"}:
+        flags = {"discrete", "action_masks"}
+        for name in sorted(flags):
+            if type(data[name]) is not bool:
+                raise ValueError(f"{name} is not true or false")
+        for name in wanted - flags - {"action_low", "action_high", "entries"}:
             if type(data[name]) is not int:
                 raise ValueError(f"{name} is not an integer")
-        return cls(**{**data, **bounds})
+        if type(data["entries"]) is not list:
+            raise ValueError("entries is not a list")
+        entries = tuple(Entry.from_dict(entry) for entry in data["entries"])
+        if entries:
+            check_entries(entries, data["obs_dim"])
+        return cls(**{**data, **bounds, "entries": entries})
 
 
 def _bound(values: tuple[float, ...]) -> str:

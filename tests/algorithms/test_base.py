@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from rl_training.algorithms.base import Algorithm, Due, draw_noise
 from rl_training.algorithms.config import AlgorithmConfig
@@ -44,7 +45,9 @@ class Regression(Algorithm):
     def noise(self, batch_size: int) -> NoiseSpec:
         return {}
 
-    def choose_actions(self, obs: Any, *, deterministic: bool, noise: Noise | None) -> Any:
+    def choose_actions(
+        self, obs: Any, *, deterministic: bool, noise: Noise | None, legal: Tensor | None = None
+    ) -> Any:
         return self.net(obs).tanh()
 
     def update(self, batch: Batch, noise: Noise) -> Metrics:  # type: ignore[override]

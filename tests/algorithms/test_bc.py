@@ -20,17 +20,21 @@ from rl_training.runtime.engine import Engine
 from rl_training.types import EnvSpec
 from tests.golden import (
     ACT,
+    DISCRETE,
     RATE,
     SPEC,
     TOLERANCE,
     assert_same_metrics,
     assert_same_network,
+    discrete_reference_batch,
     freeze,
     layers,
     make_batch,
+    make_discrete_batch,
     reference_batch,
 )
 from tests.reference import bc as reference
+from tests.reference import discrete
 from tests.reference import nn as reference_nn
 from tests.reference import sac as sac_reference
 
@@ -134,3 +138,31 @@ def test_learns_the_recorded_policy(loss: Any) -> None:
     Engine(learner, TransitionDataset.from_dict(data, spec=spec), seed=0).run(500)
     after = learner.act(torch.from_numpy(obs).float(), deterministic=True).numpy()
     assert np.abs(after - rule).mean() < 0.03
+
+
+# --- Discrete actions -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("masks", [(), ("legal_actions",)])
+def test_discrete_updates_equal_the_reference(masks: tuple[str, ...]) -> None:
+    config = BCConfig(hidden_sizes=(16, 16), learning_rate=RATE)
+    learner = BCAlgorithm.build(DISCRETE, config, seed=3).double()
+    model: Any = learner.model
+    state = discrete.initial_state(layers(model))
+    for step in range(5):
+        batch = make_discrete_batch(step, masks=masks)
+        helper = bc_loss(model, batch)
+        ours = learner.update(batch, {})
+        state, theirs = discrete.bc_update(
+            state, discrete_reference_batch(batch), {"actor_lr": RATE}
+        )
+        assert_same_metrics(ours, theirs)
+        assert torch.equal(helper["loss/actor"].detach(), ours["loss/actor"])
+    assert_same_network(layers(model), state["actor"])
+
+
+def test_discrete_likelihood_is_the_cross_entropy() -> None:
+    learner = BCAlgorithm.build(DISCRETE, BCConfig(hidden_sizes=(16, 16)), seed=3).double()
+    model, batch = learner.model, make_discrete_batch()
+    expected = torch.nn.functional.cross_entropy(model(batch.obs), batch.actions[:, 0].long())
+    torch.testing.assert_close(bc_loss(model, batch)["loss/actor"], expected)

@@ -10,7 +10,7 @@ from rl_training.algorithms.registry import REGISTRY
 from rl_training.config_model import validated
 from rl_training.errors import ConfigError
 from rl_training.experiment.config import TrainConfig
-from rl_training.models.network_config import MLPConfig
+from rl_training.models.network_config import MLPConfig, TrunkConfig
 from tests.golden import make_learner
 
 LEARNERS = [name for name in REGISTRY if name != "her"]
@@ -20,24 +20,36 @@ def read(algo: str, **kwargs: Any) -> Any:
     return validated(REGISTRY[algo].config_class(), kwargs)
 
 
+FLAT: dict[str, Any] = {"hidden_sizes": [8]}
+WIDTHS: dict[str, dict[str, Any]] = {"flash_sac": {"width": 8}}
+"""The option for the width of a network, other than `hidden_sizes`."""
+
+
+def is_narrow(trunk: TrunkConfig) -> bool:
+    """Return whether a network has one of these widths."""
+    return trunk.option("hidden_sizes" if trunk.option("width") is None else "width") in (8, (8,))
+
+
 @pytest.mark.parametrize("algo", LEARNERS)
 def test_every_network_accepts_its_own_options(algo: str) -> None:
     names = read(algo).network_names
     for name in names:
-        config = read(algo, networks={name: {"hidden_sizes": [8], "activation": "tanh"}})
+        config = read(algo, networks={name: WIDTHS.get(algo, FLAT) | {"activation": "tanh"}})
         trunks: Any = config.trunks()
         assert trunks[name].activation == "tanh"
-        assert [key for key in names if trunks[key].hidden_sizes == (8,)] == [name]
-    both = read(algo, networks={"all": {"hidden_sizes": [8]}}).trunks()
-    assert [trunk.hidden_sizes for trunk in both.values()] == [(8,)] * len(names)
+        assert [key for key in names if is_narrow(trunks[key])] == [name]
+    both = read(algo, networks={"all": WIDTHS.get(algo, FLAT)}).trunks()
+    assert all(is_narrow(trunk) for trunk in both.values())
+    assert len(both) == len(names)
 
 
 @pytest.mark.parametrize("algo", [name for name in LEARNERS if name not in ("bc", "dqn")])
 def test_every_actor_critic_accepts_num_critics(algo: str) -> None:
     learner_class: Any = REGISTRY[algo].learner_class()
-    learner = make_learner(learner_class, num_critics=3, networks={"critic": {"hidden_sizes": [7]}})
-    assert learner.model.critic.views(learner.model.critic.flat)[0].shape[::2] == (3, 7)
-    assert learner.model.actor.views(learner.model.actor.flat)[0].shape[-1] != 7
+    networks = {"critic": WIDTHS.get(algo, FLAT)}
+    learner = make_learner(learner_class, num_critics=3, networks=networks)
+    assert learner.model.critic.views(learner.model.critic.flat)[0].shape[::2] == (3, 8)
+    assert learner.model.actor.views(learner.model.actor.flat)[0].shape[-1] == 16
 
 
 def test_network_overrides_all_and_all_overrides_the_flat_key() -> None:

@@ -194,7 +194,7 @@ def test_epsilon_follows_environment_steps(small_config: Config) -> None:
             "Pendulum-v1",
             r"^dqn needs a Discrete action space, but .* is a Box of 1 v",
         ),
-        ("sac", "CartPole-v1", r"^sac needs a bounded Box action space.* Discrete\(2\)"),
+        ("td3", "CartPole-v1", r"^td3 needs a bounded Box action space.* Discrete\(2\)"),
     ],
 )
 def test_wrong_action_space_raises_a_clear_error(

@@ -143,8 +143,28 @@ def test_terms_equal_the_reference() -> None:
 def test_double_dqn_selects_online_and_evaluates_with_the_target() -> None:
     online = torch.tensor([[1.0, 5.0, 5.0], [9.0, 0.0, 0.0]])
     target = torch.tensor([[10.0, 20.0, 30.0], [40.0, 50.0, 60.0]])
-    assert next_values(target, online).tolist() == [20.0, 40.0]  # ties select the first
-    assert next_values(target, target).tolist() == [30.0, 60.0]
+    values = target.unsqueeze(-1)  # [B, A, 1]
+    assert next_values(values, online).tolist() == [[20.0], [40.0]]  # ties select the first
+    assert next_values(values, target).tolist() == [[30.0], [60.0]]
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_target_ranges_over_the_legal_actions(double: bool) -> None:
+    model, batch = make_learner().model, make_batch()
+    with torch.no_grad():
+        model.target.mul_(-0.5)
+    legal = (torch.rand(ROWS, ACTIONS, generator=torch.Generator().manual_seed(1)) < 0.4).double()
+    legal[torch.arange(ROWS), torch.arange(ROWS) % ACTIONS] = 1.0
+    masked = batch._replace(extra={"next_legal_actions": legal})
+    found = dqn_target(model, masked, gamma=0.9, double=double).squeeze(-1)
+    arrays = reference_batch(batch)
+    next_q = forward(layers(model), arrays["next_observation"])[0]
+    next_target = forward(layers(model, model.target), arrays["next_observation"])[0]
+    value = reference.next_value(next_q, next_target, double, legal.numpy())
+    expected = reference_target(arrays["reward"], arrays["termination"], value, 0.9)
+    np.testing.assert_allclose(found.numpy(), expected, **TOLERANCE)
+    free = dqn_target(model, batch, gamma=0.9, double=double).squeeze(-1)
+    assert not torch.allclose(found, free)
 
 
 def test_loss_helper_equals_the_update_at_frozen_parameters() -> None:
@@ -225,6 +245,22 @@ def test_actions_are_random_with_probability_epsilon(epsilon: float) -> None:
     expected = torch.full((ACTIONS,), epsilon / ACTIONS)
     expected[int(greedy[0])] += 1 - epsilon
     torch.testing.assert_close(counts, expected, atol=0.01, rtol=0)
+
+
+def test_actions_are_legal_with_and_without_exploration() -> None:
+    learner = make_learner(epsilon_start=0.5).float()
+    rows = 2_000
+    obs = torch.randn(rows, OBS, generator=torch.Generator().manual_seed(0))
+    noise = draw_noise(learner.act_noise(rows), torch.Generator().manual_seed(1))
+    free = learner.act(obs, deterministic=True)
+    legal = torch.ones(rows, ACTIONS).scatter(-1, free.long(), 0.0)  # all but the best one
+    greedy = learner.act(obs, deterministic=True, legal=legal)
+    explored = learner.act(obs, deterministic=False, noise=noise, legal=legal)
+    for actions in (greedy, explored):
+        assert (legal.gather(-1, actions.long()) == 1).all()
+    second = learner.model.q_values(obs).topk(2).indices[:, 1:]
+    assert torch.equal(greedy.long(), second)
+    assert 0.2 < (explored != greedy).float().mean() < 0.5
 
 
 @pytest.mark.parametrize("actions", [2, 3, 7, 1000, 65_537])

@@ -112,7 +112,9 @@ class LinearPolicy(Algorithm):
         self.register_buffer("gain", torch.from_numpy(GAIN).float())
         self.set_normalization(torch.from_numpy(MEAN), torch.from_numpy(STD))
 
-    def choose_actions(self, obs: Tensor, *, deterministic: bool, noise: Noise | None) -> Tensor:
+    def choose_actions(
+        self, obs: Tensor, *, deterministic: bool, noise: Noise | None, legal: Tensor | None = None
+    ) -> Tensor:
         return (obs @ self.gain).unsqueeze(-1)
 
     def act_noise(self, batch_size: int) -> NoiseSpec:
@@ -248,7 +250,7 @@ def test_unsupported_evaluations_raise(
     for played in ({"video": "film.mp4"}, {"episodes": 10}, {"env_kwargs": {"g": 1.0}}):
         with pytest.raises(
             ConfigError,
-            match="fqe does not play episodes: leave out episodes, video, env_id and env_kwargs",
+            match="fqe does not play episodes: leave out episodes, video, env, env_id and env_kw",
         ):
             evaluate_checkpoint(run, fqe=True, **played)
     with pytest.raises(ConfigError, match="set fqe as well"):

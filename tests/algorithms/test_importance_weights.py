@@ -9,13 +9,15 @@ import pytest
 import torch
 
 from rl_training.algorithms.base import Algorithm, draw_noise
-from rl_training.algorithms.registry import REGISTRY, AlgorithmEntry
-from rl_training.algorithms.tqc import critic_loss, quantile_huber_loss
+from rl_training.algorithms.discrete_cql import DiscreteCQLAlgorithm, double_q_target
+from rl_training.algorithms.quantiles import quantile_huber_loss, quantile_loss
+from rl_training.algorithms.registry import AlgorithmEntry
 from rl_training.types import TD_ERROR, Batch
 from tests.algorithms.test_conformance import build, make_batch
+from tests.conftest import CASES, case_id
 
-LEARNERS = [entry for entry in REGISTRY.values() if entry.name not in ("bc", "her")]
-each_learner = pytest.mark.parametrize("entry", LEARNERS, ids=lambda entry: entry.name)
+LEARNERS = [case for case in CASES if case[0].name not in ("bc", "her")]
+each_learner = pytest.mark.parametrize(("entry", "kind"), LEARNERS, ids=case_id)
 PER_ROW = {"subset"}
 """Noise that is not per row."""
 
@@ -31,8 +33,8 @@ def critic_losses(learner: Algorithm, batch: Batch, noise: Any) -> dict[str, flo
     return {name: float(value) for name, value in losses.items() if name in names}
 
 
-def make(entry: AlgorithmEntry) -> tuple[Algorithm, Batch, dict[str, torch.Tensor]]:
-    learner = build(entry)
+def make(entry: AlgorithmEntry, kind: str) -> tuple[Algorithm, Batch, dict[str, torch.Tensor]]:
+    learner = build(entry, kind)
     if hasattr(learner.config, "eta"):  # no diversity term
         learner.config = learner.config.model_copy(update={"eta": 0.0})
     return learner, make_batch(learner), draw_noise(learner.noise(8), torch.Generator())
@@ -46,9 +48,9 @@ def first_rows(batch: Batch, noise: Any, count: int) -> tuple[Batch, Any]:
 
 
 @each_learner
-def test_losses_are_weighted_per_row(entry: AlgorithmEntry) -> None:
+def test_losses_are_weighted_per_row(entry: AlgorithmEntry, kind: str) -> None:
     """With weights 1 and 0, the loss is the loss of the first rows times their share."""
-    learner, batch, noise = make(entry)
+    learner, batch, noise = make(entry, kind)
     half = torch.tensor([1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0])
     found = critic_losses(learner, weighted(batch, half), noise)
     alone = critic_losses(learner, *first_rows(batch, noise, 4))
@@ -59,10 +61,10 @@ def test_losses_are_weighted_per_row(entry: AlgorithmEntry) -> None:
 
 
 @each_learner
-def test_weights_of_1_have_no_effect(entry: AlgorithmEntry) -> None:
+def test_weights_of_1_have_no_effect(entry: AlgorithmEntry, kind: str) -> None:
     states = []
     for given in (False, True):
-        learner, batch, noise = make(entry)
+        learner, batch, noise = make(entry, kind)
         batch = weighted(batch, torch.ones(8)) if given else batch
         for due in learner.all_due():
             metrics = learner.run_update(batch, noise, due)
@@ -82,19 +84,25 @@ def reported_errors(learner: Any, batch: Batch, noise: Any) -> np.ndarray[Any, A
 
 @each_learner
 @torch.no_grad()
-def test_errors_are_the_mean_over_critics(entry: AlgorithmEntry) -> None:
-    learner, batch, noise = make(entry)
+def test_errors_are_the_mean_over_critics(entry: AlgorithmEntry, kind: str) -> None:
+    learner, batch, noise = make(entry, kind)
     model: Any = learner.model
     if entry.name == "dqn":
         q = model.q_values(batch.obs)[torch.arange(8), batch.actions[:, 0].long()].unsqueeze(0)
         next_value = model.target_q_values(batch.next_obs).max(-1).values
         target = batch.rewards + 0.99 * (1 - batch.terminations) * next_value
+    elif isinstance(learner, DiscreteCQLAlgorithm):
+        q = model.q_values(batch.obs, batch.actions)
+        target = double_q_target(model, batch, gamma=0.99)
     elif entry.name == "iql":
         q = model.q_values(batch.obs, batch.actions)
         target = batch.rewards + 0.99 * (1 - batch.terminations) * model.values(batch.next_obs)
     elif entry.name == "tqc":  # the error of the means of the distributions
         q = model.critic.quantiles(batch.obs, batch.actions).mean(-1)
         target = learner.critic_target(batch, noise).mean(-1)  # type: ignore[operator]
+    elif entry.name == "flash_sac":  # also of the means
+        q = model.q_values(batch.obs, batch.actions)
+        target = model.critic.mean(learner.critic_target(batch, noise))  # type: ignore[operator]
     else:
         q = model.q_values(batch.obs, batch.actions)
         target = learner.critic_target(batch, noise)  # type: ignore[operator]
@@ -106,7 +114,7 @@ def test_quantile_kernel_equals_the_formula_with_weights() -> None:
     g = torch.Generator().manual_seed(0)
     target, weights = torch.randn(6, 9, generator=g), torch.rand(6, generator=g)
     values, slopes = [], []
-    for function in (critic_loss, quantile_huber_loss):
+    for function in (quantile_loss, quantile_huber_loss):
         quantiles = torch.randn(2, 6, 5, generator=torch.Generator().manual_seed(1))
         quantiles.requires_grad_()
         loss = function(quantiles, target, weights)

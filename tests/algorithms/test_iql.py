@@ -25,16 +25,21 @@ from tests.golden import (
     TOLERANCE,
     assert_same_metrics,
     assert_same_network,
+    assert_trace_is_the_update,
+    discrete_reference_batch,
     freeze,
     gaussian_layers,
     layers,
     make_batch,
+    make_discrete_batch,
+    make_discrete_learner,
     make_learner,
     make_noise,
     reached_by,
     reference_batch,
     set_log_std,
 )
+from tests.reference import discrete
 from tests.reference import iql as reference
 
 SETTINGS: Any = {"expectile": 0.8, "beta": 2.0, "weight_clip": 1.5}
@@ -188,3 +193,34 @@ def test_schedule_applies_to_the_actor_only() -> None:
 def test_bad_values_fail_at_construction(field: str, value: Any, allowed: str) -> None:
     with pytest.raises(ValueError, match=rf"{field}\n.*{allowed}"):
         IQLConfig(**{field: value})
+
+
+# --- Discrete actions -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("masks", [(), ("legal_actions",)])
+def test_discrete_updates_equal_the_reference(masks: tuple[str, ...]) -> None:
+    learner = make_discrete_learner(IQLAlgorithm, **SETTINGS)
+    model = learner.model
+    networks = layers(model.actor), layers(model.critic), layers(model.critic, model.target)
+    state = discrete.initial_state(*networks, value=layers(model.value))
+    hyper: Any = {**RATES, **SETTINGS, "value_lr": RATE}
+    for step in range(6):
+        batch = make_discrete_batch(step, masks=masks)
+        ours = learner.update(batch, {})
+        state, theirs = discrete.iql_update(state, discrete_reference_batch(batch), hyper)
+        assert_same_metrics(ours, theirs)
+    assert_same_network(layers(model.actor), state["actor"])
+    assert_same_network(layers(model.critic), state["critics"])
+    assert_same_network(layers(model.critic, model.target), state["target_critics"])
+    assert_same_network(layers(model.value), state["value"])
+
+
+def test_discrete_loss_helper_equals_the_update_at_frozen_parameters() -> None:
+    learner, batch = make_discrete_learner(IQLAlgorithm, **SETTINGS), make_discrete_batch()
+    losses = helper_losses(learner, batch)
+    freeze(learner)
+    metrics = learner.update(batch, {})
+    for name, value in losses.items():
+        assert torch.equal(value.detach(), metrics[name])
+    assert_trace_is_the_update(learner, batch)

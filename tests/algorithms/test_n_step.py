@@ -29,10 +29,10 @@ from rl_training.experiment.saved_run import SavedRun
 from rl_training.runtime.off_policy_evaluation import fitted_q_evaluation
 from rl_training.types import Batch, EnvSpec
 from tests.comparing import CrashAt, CrashError, assert_same_run
-from tests.conftest import TINY
+from tests.conftest import CASES, TINY, case_id
 
 Config = Callable[..., dict[str, Any]]
-LEARNERS = [entry for entry in REGISTRY.values() if not entry.goals and entry.name != "bc"]
+LEARNERS = [case for case in CASES if not case[0].goals and case[0].name != "bc"]
 SPECS = {
     "continuous": EnvSpec(4, 2, (-1.0, -3.0), (1.0, 3.0)),
     "discrete": EnvSpec(4, 3, discrete=True),
@@ -40,12 +40,12 @@ SPECS = {
 ROWS = 8
 
 
-def critic_loss(entry: Any, gamma: float, discounts: torch.Tensor | None) -> float:
+def critic_loss(entry: Any, kind: str, gamma: float, discounts: torch.Tensor | None) -> float:
     """Return the value loss of a learner on one batch."""
     settings = entry.config_class()(
         **{"hidden_sizes": (16, 16), "batch_size": ROWS, "gamma": gamma} | TINY.get(entry.name, {})
     )
-    learner = entry.learner_class().build(SPECS[entry.actions], settings).double()
+    learner = entry.learner_class().build(SPECS[kind], settings).double()
     g = torch.Generator().manual_seed(0)
     spec = learner.spec
     draw: Any = {"generator": g, "dtype": torch.float64}
@@ -65,19 +65,19 @@ def critic_loss(entry: Any, gamma: float, discounts: torch.Tensor | None) -> flo
     return float(losses["loss/q" if entry.name == "dqn" else "loss/critic"])
 
 
-@pytest.mark.parametrize("entry", LEARNERS, ids=lambda entry: entry.name)
-def test_every_row_is_bootstrapped_with_its_own_discount(entry: Any) -> None:
+@pytest.mark.parametrize(("entry", "kind"), LEARNERS, ids=case_id)
+def test_every_row_is_bootstrapped_with_its_own_discount(entry: Any, kind: str) -> None:
     """Losses are means over rows, so halves of a batch can be swapped."""
     assert entry.learner_class().supports_n_step
     half = torch.arange(ROWS) < ROWS // 2
     one, other = (torch.full((ROWS,), discount, dtype=torch.float64) for discount in (0.9, 0.3))
-    alike = critic_loss(entry, 0.99, one), critic_loss(entry, 0.99, other)
-    plain = critic_loss(entry, 0.9, None), critic_loss(entry, 0.3, None)
+    alike = critic_loss(entry, kind, 0.99, one), critic_loss(entry, kind, 0.99, other)
+    plain = critic_loss(entry, kind, 0.9, None), critic_loss(entry, kind, 0.3, None)
     assert alike == pytest.approx(plain, rel=1e-12)
     assert abs(alike[0] - alike[1]) > 1e-6
     mixed = (
-        critic_loss(entry, 0.99, torch.where(half, one, other)),
-        critic_loss(entry, 0.99, torch.where(half, other, one)),
+        critic_loss(entry, kind, 0.99, torch.where(half, one, other)),
+        critic_loss(entry, kind, 0.99, torch.where(half, other, one)),
     )
     assert sum(mixed) == pytest.approx(sum(alike), rel=1e-12)
     assert mixed[0] not in alike

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +18,21 @@ from torch import Tensor
 from rl_training import resume, train
 from rl_training.algorithms.awac import AWACAlgorithm, AWACConfig
 from rl_training.algorithms.cql import CQLAlgorithm, CQLConfig
+from rl_training.algorithms.crossq import CrossQAlgorithm, CrossQConfig
 from rl_training.algorithms.dqn import DQNAlgorithm, DQNConfig
 from rl_training.algorithms.iql import IQLAlgorithm, IQLConfig
-from rl_training.algorithms.optimizers import FlatAdam, network_of
+from rl_training.algorithms.optimizers import FlatAdam, network_of, project_unit_rows
 from rl_training.algorithms.sac import SACAlgorithm, SACConfig
 from rl_training.errors import ConfigError
 from rl_training.experiment.config import TrainConfig
 from rl_training.models import EnsembleCritic
 from rl_training.models.kernels import plain_operations
 from rl_training.models.network_config import register_network
+from rl_training.runtime import compilation
 from rl_training.runtime.engine import Engine
 from rl_training.types import EnvSpec
 from tests.comparing import CrashAt, CrashError, assert_same_run
+from tests.golden import make_batch, make_noise
 from tests.runtime.test_engine import Cast, distance, replay
 
 Config = Callable[..., dict[str, Any]]
@@ -144,7 +149,7 @@ def test_projection_scales_incoming_weights_only() -> None:
 
     network = network_of(torch.nn.ModuleList([critic]), critic.flat)
     assert network is not None
-    adam = FlatAdam(weights, RATE, project=network.unit_weights).double()
+    adam = FlatAdam(weights, RATE, project=partial(project_unit_rows, network)).double()
     assert len(weights) == places[-1]
     steps = list(gradients(len(weights)))
     expected = reference(weights.numpy(), [s.numpy() for s in steps], project=project)
@@ -156,7 +161,7 @@ def test_projection_scales_incoming_weights_only() -> None:
 def test_projection_leaves_a_dead_unit_at_zero() -> None:
     critic = EnsembleCritic(3, 1, (8,), 2)
     weights = critic.flat.detach().zero_()
-    adam = FlatAdam(weights, RATE, project=critic.unit_weights)
+    adam = FlatAdam(weights, RATE, project=partial(project_unit_rows, critic))
     adam.step(weights, torch.zeros_like(weights))
     assert not weights.any()
 
@@ -234,14 +239,42 @@ def test_learning_rate_of_a_network_is_applied() -> None:
     assert moved == pytest.approx([2e-3, 0.5], rel=0.1)
 
 
-@pytest.mark.parametrize("trunk", ["mlp", "residual", "batch_norm"])
-def test_every_unit_has_norm_one_after_an_update(trunk: str) -> None:
-    options: dict[str, Any] = {"networks": {"all": {"trunk": trunk}}}
-    learner = run(updates=3, optimizers={"all": {"projection": "unit_rows"}}, **options).algorithm
+@pytest.mark.parametrize("projection", ["unit_rows", "unit_rows_and_norms"])
+@pytest.mark.parametrize("trunk", ["mlp", "residual", "batch_norm", "flash"])
+def test_every_unit_has_norm_one_after_an_update(trunk: str, projection: str) -> None:
+    normed = {"layer_norm": True} if trunk == "mlp" else {}
+    options: dict[str, Any] = {"networks": {"all": {"trunk": trunk, **normed}}}
+    learner = run(updates=3, optimizers={"all": {"projection": projection}}, **options).algorithm
     assert isinstance(learner, SACAlgorithm)
     for network in (learner.model.actor, learner.model.critic):
-        for weights in network.unit_weights(network.flat.detach()):
+        flat = network.flat.detach()
+        for weights in network.unit_weights(flat):
             torch.testing.assert_close(weights.norm(dim=-2), torch.ones_like(weights[..., 0, :]))
+        norms = [torch.cat(parts, dim=-1) for parts in network.norm_parameters(flat)]
+        assert norms
+        lengths = [float(norm.norm(dim=-1).flatten()[0]) for norm in norms]
+        roots = [parts[0].shape[-1] ** 0.5 for parts in network.norm_parameters(flat)]
+        are_scaled = lengths == pytest.approx(roots, rel=1e-6)
+        assert are_scaled == (projection == "unit_rows_and_norms")
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_projections_agree_between_eager_and_compiled_steps(
+    backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compilation, "BACKEND", backend)
+    options: dict[str, Any] = {"networks": {"all": {"trunk": "flash", "width": 8}}}
+    options |= {"optimizers": {"all": {"projection": "unit_rows_and_norms"}}}
+    eager, compiled = (run(mode, **options) for mode in ("eager", "compiled"))
+    assert distance(eager, compiled) < 1e-9
+    assert distance(eager, run(networks=options["networks"])) > 1e-3
+
+
+def test_projection_of_one_network_can_be_switched_off() -> None:
+    chosen = {"all": {"projection": "unit_rows"}, "actor": {"projection": "none"}}
+    learner = sac(optimizers=chosen)
+    assert learner.optimizer("actor").project is None
+    assert learner.optimizer("critic").project is not None
 
 
 def test_max_norm_of_an_optimizer_overrides_the_algorithms() -> None:
@@ -325,3 +358,48 @@ def test_invalid_options_raise(small_config: Config, optimizers: Any, sentence: 
         train(config)
     assert str(caught.value).startswith(sentence)
     assert not list(Path(config["output_dir"]).glob("*"))
+
+
+# --- Decay of the learning rate -------------------------------------------------------
+
+
+@pytest.mark.usefixtures("formula")
+@pytest.mark.parametrize("final", [0.0, 0.25])
+def test_decay_equals_single_steps_at_decaying_rates(final: float) -> None:
+    """A cosine over the optimizer's own steps, constant afterward."""
+    weights, single = start(6), start(6)
+    decaying = FlatAdam(weights, RATE, decay_steps=8, decay_final=final)
+    plain = FlatAdam(single, RATE)
+    for step, gradient in enumerate(gradients(6, 12)):
+        shape = 0.5 * (1 + math.cos(math.pi * min(step / 8, 1.0)))
+        plain.scale_learning_rate(final + (1 - final) * shape)
+        plain.step(single, gradient)
+        decaying.step(weights, gradient)
+    torch.testing.assert_close(weights, single, rtol=1e-6, atol=1e-9)
+    assert float(decaying.learning_rate) == RATE  # a schedule scales the rate independently
+
+
+def test_decay_advances_only_with_the_optimizers_own_steps() -> None:
+    config = CrossQConfig(
+        hidden_sizes=(8,),
+        critic_hidden_sizes=(8,),
+        policy_delay=3,
+        optimizers={"all": {"decay_steps": 4}},
+    )
+    learner = CrossQAlgorithm.build(SPEC, config).double()
+    for step in range(6):
+        learner.update(make_batch(), make_noise(learner), learner.due(step))
+    rates = {key: float(learner.optimizer(key)._decayed_rate()) for key in ("actor", "critic")}
+    assert rates == pytest.approx({"actor": 5e-4, "critic": 0.0})
+
+
+def test_decay_is_read_from_the_config() -> None:
+    config = SACConfig(optimizers={"critic": {"decay_steps": 100, "decay_final": 0.1}})
+    learner = SACAlgorithm.build(SPEC, config)
+    assert (learner.optimizer("critic").decay_steps, learner.optimizer("critic").decay_final) == (
+        100,
+        0.1,
+    )
+    assert learner.optimizer("actor").decay_steps is None
+    with pytest.raises(ValueError, match="decay_steps"):
+        SACConfig(optimizers={"critic": {"decay_steps": 0}})

@@ -15,6 +15,7 @@ from tests.reference import (
     cql,
     ddpg,
     dqn,
+    dqn_extensions,
     edac,
     gaussian,
     iql,
@@ -282,6 +283,30 @@ def test_dqn_target_updates_at_its_interval(period: int, tau: float) -> None:
         assert changed(before["target_network"], state["target_network"]) == due
         if due and tau == 1.0:
             assert_equal_networks(state["target_network"], state["network"])
+
+
+@pytest.mark.parametrize("dueling", [False, True])
+@pytest.mark.parametrize("quantiles", [1, 3])
+def test_extended_dqn_gradient(dueling: bool, quantiles: int) -> None:
+    rng = np.random.default_rng(8)
+    actions, width = 4, 5
+    net = make_network(rng, OBS, 6, 2 * width if dueling else actions * quantiles)
+    for name, outputs in (("value", quantiles), ("advantage", actions * quantiles)):
+        if dueling:
+            net[name] = [rng.normal(size=(width, outputs)), rng.normal(size=outputs)]
+    batch, target = make_discrete_batch(rng, actions), 2.0 * rng.normal(size=(ROWS, quantiles))
+    rows = np.arange(ROWS)
+
+    def loss(net: nn.Network) -> float:
+        values = dqn_extensions.evaluate(net, batch["observation"], actions).values
+        losses, _ = dqn_extensions.quantile_loss(values[rows, batch["action"]], target)
+        return float(losses.mean())
+
+    run = dqn_extensions.evaluate(net, batch["observation"], actions)
+    grad = np.zeros_like(run.values)
+    theta = run.values[rows, batch["action"]]
+    grad[rows, batch["action"]] = dqn_extensions.quantile_loss(theta, target)[1] / ROWS
+    assert_gradient(loss, net, dqn_extensions.backward(net, run, grad))
 
 
 def normals(rng: np.random.Generator) -> nn.Array:

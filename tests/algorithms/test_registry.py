@@ -104,7 +104,10 @@ class Nameless(Algorithm):
             learner(mode="onlin"),
             "Mine has mode = 'onlin', but should have 'online', 'offline' or 'offline_to_online'.",
         ),
-        (learner(actions="both"), "actions = 'both', but should have 'continuous' or 'discrete'."),
+        (
+            learner(actions="any"),
+            "actions = 'any', but should have 'continuous', 'discrete' or 'both'.",
+        ),
         (
             learner(update=lambda self, batch, noise, *, phase=0: {}),
             "Mine.update has the parameters self, batch, noise and phase: define it as "

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from rl_training.algorithms.quantiles import quantile_huber_loss, quantile_loss
 from rl_training.algorithms.tqc import (
     TQCAlgorithm,
     TQCConfig,
-    critic_loss,
-    quantile_huber_loss,
     tqc_loss,
     tqc_target,
     truncated_quantiles,
@@ -75,7 +74,7 @@ def test_updates_equal_the_reference(alpha: Any, drop: int) -> None:
         np.testing.assert_allclose(learner.log_alpha.item(), state["log_alpha"], **TOLERANCE)
 
 
-@pytest.mark.parametrize("loss_function", [quantile_huber_loss, critic_loss])
+@pytest.mark.parametrize("loss_function", [quantile_huber_loss, quantile_loss])
 def test_quantile_loss_and_gradient_equal_the_reference(loss_function: Any) -> None:
     """The plain loss and the CPU node, with errors on both sides of 0 and of ±1."""
     quantiles, atoms = random_quantiles(), np.random.default_rng(1).normal(size=(6, 11))

@@ -201,10 +201,10 @@ def test_changed_data_is_refused(small_config: Config, tmp_path: Path, recorded:
     [
         ({}, {"dataset_kind": None, "dataset_path": None}, "bc learns from recorded data: set"),
         ({"num_envs": 2}, {}, "num_envs = 2: bc learns from recorded data"),
-        ({"env_id": "CartPole-v1"}, {}, "bc needs a bounded Box action space"),
+        ({"env_id": "CartPole-v1"}, {}, "2 discrete actions: use data from the same environment"),
         ({"env_id": "MountainCarContinuous-v0"}, {}, "use data from the same environment"),
         ({}, {"buffer_capacity": 10}, "'buffer_capacity' is not an option of BC"),
-        ({"env_id": None}, {}, "set action_low and action_high, or env_id"),
+        ({"env_id": None}, {}, "set action_low and action_high, or action_range=data"),
         ({}, {"action_low": -2, "action_high": 2}, "Pendulum-v1 has its own action bounds"),
         ({"env_id": None}, {"action_low": -2}, "action_low and action_high must be set together"),
         ({"env_id": None}, {"action_low": 2, "action_high": -2}, "must be less than"),
@@ -248,7 +248,7 @@ def test_invalid_settings_raise_before_anything_is_written(
 def test_online_algorithms_require_an_environment_and_steps() -> None:
     with pytest.raises(ConfigError, match="'env_id' is missing"):
         make_config({"algo": "sac", "total_timesteps": 10})
-    with pytest.raises(ConfigError, match="num_epochs needs dataset_kind"):
+    with pytest.raises(ConfigError, match="num_epochs needs recorded data"):
         make_config({"algo": "sac", "env_id": "Pendulum-v1", "algo_kwargs": {"num_epochs": 1}})
 
 
@@ -375,7 +375,7 @@ def test_run_without_an_environment(entry: AlgorithmEntry, small_config: Config)
 def test_loader_notes_are_reported_once(
     small_config: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Guesses are warnings, other notes are messages; complete data has neither."""
+    """Guesses are warnings, other notes are messages; complete data has only advice."""
     config = small_config(algo="bc", total_timesteps=40)
     told: list[str] = []
 
@@ -384,7 +384,11 @@ def test_loader_notes_are_reported_once(
             told.append(text)
 
     train(config, callbacks=[Watcher()])
-    assert ("Warning" in capsys.readouterr().err, told) == (False, [])
+    assert "Warning" not in capsys.readouterr().err
+    assert ["1 episode of 3" in text or "no episode terminates" in text for text in told] == [
+        True
+    ] * 2
+    told.clear()
     data = record_random("Pendulum-v1", {}, 450, 0)
     data["done"] = data.pop("terminals") | data.pop("timeouts")
     data["extra"] = data["rewards"]

@@ -24,7 +24,7 @@ from rl_training import (
     resume,
     train,
 )
-from rl_training.algorithms.registry import REGISTRY
+from rl_training.algorithms.registry import REGISTRY, AlgorithmEntry
 from rl_training.api.finetuning import make_finetuning_config
 from rl_training.api.progress import ProgressCallback
 from rl_training.data import MixedSampler, NormalizedSampler
@@ -34,7 +34,13 @@ from rl_training.experiment.run_directory import read_config_file, read_run_info
 from rl_training.experiment.saved_run import SavedRun
 from rl_training.experiment.task import check_config
 from rl_training.runtime.callbacks import Callback
-from rl_training.runtime.checkpointing import MODEL, OPTIMIZERS, list_steps, open_checkpoint
+from rl_training.runtime.checkpointing import (
+    MODEL,
+    OPTIMIZERS,
+    list_steps,
+    open_checkpoint,
+    step_name,
+)
 from rl_training.runtime.engine import Engine
 from rl_training.runtime.evaluation import EvaluationResult, Evaluator
 from rl_training.runtime.logging import read_metrics
@@ -42,6 +48,7 @@ from rl_training.runtime.recording import record_random
 from rl_training.runtime.session import Session
 from rl_training.types import Batch
 from tests.comparing import CrashAt, CrashError, assert_same_run, untimed_metrics
+from tests.conftest import CASES, ENVS, case_id
 
 Config = Callable[..., dict[str, Any]]
 PRETRAINING = 50
@@ -167,9 +174,9 @@ def test_random_play_is_optional(prior: Config, monkeypatch: pytest.MonkeyPatch)
     calls: list[int] = []
     act = learner.act
 
-    def counted(self: Any, obs: Any, *, deterministic: bool, noise: Any = None) -> Any:
+    def counted(self: Any, obs: Any, *, deterministic: bool, **inputs: Any) -> Any:
         calls.append(len(obs))
-        return act(self, obs, deterministic=deterministic, noise=noise)
+        return act(self, obs, deterministic=deterministic, **inputs)
 
     monkeypatch.setattr(learner, "act", counted)
     train(prior())
@@ -313,17 +320,15 @@ def test_managed_run_continues(prior: Config) -> None:
 # --- Fine-tuning --------------------------------------------------------------
 
 FINETUNED = [
-    entry.name
-    for entry in REGISTRY.values()
-    if entry.actions == "continuous"
-    and not entry.goals
-    and entry.learner_class().learns_from_rewards
+    (entry, kind)
+    for entry, kind in CASES
+    if not entry.goals and entry.learner_class().learns_from_rewards
 ]
 GO_ON = ("total_timesteps=60", "learning_starts=20", "checkpoint_interval=25", "log_interval=10")
 
 
-def source_run(small_config: Config, algo: str, **kwargs: Any) -> Any:
-    return train(small_config(algo=algo, total_timesteps=47, algo_kwargs=kwargs))
+def source_run(small_config: Config, algo: str, kind: str | None = None, **kwargs: Any) -> Any:
+    return train(small_config(algo=algo, kind=kind, total_timesteps=47, algo_kwargs=kwargs))
 
 
 def tensors(path: Path) -> dict[str, torch.Tensor]:
@@ -339,25 +344,28 @@ class Start(Callback):
         self.updates = session.engine.updates
 
 
-@pytest.mark.parametrize("algo", FINETUNED)
-def test_finetuning_keeps_every_tensor(small_config: Config, algo: str) -> None:
-    offline = REGISTRY[algo].mode != "online"
+@pytest.mark.parametrize(("entry", "kind"), FINETUNED, ids=case_id)
+def test_finetuning_keeps_every_tensor(
+    small_config: Config, entry: AlgorithmEntry, kind: str
+) -> None:
+    offline = entry.mode != "online"
     keys: dict[str, Any] = {"learning_rate_schedule": "linear", "normalize_states": offline}
-    source = source_run(small_config, algo, **keys)
+    source = source_run(small_config, entry.name, kind, **keys)
     start = Start()
-    result = finetune(source.run_dir, "Pendulum-v1", GO_ON, callbacks=[start])
+    result = finetune(source.run_dir, ENVS[kind], GO_ON, callbacks=[start])
     saved = tensors(source.checkpoint_path)
     assert set(saved) == set(start.tensors)
+    rates = [f"optimizers.{key}.learning_rate" for key in ("actor", "critic", "q")]
+    rate = next(name for name in rates if name in saved)
     for name, tensor in saved.items():
-        if name == "optimizers.actor.learning_rate":  # the schedule of the source has ended
+        if name == rate:  # the schedule of the source has ended
             assert start.tensors[name] > 2 * tensor
         elif name.endswith("learning_rate"):  # IQL schedules only the actor
             assert start.tensors[name] >= tensor
-        else:
+        elif name != "epsilon":  # which follows the step count
             assert torch.equal(start.tensors[name], tensor), name
     assert start.updates == source.metrics["updates"]
-    moved = tensors(result.checkpoint_path)
-    rate = "optimizers.actor.learning_rate"  # the schedule ran again
+    moved = tensors(result.checkpoint_path)  # the schedule ran again
     assert moved[rate] < 0.1 * start.tensors[rate]
     assert not all(torch.equal(moved[name], saved[name]) for name in saved)
     if offline:
@@ -455,7 +463,7 @@ def test_report_shows_return_before_lowest_and_after(
     source = source_run(small_config, "iql")
     returns = [-9.0, -5.0, -7.0, -6.0, -3.0]
 
-    def evaluate(self: Any, policy: Any, episodes: int) -> EvaluationResult:
+    def evaluate(self: Any, policy: Any, episodes: int, *_: Any) -> EvaluationResult:
         return EvaluationResult(returns=(returns.pop(0),), lengths=(1,))
 
     monkeypatch.setattr(Evaluator, "evaluate", evaluate)
@@ -491,9 +499,9 @@ def test_finetuning_explores_with_the_policy(
     asked: list[bool] = []
     act = learner.act
 
-    def counted(self: Any, obs: Any, *, deterministic: bool, noise: Any = None) -> Any:
+    def counted(self: Any, obs: Any, *, deterministic: bool, **inputs: Any) -> Any:
         asked.append(deterministic)
-        return act(self, obs, deterministic=deterministic, noise=noise)
+        return act(self, obs, deterministic=deterministic, **inputs)
 
     monkeypatch.setattr(learner, "act", counted)
     finetune(source.run_dir, "Pendulum-v1", GO_ON)
@@ -585,9 +593,11 @@ def test_finetuned_mixed_run_is_plotted_separately(prior: Config) -> None:
 
 def test_branch_of_a_finetuned_run_is_not_evaluated_again(small_config: Config) -> None:
     source = source_run(small_config, "iql")
-    keys = (*GO_ON, "eval_episodes=1", "eval_interval=40")
+    keys = (*GO_ON, "eval_episodes=1", "eval_interval=40", "checkpoint_interval=40")
     result = finetune(source.run_dir, None, keys)
-    older = list_steps(result.run_dir)[-2]
+    older = list_steps(result.run_dir)[-2]  # of a step at which the run was evaluated
+    evaluated = {r["step"] for r in read_metrics(result.run_dir) if "eval_return_mean" in r}
+    assert older.name in {step_name(step) for step in evaluated}
     branch = resume(older)
     assert branch.run_dir != result.run_dir
     runs = result.run_dir, branch.run_dir
@@ -614,7 +624,7 @@ def test_missing_prior_data(prior: Config) -> None:
     config = prior()
     for key in ("dataset_kind", "dataset_path", "sampling"):
         del config["algo_kwargs"][key]
-    refused(config, "rlpd learns from recorded data: set dataset_kind and dataset_path")
+    refused(config, "rlpd learns from recorded data: set dataset_path")
 
 
 def test_dataset_smaller_than_a_batch(prior: Config) -> None:
@@ -659,7 +669,6 @@ def test_train_refuses_finetuning_keys(small_config: Config) -> None:
 @pytest.mark.parametrize(
     ("algo", "match"),
     [
-        ("dqn", "dqn has discrete actions"),
         ("her", "her relabels goals"),
         ("bc", "bc does not learn from rewards"),
     ],

@@ -14,15 +14,15 @@ import pytest
 from rl_training import SAC, finetune, resume, train
 from rl_training.api import progress
 from rl_training.api.progress import (
+    Meter,
     ProgressCallback,
     Report,
     Stage,
-    _duration,
-    _Meter,
     _number,
     notebook_bundle,
     terminal_text,
 )
+from rl_training.text import duration
 
 Config = Callable[..., dict[str, Any]]
 
@@ -67,8 +67,8 @@ def session(step: int, **changes: Any) -> Any:
     )
 
 
-def measured(*samples: tuple[float, int], **changes: Any) -> tuple[_Meter, Report]:
-    meter = _Meter()
+def measured(*samples: tuple[float, int], **changes: Any) -> tuple[Meter, Report]:
+    meter = Meter()
     meter.start(session(samples[0][1], **changes), samples[0][0])
     for now, step in samples[1:]:
         meter.add(session(step, **changes), now)
@@ -85,7 +85,7 @@ def test_speed_is_the_recent_one() -> None:
 
 
 def test_first_update_restarts_the_window() -> None:
-    meter = _Meter()
+    meter = Meter()
     meter.start(session(0, updates=0), 0.0)
     meter.add(session(5_000, updates=0), 1.0)
     for second in range(1, 4):
@@ -94,7 +94,7 @@ def test_first_update_restarts_the_window() -> None:
 
 
 def test_evaluations_affect_the_time_left_but_not_the_speed() -> None:
-    meter = _Meter()
+    meter = Meter()
     at = {"eval_interval": 1_000}
     meter.start(session(1, **at), 0.0)
     meter.add(session(1_001, **at), 10.0)
@@ -293,5 +293,5 @@ def test_numbers_are_short(value: float, text: str) -> None:
     ("seconds", "text"),
     [(7.4, "0:07"), (96, "1:36"), (7_509, "2:05:09"), (3 * 86_400 + 14_400, "3d 04:00:00")],
 )
-def test_durations(seconds: float, text: str) -> None:
-    assert _duration(seconds) == text
+def testdurations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text

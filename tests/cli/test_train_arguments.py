@@ -94,7 +94,7 @@ def completed(words: str, cwd: Path) -> list[str]:
 
 def test_completion_in_a_shell(tmp_path: Path) -> None:
     assert "train" in completed("rl-training tr", tmp_path)
-    assert completed("rl-training train sac/p", tmp_path) == ["sac/pendulum"]
+    assert completed("rl-training train sac/p", tmp_path) == ["sac/pendulum", "sac/pendulum_simba"]
 
 
 def test_completion_of_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +103,7 @@ def test_completion_of_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "runs" / "one").mkdir(parents=True)
     (tmp_path / "runs" / "one" / "run.json").touch()
     (tmp_path / "runs" / "group").mkdir()
-    assert completion.complete_config("sac/pen") == ["sac/pendulum"]
+    assert completion.complete_config("sac/pen") == ["sac/pendulum", "sac/pendulum_simba"]
     assert completion.complete_config("mi") == ["mine.yaml"]
     assert completion.complete_train("algo=td3") == ["algo=td3", "algo=td3_bc"]
     assert completion.complete_train("tot") == ["total_timesteps="]

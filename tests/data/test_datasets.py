@@ -22,7 +22,8 @@ from rl_training.api.datasets import convert_data, inspect_data, read_raw, valid
 from rl_training.cli import app
 from rl_training.data import DataConfig, EpochSampler, TransitionDataset, load_transition_dataset
 from rl_training.data.column_names import ALIASES
-from rl_training.data.dataset_writers import dataset_arrays, write_arrays
+from rl_training.data.dataset_writers import as_arrays, dataset_columns, write_arrays
+from rl_training.data.recorded import RecordedData
 from rl_training.envs import EnvConfig, describe_env
 from rl_training.errors import ConfigError
 from rl_training.experiment.build import build_algorithm
@@ -74,10 +75,10 @@ def test_from_dict_round_trips(lengths: list[int], ends: str) -> None:
     data = make_data(lengths, ends=ends)
     dataset = TransitionDataset.from_dict(data)
     assert len(dataset) == sum(lengths)
-    for name, values in dataset_arrays(dataset).items():
+    for name, values in as_arrays(dataset_columns(dataset)).items():
         np.testing.assert_array_equal(values, data[name])
     assert np.diff(dataset.episode_bounds()).tolist() == lengths
-    again = TransitionDataset.from_dict(dataset_arrays(dataset))
+    again = TransitionDataset.from_dict(as_arrays(dataset_columns(dataset)))
     assert torch.equal(again.rows, dataset.rows)
 
 
@@ -370,7 +371,7 @@ def bad_data() -> dict[str, tuple[Arrays, str]]:
             data | {"rewards": np.zeros((8, 2))},
             r"should have shape \(8,\)",
         ),
-        "images": (data | {"observations": np.zeros((8, 4, 4))}, r"should have shape \(8, size\)"),
+        "other shapes": (data | {"observations": np.zeros((8, 4, 4))}, r"\(2,\), but .* \(4, 4\)"),
         "next observations with another size": (
             data | {"next_observations": np.zeros((8, 3))},
             r"next observations have shape \(3,\)",
@@ -427,7 +428,7 @@ class Evil:
         return (Path.write_text, (self.path, "ran"))
 
 
-def load(path: Path) -> TransitionDataset:
+def load(path: Path) -> RecordedData:
     kind: Any = {".npz": "npz", ".pt": "pt", ".hdf5": "hdf5"}[path.suffix]
     return load_transition_dataset(DataConfig(dataset_kind=kind, dataset_path=str(path)))
 
@@ -476,15 +477,19 @@ def test_pt_file_must_contain_tensors(tmp_path: Path) -> None:
     [
         ({"dataset_kind": "npz"}, "needs dataset_path"),
         ({"dataset_kind": "minari"}, "needs dataset_id"),
+        ({"dataset_kind": "npy"}, "needs dataset_path"),
+        ({"dataset_path": "x.csv"}, "'x.csv' is neither a dataset file"),
+        ({"dataset_path": "x"}, "nor a folder of .npy files, nor a Minari id"),
+        ({"dataset_path": "x.npz", "dataset_id": "a/b-v0"}, "are both set: set only one"),
         (
-            {"dataset_path": "x.npz"},
-            "dataset_path needs dataset_kind: set dataset_kind=npz, and use",
+            {"dataset_path": "x.h5", "dataset_kind": "npz"},
+            "dataset_path = 'x.h5' contradicts dataset_kind = npz: remove one",
         ),
-        ({"dataset_path": "x"}, "dataset_path needs dataset_kind: set dataset_kind=KIND, and use"),
         (
-            {"dataset_id": "a/b-v0"},
-            "dataset_id needs dataset_kind: set dataset_kind=minari, and use",
+            {"dataset_id": "a/b-v0", "dataset_kind": "npz", "dataset_path": "x.npz"},
+            "dataset_id = 'a/b-v0' contradicts dataset_kind = npz: remove one",
         ),
+        ({"dataset_path": "x.npz", "dataset_kind": "random"}, "contradicts dataset_kind = random"),
         ({"dataset_kind": "csv"}, "dataset_kind"),
         ({"dataset_size": 0}, "dataset_size"),
         (

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from rl_training.data import EpochSampler, MixedSampler, ReplayBuffer, TransitionDataset
+from rl_training.data.rows import PackedRows
 from rl_training.data.samplers import NormalizedSampler
 from rl_training.errors import ConfigError
 from rl_training.rewards import RewardTransformConfig
@@ -215,7 +216,8 @@ def test_gathers_have_static_shapes_and_never_wait_for_the_host() -> None:
     fields = buffer._fields
     assert fields is not None
     with FakeTensorMode(allow_non_fake_inputs=True):
-        batch = fields.batch(torch.empty(30, buffer.layout.width), torch.arange(8))
+        rows = PackedRows(torch.empty(30, buffer.layout.width))
+        batch = fields.batch(rows, torch.arange(8))
     assert all(len(tensor) == 8 for tensor in batch.tensors())
 
 

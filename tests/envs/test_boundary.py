@@ -17,10 +17,12 @@ from hypothesis import strategies as st
 
 from rl_training import train
 from rl_training.algorithms.sac import SACAlgorithm, SACConfig
+from rl_training.api.video import Recorder
 from rl_training.data import ReplayBuffer
 from rl_training.envs import (
     ActionScaler,
     EnvConfig,
+    GuardedEnv,
     describe_env,
     examine_env,
     make_env,
@@ -152,7 +154,7 @@ def test_actions_kept_by_an_environment_do_not_change() -> None:
 
     with registered(Keeping) as env_id:
         collect(env_id, mode=("sync", 2))
-    record(Keeping(), choose, steps=4, seed=0)
+    record(GuardedEnv(Keeping()), choose, steps=4, seed=0)
     assert len(kept) == 50
     assert all(np.array_equal(*pair) for pair in kept)
 
@@ -391,7 +393,7 @@ def test_failing_rendering_gets_a_clear_error() -> None:
     evaluator = Evaluator(WALK, {"trouble": "error", "method": "render"}, seed=0, render=True)
     policy: Any = Watching()
     with pytest.raises(EnvError, match=r"render\(\) failed with ZeroDivisionError: division"):
-        evaluator.evaluate(policy, 1, on_frame=lambda _frame: None)
+        evaluator.evaluate(policy, 1, Recorder(1))
 
 
 def test_failing_relabeling_gets_a_clear_error() -> None:

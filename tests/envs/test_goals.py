@@ -199,7 +199,7 @@ def test_every_base_algorithm_trains_with_hindsight(small_config: Config) -> Non
     assert "her" not in bases
     for base in bases:
         config = small_config(algo="her", total_timesteps=60)
-        config["algo_kwargs"] |= {"base_algo": base}
+        config["algo_kwargs"] |= {"base_algo": base, "normalize_rewards": False}
         learners: list[str] = []
 
         class Look(Callback):
@@ -257,7 +257,7 @@ def test_managed_class(tmp_path: Path) -> None:
         batch_size=16,
         learning_starts=30,
         eval_episodes=1,
-        tensorboard=False,
+        logging={"tensorboard": False},
         num_threads=1,
     )
     agent.learn(80)
@@ -274,15 +274,19 @@ def test_managed_class(tmp_path: Path) -> None:
     agent.learn(40)
     np.testing.assert_array_equal(loaded.predict(row), agent.predict(row))
     for wrong, sentence in {
-        "wide": (np.zeros(8), r"\[6\] or \[batch, 6\].*first the 4 values of observation, then"),
-        "keys": ({"observation": np.zeros(4)}, "the keys observation, but"),
+        "wide": (
+            np.zeros(8),
+            r"\(observation: Box\(4\), desired_goal: Box\(2\)\), or an array of shape \[6\] or "
+            r"\[batch, 6\] in this order, is expected",
+        ),
+        "keys": ({"observation": np.zeros(4)}, "has the entries observation, but should have"),
         "rows": (
             {"observation": np.zeros((2, 4)), "desired_goal": np.zeros((3, 2))},
             "need the same number of rows",
         ),
     }.values():
         with pytest.raises(ConfigError, match=sentence):
-            agent.predict(wrong)  # type: ignore[arg-type]
+            agent.predict(wrong)
 
 
 def test_flat_policy_rejects_a_dict(small_config: Config) -> None:
@@ -323,6 +327,7 @@ NEEDS_ROBOTICS = pytest.mark.skipif(ROBOTICS, reason="gymnasium-robotics is inst
         ({"algo": "sac"}, r"PointGoal-v0 has the observation space Dict\(.*use algo: her with"),
         ({"env_id": "Pendulum-v1"}, r"observation space Box\(3\), but her needs a Dict.*algo: sac"),
         ({"env_id": "tests/NoReward-v0"}, "NoReward-v0 has no method compute_reward"),
+        ({"env_id": "tests/DiscreteGoals-v0"}, r"her needs a bounded Box .* Discrete\(3\)"),
         pytest.param(
             {"env_id": "PointMaze_UMaze-v3"},
             r"gymnasium-robotics.*pip install 'rl-training\[robotics\]'",

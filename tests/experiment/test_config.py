@@ -17,10 +17,11 @@ from pydantic import BaseModel
 from rl_training import build_control_callbacks
 from rl_training.algorithms.registry import REGISTRY
 from rl_training.api import train
-from rl_training.api.finetuning import DATASET_KEYS, FRESH_KEYS, REWARD_KEYS
+from rl_training.api.finetuning import FRESH_KEYS, REWARD_KEYS
 from rl_training.api.resuming import RESUMABLE_KEYS
 from rl_training.boundary.packaged_configs import config_names
 from rl_training.config_model import Trait, keys_with
+from rl_training.data.given_data import DATASET_KEYS
 from rl_training.envs.factory import EnvConfig
 from rl_training.errors import ConfigError
 from rl_training.experiment.config import (
@@ -107,8 +108,9 @@ def test_traits_of_keys() -> None:
     """Keys that a resume may change, that fine-tuning resets, and that set data and rewards."""
     assert {
         *("total_timesteps", "output_dir", "tags", "eval_episodes", "checkpoint_interval"),
-        *("num_epochs", "dataset_path", "dataset_download", "log_interval", "device"),
-        *("eval_interval", "early_stopping", "keep_checkpoints", "tensorboard", "num_threads"),
+        *("dataset_kind", "dataset_path", "dataset_id", "dataset_download", "dataset_size"),
+        *("dataset_memory", "dataset_seed", "num_epochs", "log_interval", "device"),
+        *("eval_interval", "early_stopping", "keep_checkpoints", "logging", "num_threads"),
         *("schedule_horizon", "engine", "matmul_precision"),
     } == RESUMABLE_KEYS
     assert set(FRESH_KEYS) == {
@@ -122,7 +124,7 @@ def test_traits_of_keys() -> None:
     }
     rewards = {"reward_scale", "reward_shift", "reward_clip_min", "reward_clip_max"}
     assert set(REWARD_KEYS) == rewards
-    assert set(keys_with(Trait.LABEL, TrainConfig)) == {"output_dir", "tags"}
+    assert set(keys_with(Trait.LABEL, TrainConfig)) == {"output_dir", "tags", "logging"}
 
 
 @pytest.mark.parametrize("entry", REGISTRY.values(), ids=lambda entry: entry.name)
@@ -165,7 +167,11 @@ def test_traits_of_sizes(entry: Any) -> None:
         ),
         ({"algo_kwargs": {"env": "A-v0"}}, "'env' for sac; did you mean 'env_id'"),
         ({"algo_kwargs": {"ent_coef": 1}}, "'ent_coef' for sac; did you mean 'alpha'"),
-        ({"algo_kwargs": {"verbose": 1}}, "valid names: tensorboard,"),
+        ({"algo_kwargs": {"verbose": 1}}, "valid names: "),
+        (
+            {"algo_kwargs": {"wandb": {"project": "mine"}}},
+            "'wandb' for sac; write logging: {wandb: …}, or logging.wandb=… on the command line.",
+        ),
         (
             {"algo_kwargs": {"activation": "tanh"}},
             "'activation' for sac; write networks: {all: {activation: …}}, or "
@@ -206,8 +212,8 @@ def test_traits_of_sizes(entry: Any) -> None:
             "clip_min = 1.0 must be below clip_max = 0.0",
         ),
         ({"learning_rate": 1e-3}, "belongs in algo_kwargs: use algo_kwargs={'learn"),
-        ({"env_id": dict}, "env_id = <class 'dict'>: should be the id of a registered environment"),
-        ({"env_id": lambda: 0}, "register(id='Mine-v0', entry_point=MyEnv) and pass 'Mine-v0'"),
+        ({"env_id": dict}, "env_id = <class 'dict'>: should be an id, since configs have only"),
+        ({"env_id": lambda: 0}, "Pass an object as an argument: SAC(env), or train(config, env="),
     ],
 )
 def test_invalid_configs_raise_one_sentence(changes: dict[str, Any], sentence: str) -> None:

@@ -13,7 +13,6 @@ import pytest
 from rl_training import ConfigError, resume, train
 from rl_training.boundary.packaged_configs import config_names
 from rl_training.data import DataConfig, load_transition_dataset
-from rl_training.data.config import STARTER_FILE
 from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.starter_data import record_starter
 from rl_training.types import EnvSpec
@@ -39,25 +38,44 @@ def small(name: str, *more: str) -> TrainConfig:
     return TrainConfig.load(name, keys)
 
 
-def test_every_offline_pendulum_config_starts_without_data(
-    capfd: pytest.CaptureFixture[str],
+FILES = {"pendulum": "data/pendulum.npz", "cartpole": "data/cartpole.npz"}
+ALGORITHMS = {
+    "pendulum": {"awac", "bc", "cql", "edac", "iql", "rebrac", "rlpd", "td3_bc"},
+    "cartpole": {"awac", "bc", "cql", "iql"},
+}
+
+
+@pytest.mark.parametrize("task", FILES)
+def test_every_offline_config_of_a_small_task_starts_without_data(
+    capfd: pytest.CaptureFixture[str], task: str
 ) -> None:
-    assert {name.partition("/")[0] for name in CONFIGS} == {
-        *("awac", "bc", "cql", "edac", "iql", "rebrac", "rlpd", "td3_bc")
-    }
-    hashes = set()
-    for name in CONFIGS:
+    hashes, names = set(), [name for name in CONFIGS if name.endswith(task)]
+    assert {name.partition("/")[0] for name in names} == ALGORITHMS[task]
+    for name in names:
         result = train(small(name))
         manifest = json.loads((result.checkpoint_path / "manifest.json").read_text())
-        assert manifest["dataset"]["source"] == STARTER_FILE
+        assert manifest["dataset"]["source"] == FILES[task]
         hashes.add(manifest["dataset"]["sha256"])
     messages = [line for line in capfd.readouterr().err.splitlines() if "Recorded" in line]
     assert len(messages) == 1  # siblings use the same file
-    assert "10,000 transitions of Pendulum-v1 to data/pendulum.npz" in messages[0]
+    assert f"10,000 transitions of {config_env(task)} to {FILES[task]}" in messages[0]
     assert "dataset_path=FILE" in messages[0]
-    # IQL scales rewards, which is part of the hash.
-    assert len(hashes) == 2
-    assert os.listdir("data") == ["pendulum.npz"]
+    # IQL scales the rewards of Pendulum-v1, which is part of the hash.
+    assert len(hashes) == (2 if task == "pendulum" else 1)
+    assert os.listdir("data") == [f"{task}.npz"]
+
+
+def config_env(task: str) -> str:
+    return str(TrainConfig.load(f"bc/{task}").env_id)
+
+
+def test_cart_pole_recording_has_long_and_short_episodes() -> None:
+    data = record_starter(small("bc/cartpole"), 3_000, 0)
+    assert set(data["actions"].tolist()) == {0, 1}
+    ends = np.flatnonzero(data["terminals"] | data["timeouts"])
+    lengths = np.diff(np.concatenate([[-1], ends]))
+    assert lengths.max() > 150
+    assert lengths.min() < 30
 
 
 def test_recording_is_deterministic_and_has_good_and_bad_episodes() -> None:
@@ -74,9 +92,9 @@ def test_recording_is_deterministic_and_has_good_and_bad_episodes() -> None:
 def test_run_resumes_without_its_file() -> None:
     """The recording is repeated in memory, with the same hash and without writing a file."""
     result = train(small("td3_bc/pendulum"))
-    Path(STARTER_FILE).unlink()
+    Path("data/pendulum.npz").unlink()
     assert resume(result.run_dir, ["total_timesteps=30"]).metrics["step"] == 30
-    assert not Path(STARTER_FILE).exists()
+    assert not Path("data/pendulum.npz").exists()
 
 
 def test_own_data_replaces_it(recorded: Path) -> None:
@@ -90,7 +108,8 @@ def test_own_data_replaces_it(recorded: Path) -> None:
 @pytest.mark.parametrize("change", ["env_id=MountainCarContinuous-v0", "env_kwargs={g: 3.0}"])
 def test_other_environments_are_refused(change: str) -> None:
     with pytest.raises(
-        ConfigError, match="starter is only available for Pendulum-v1 without env_kwargs"
+        ConfigError,
+        match="starter is only available for Pendulum-v1 and CartPole-v1 without env_kwargs",
     ):
         train(small("bc/pendulum", change))
     assert not os.listdir()

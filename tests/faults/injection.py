@@ -18,8 +18,9 @@ from typing import Any
 from unittest import mock
 
 from rl_training.boundary.writing import write_all
-from rl_training.runtime import event_file, logging
+from rl_training.runtime import logging
 from rl_training.runtime.checkpoint_writer import CheckpointWriter
+from rl_training.runtime.loggers import tensorboard
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _GROWING = ("open", "mkdir", "sync", "write")
@@ -89,7 +90,7 @@ class Disk:
             write_all(stream, data)
 
         mock.patch.object(os, "fsync", watched_fsync).start()
-        for module in (logging, event_file):
+        for module in (logging, tensorboard):
             mock.patch.object(module, "write_all", watched_write).start()
         mock.patch.object(CheckpointWriter, "save", watched_save).start()
 

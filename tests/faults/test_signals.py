@@ -52,9 +52,8 @@ def test_signal_to_the_process_group_ends_a_run_cleanly(
 ) -> None:
     """Like Ctrl-C in a terminal or SIGTERM from a scheduler, it also reaches every worker."""
     child = zygote.start("train", "-c", write_config(tmp_path, **ASYNC))
-    # Not at step 50, the best checkpoint: a save after the signal contains the
-    # request to stop.
-    child.wait_for_line("step 100/")
+    # The best checkpoint may be saved after the signal, and must not contain the request to stop.
+    child.wait_for_line("step 50/")
     workers = session_members(child.pid)
     assert len(workers) >= 2
     os.killpg(child.pid, signal.Signals[name])

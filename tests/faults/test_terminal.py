@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import unicodedata
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -347,9 +346,10 @@ def test_nonfinite_actions_are_reported_once(
 
 
 def record_video(file: Path) -> None:
-    def evaluate(policy: Any, episodes: int, on_frame: Callable[[Any], None]) -> None:
+    def evaluate(policy: Any, episodes: int, camera: Any) -> None:
         for shade in (0, 255):
-            on_frame(np.full((16, 16, 3), shade, dtype=np.uint8))
+            frame = np.full((16, 16, 3), shade, dtype=np.uint8)
+            camera.capture(SimpleNamespace(render=lambda frame=frame: frame))
 
     env, policy = SimpleNamespace(metadata={"render_fps": 0}), cast("Any", None)
     evaluator: Any = SimpleNamespace(env=env, evaluate=evaluate)

@@ -47,7 +47,8 @@ PRELOADED = (
     "rl_training.api.offline_evaluation",
     "rl_training.api.datasets",
     "rl_training.api.progress",
-    "rl_training.runtime.event_file",
+    "rl_training.runtime.loggers.tensorboard",
+    "rl_training.study.study",
     "rich.progress",
     "gymnasium.envs.classic_control",
 )
@@ -152,6 +153,11 @@ class Child:
     zygote: Zygote
     pid: int
     folder: str
+
+    def is_running(self) -> bool:
+        """Wait a moment; return whether the process has not ended yet."""
+        time.sleep(0.01)
+        return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
 
     def wait_for_line(self, start: str) -> None:
         """Wait until a line of its standard error starts with ``start``."""

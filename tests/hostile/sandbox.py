@@ -20,7 +20,7 @@ EXTRA_MIB = 1000.0
 """Memory that a command may allocate for less than a megabyte of input."""
 COMMANDS = (
     *("train", "resume", "finetune", "evaluate", "predict", "data", "runs", "plot", "configs"),
-    "algorithms",
+    *("algorithms", "card", "export"),
 )
 EVIL = ("gymnasium_robotics", "minari_evil", "evil", "os_evil", "pyarrow", "huggingface_hub")
 """Modules in the current folder that create a marker file when they are imported."""

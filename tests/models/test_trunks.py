@@ -27,6 +27,7 @@ TRUNKS: dict[str, dict[str, Any]] = {
     "dropout": {"hidden_sizes": [8, 6], "dropout": 0.3, "layer_norm": True},
     "residual": {"trunk": "residual", "width": 6, "blocks": 2},
     "batch_norm": {"trunk": "batch_norm", "hidden_sizes": [8, 6], **BATCH_NORM},
+    "flash": {"trunk": "flash", "width": 6, "blocks": 2, "momentum": 0.2},
 }
 FAMILY = [name for name in REGISTRY if name not in ("her", "dqn", "bc", "sac", "rebrac")]
 """The other actor-critics whose batches have only the standard fields."""
@@ -248,7 +249,7 @@ def test_traced_updates_with_every_trunk_equal_eager_ones(name: str) -> None:
     assert {f"model.{n}" for n, _ in learner.model.named_buffers()} <= moved
 
 
-@pytest.mark.parametrize("name", ["dropout", "batch_norm"])
+@pytest.mark.parametrize("name", ["dropout", "batch_norm", "flash"])
 def test_resume_restores_the_state(name: str, small_config: Callable[..., Any]) -> None:
     config = small_config(algo_kwargs={"networks": {"all": TRUNKS[name]}})
     config["algo_kwargs"].pop("hidden_sizes")
@@ -256,6 +257,15 @@ def test_resume_restores_the_state(name: str, small_config: Callable[..., Any]) 
     with pytest.raises(CrashError):
         train(config, callbacks=[CrashAt(97)])
     assert_same_run(whole, resume(f"{whole.run_dir}_2"))
+
+
+@pytest.mark.parametrize("name", TRUNKS)
+def test_norm_parameters_are_those_of_the_named_norms(name: str) -> None:
+    network = make_network(options(name), None)
+    named = network.named_tensors(network.flat.detach(), {})
+    norms = [part for parts in network.norm_parameters(network.flat.detach()) for part in parts]
+    places = [norm.data_ptr() for norm in norms]
+    assert places == sorted(x.data_ptr() for key, x in named.items() if "norm" in key)
 
 
 @pytest.mark.parametrize("name", TRUNKS)

@@ -65,12 +65,17 @@ def huber(error: Array) -> tuple[Array, Array]:
     return np.where(size <= 1.0, 0.5 * error * error, size - 0.5), np.clip(error, -1.0, 1.0)
 
 
-def next_value(next_q: Array, next_q_target: Array, double: bool) -> Array:
+def next_value(
+    next_q: Array, next_q_target: Array, double: bool, legal: Array | None = None
+) -> Array:
     """The value [B] of s' from the online and the target network's [B, K].
 
-    DQN: max_a Q'(s', a). Double DQN: Q'(s', argmax_a Q(s', a)), ties to the first action.
+    DQN: max_a Q'(s', a). Double DQN: Q'(s', argmax_a Q(s', a)), ties to the first action. With
+    ``legal`` [B, K], both range over the actions whose entry is 1.
     """
     chooser = next_q if double else next_q_target
+    if legal is not None:
+        chooser = np.where(legal == 1.0, chooser, -np.inf)
     chosen = chooser.argmax(axis=1)
     return np.take_along_axis(next_q_target, chosen[:, None], axis=1)[:, 0]
 

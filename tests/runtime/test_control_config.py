@@ -30,7 +30,7 @@ from rl_training.api.progress import ProgressCallback
 from rl_training.boundary import json_codec
 from rl_training.experiment.machine import MAX_THREADS, choose_threads
 from rl_training.runtime.control_config import ControlsConfig, build_control_callbacks
-from rl_training.runtime.evaluation import bootstrap_interval
+from rl_training.runtime.evaluation import EvaluationResult
 from rl_training.runtime.schedules import Schedule
 from rl_training.runtime.seeding import Stream, derive_seed
 from rl_training.runtime.training_loop import updates_due
@@ -255,14 +255,17 @@ def test_unsupported_types_are_refused() -> None:
         json_codec.loads(b'{"@array": ["|O", [1], ""]}')
 
 
-def test_bootstrap_interval_covers_the_mean() -> None:
-    rng = np.random.default_rng(0)
-    hits = 0
-    for trial in range(100):
-        low, high = bootstrap_interval(tuple(rng.normal(3.0, 1.0, 30)), seed=trial)
-        hits += low <= 3.0 <= high
-    assert 85 <= hits <= 100
-    assert bootstrap_interval((2.0, 2.0)) == (2.0, 2.0)
+def test_interval_of_few_episodes_is_students() -> None:
+    """Two episodes do not get the interval from the lower to the higher return."""
+
+    def bounds(*returns: float) -> Any:
+        return EvaluationResult(returns, (1,) * len(returns)).summary()["eval_return_ci95"]
+
+    assert bounds(5.0) is None
+    assert bounds(1.0, 2.0) == pytest.approx([1.5 - 6.3531, 1.5 + 6.3531], abs=1e-3)
+    assert bounds(2.0, 2.0) == [2.0, 2.0]
+    low, high = bounds(*np.random.default_rng(0).normal(3.0, 1.0, 30))
+    assert 2.4 < low < 3.0 < high < 3.6
 
 
 # --- Threads ------------------------------------------------------------------

@@ -14,7 +14,7 @@ import torch
 
 from rl_training import resume, train
 from rl_training.algorithms.rebrac import ReBRACAlgorithm
-from rl_training.algorithms.registry import REGISTRY, AlgorithmEntry
+from rl_training.algorithms.registry import AlgorithmEntry
 from rl_training.algorithms.sac import SACAlgorithm
 from rl_training.data import ReplayBuffer
 from rl_training.errors import ConfigError
@@ -28,7 +28,7 @@ from rl_training.runtime.engine_choice import (
 )
 from rl_training.types import Batch, EnvSpec, Sampler
 from tests.comparing import CrashAt, CrashError, assert_same_run
-from tests.conftest import TINY
+from tests.conftest import CASES, TINY, case_id
 from tests.faults.zygote import shared_zygote
 from tests.toys import (
     DelayedSAC,
@@ -164,12 +164,14 @@ def _traced(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(compilation, "BACKEND", request.param)
 
 
-@pytest.mark.parametrize("entry", REGISTRY.values(), ids=lambda entry: entry.name)
+@pytest.mark.parametrize(("entry", "kind"), CASES, ids=case_id)
 @pytest.mark.usefixtures("_traced")
-def test_traced_updates_of_every_algorithm_equal_eager_ones(entry: AlgorithmEntry) -> None:
+def test_traced_updates_of_every_algorithm_equal_eager_ones(
+    entry: AlgorithmEntry, kind: str
+) -> None:
     own = TINY.get(entry.name, {}) | ({"target_update_interval": 7} if entry.name == "dqn" else {})
     config = entry.config_class()(**{"hidden_sizes": (16, 16), "batch_size": 32} | own)
-    spec = EnvSpec(5, 3, discrete=True) if entry.actions == "discrete" else SPEC
+    spec = EnvSpec(5, 3, discrete=True) if kind == "discrete" else SPEC
     buffer = replay(spec=spec)
     buffer.supply(entry.learner_class().declared_fields(config))
     source = Cast(buffer, torch.float64)

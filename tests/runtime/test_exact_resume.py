@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from rl_training import resume, train
+from rl_training.api.training import start_run
 from rl_training.boundary import json_codec
 from rl_training.envs import CaptureError, capture_env, make_env, restore_env
 from rl_training.errors import ConfigError, TrainingError
@@ -63,7 +64,7 @@ DQN = {"train_frequency": 1, "target_update_interval": 7, "epsilon_decay_steps":
 
 @pytest.mark.parametrize(
     ("algo", "env_id", "kwargs"),
-    [("sac", env_id, {}) for env_id in CONTINUOUS + MUJOCO]
+    [("sac", env_id, {}) for env_id in ["CartPole-v1", *CONTINUOUS, *MUJOCO]]
     + [("dqn", env_id, DQN) for env_id in DISCRETE]
     + [("dqn", "CartPole-v1", DQN | {"double": True, "tau": 0.3, "target_update_interval": 1})],
 )
@@ -139,8 +140,12 @@ def test_stop_between_checkpoints_changes_nothing(small_config: Config) -> None:
     assert_same_run(train(config), resume(stopped.run_dir))
 
 
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-def test_signal_in_the_last_step_changes_nothing(small_config: Config, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "raised"), [("SIGINT", KeyboardInterrupt), ("SIGTERM", SystemExit)]
+)
+def test_signal_in_the_last_step_changes_nothing(
+    small_config: Config, name: str, raised: type[BaseException]
+) -> None:
     """Otherwise a resume would continue beyond the end of an uninterrupted run."""
 
     class SendAt(Callback):
@@ -151,10 +156,12 @@ def test_signal_in_the_last_step_changes_nothing(small_config: Config, name: str
     config = small_config(eval_episodes=1, env_kwargs={"max_episode_steps": 20})
     stopping = {"target_value": -1e6, "min_steps": 50}
     config["algo_kwargs"] |= {"eval_interval": 30, "early_stopping": stopping}
-    whole, signalled = train(config), train(config, callbacks=[SendAt()])
+    whole, signalled = train(config), start_run(config, [SendAt()])
     assert (whole.metrics["step"], whole.stop_reason[:14]) == (60, "early_stopping")
     assert (signalled.stop_reason, signalled.interrupted_by) == (whole.stop_reason, None)
     assert_same_run(whole, signalled)
+    with pytest.raises(raised):  # a script must not continue with its next run
+        train(config, callbacks=[SendAt()])
 
 
 @pytest.mark.parametrize("interval", [0, 30, 7])

@@ -9,6 +9,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from rl_training.envs import GuardedEnv
 from rl_training.errors import TrainingError
 from rl_training.runtime.recording import noisy_policy, record, record_random
 from rl_training.runtime.seeding import Stream, derive_seed
@@ -55,7 +56,7 @@ class _Still:
 def test_environment_may_reuse_its_observation_array() -> None:
     """The recording contains copies, not the array that the next step overwrites."""
     env = _Counting()
-    data = record(env, lambda _obs: np.zeros(1, np.float32), steps=4, seed=0)
+    data = record(GuardedEnv(env), lambda _obs: np.zeros(1, np.float32), steps=4, seed=0)
     assert data["observations"][:, 0].tolist() == [0, 1, 2, 3]
     assert data["next_observations"][:, 0].tolist() == [1, 2, 3, 4]
 
@@ -86,4 +87,4 @@ def test_nonfinite_value_stops_recording(reward: float, last: float) -> None:
             return (obs, good, *rest) if obs[0] < 3 else (np.array([last]), reward, *rest)
 
     with pytest.raises(TrainingError, match="not finite at step 3"):
-        record(Breaking(), lambda _obs: np.zeros(1, np.float32), steps=5, seed=0)
+        record(GuardedEnv(Breaking()), lambda _obs: np.zeros(1, np.float32), steps=5, seed=0)

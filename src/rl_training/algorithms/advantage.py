@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
 from pydantic import Field, field_validator
 from torch import Tensor
 
 from rl_training.algorithms.base import Terms
 from rl_training.algorithms.config import ActorCriticConfig
+from rl_training.config_model import Trait
 
 
 class AdvantageConfig(ActorCriticConfig):
@@ -16,7 +18,7 @@ class AdvantageConfig(ActorCriticConfig):
 
     weight_clip: float = Field(default=100.0, gt=0)
     """Upper bound on a transition's weight in the actor loss; 100 is common."""
-    log_std_bounds: tuple[float, float] = (-5.0, 2.0)
+    log_std_bounds: Annotated[tuple[float, float], Trait.CONTINUOUS] = (-5.0, 2.0)
     """Lower and upper bounds of log σ of the Gaussian around a tanh mean."""
 
     @field_validator("log_std_bounds")

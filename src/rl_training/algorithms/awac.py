@@ -6,7 +6,7 @@ The stages of an update, in the paper's order (Algorithm 1): critics, actor, tar
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -18,9 +18,10 @@ from rl_training.algorithms.advantage import (
     imitation_terms,
     softmax_weights,
 )
-from rl_training.algorithms.base import ActorCritic, Stage, Terms, critic_terms
+from rl_training.algorithms.base import ActorCritic, Algorithm, Stage, Terms, critic_terms
 from rl_training.algorithms.config import AlgorithmConfig, BatchSize, Widths
 from rl_training.algorithms.ddpg import clipped_target
+from rl_training.config_model import Trait
 from rl_training.models import GaussianActorCritic, MLPSACModel
 from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise, NoiseField, NoiseSpec
 
@@ -46,7 +47,7 @@ class AWACConfig(AdvantageConfig):
     """Temperature λ that divides the advantages; lower values imitate more selectively."""
     weighting: Weighting = "clip"
     """Weights of the transitions: exp(A/λ) up to `weight_clip`, or a softmax over the batch."""
-    policy: Literal["tanh_mean", "squashed"] = "tanh_mean"
+    policy: Annotated[Literal["tanh_mean", "squashed"], Trait.CONTINUOUS] = "tanh_mean"
     """Actor: a Gaussian around a tanh mean, or SAC's squashed Gaussian."""
     log_std_bounds: tuple[float, float] = (-6.0, 0.0)
     """Lower and upper bounds of log σ of `policy: tanh_mean`."""
@@ -71,6 +72,11 @@ def advantages(model: GaussianActorCritic, batch: Batch, own_actions: Tensor) ->
     return taken - own
 
 
+def advantage_weights(scores: Tensor, weighting: Weighting, *, clip: float) -> Tensor:
+    """Return the weights of the transitions from A/λ ``[B]``."""
+    return clipped_weights(scores, clip=clip) if weighting == "clip" else softmax_weights(scores)
+
+
 def policy_terms(
     model: GaussianActorCritic,
     batch: Batch,
@@ -87,9 +93,7 @@ def policy_terms(
     mean, log_std = model.actor.distribution(batch.obs)
     own_actions = model.actor.to_actions(mean.detach(), log_std.detach(), noise["action"])
     advantage = advantages(model, batch, own_actions)
-    scores = advantage / temperature
-    clipped = weighting == "clip"
-    weights = clipped_weights(scores, clip=weight_clip) if clipped else softmax_weights(scores)
+    weights = advantage_weights(advantage / temperature, weighting, clip=weight_clip)
     log_prob = model.actor.log_density(mean, log_std, batch.actions)
     return imitation_terms(log_prob, advantage, weights)
 
@@ -147,9 +151,16 @@ class AWACAlgorithm(ActorCritic):
             num_critics=config.num_critics,
             policy=config.policy,
             log_std_bounds=config.log_std_bounds,
-            trunks=config.trunks(),
+            trunks=config.trunks(self.spec),
             generator=generator,
         )
+
+    @classmethod
+    def discrete_variant(cls) -> type[Algorithm]:
+        """Return AWAC for discrete actions."""
+        from rl_training.algorithms.discrete_awac import DiscreteAWACAlgorithm
+
+        return DiscreteAWACAlgorithm
 
     def noise(self, batch_size: int) -> NoiseSpec:
         """Declare policy noise for the target's action and for the action that estimates V(s)."""

@@ -6,25 +6,35 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
+from rl_training.algorithms.augmentation import NOISE, shift_noise, shifted_batch
 from rl_training.algorithms.config import (
     ActorCriticConfig,
     AlgorithmConfig,
     CollectionConfig,
+    NetworkedConfig,
     OptimizerConfig,
     Projection,
 )
-from rl_training.algorithms.optimizers import FlatAdam, clip_norm, network_of
+from rl_training.algorithms.optimizers import PROJECTIONS, FlatAdam, clip_norm, network_of
 from rl_training.config_model import merged_settings, refuse_unknown_names
 from rl_training.errors import ConfigError, nearest
 from rl_training.models import ActorCriticModel
-from rl_training.normalization import OBSERVATION_CLIP, Normalization, RunningMoments
-from rl_training.text import first_line
+from rl_training.models.categorical import CategoricalActor
+from rl_training.models.inputs import InputLayout
+from rl_training.normalization import (
+    OBSERVATION_CLIP,
+    Normalization,
+    RunningMoments,
+    bounded_scale,
+)
+from rl_training.text import counted, first_line
 from rl_training.types import (
     TD_ERROR,
     ActionKind,
@@ -120,11 +130,12 @@ def td_errors(q: Tensor, target: Tensor, batch: Batch) -> Metrics:
 
 def critic_metrics(loss: Tensor, q: Tensor, target: Tensor) -> Metrics:
     """Return the metrics of a critic stage; ``q`` is ``[N, B]``, ``target`` ``[B]``."""
-    return {
-        "loss/critic": loss,
-        "q/mean": q.detach().mean((-2, -1)),
-        "q/target": target.mean(-1),
-    }
+    return {"loss/critic": loss} | value_metrics(q, target)
+
+
+def value_metrics(q: Tensor, target: Tensor) -> Metrics:
+    """Return the means of Q-values ``[N, B]`` and targets ``[B]``."""
+    return {"q/mean": q.detach().mean((-2, -1)), "q/target": target.mean(-1)}
 
 
 def critic_terms(model: ActorCriticModel, batch: Batch, target: Tensor) -> Terms:
@@ -153,12 +164,15 @@ class Algorithm(nn.Module, ABC):
     paper: ClassVar[str] = ""
     mode: ClassVar[Mode] = "online"
     actions: ClassVar[ActionKind] = "continuous"
-    """The kind of action space."""
+    """The kind of action space of this class."""
     summary: ClassVar[str] = ""
     """One sentence; the default is the first line of the docstring."""
     config_class: ClassVar[type[AlgorithmConfig]]
     supports_n_step: ClassVar[bool] = False
     """Whether targets use `bootstrap_discount`, which `n_step` > 1 requires."""
+    mask_fields: ClassVar[tuple[str, ...]] = ()
+    """Fields of `MASK_FIELDS` that batches have if the environment provides action masks, which
+    `choose_actions` then receives as well. Empty for a learner that does not support masks."""
     learns_from_rewards: ClassVar[bool] = True
     """Whether fine-tuning in an environment can improve it."""
     replay_class: ClassVar[type[Any] | None] = None
@@ -175,9 +189,12 @@ class Algorithm(nn.Module, ABC):
     """Reported losses that are already part of another reported loss."""
     obs_shift: Tensor
     obs_scale: Tensor
+    obs_limits: Tensor
+    vector_columns: Tensor
     obs_moments: RunningMoments | None
     return_moments: RunningMoments | None
     reward_scale: Tensor
+    largest_return: Tensor
 
     def __init__(self, spec: EnvSpec, config: Any, generator: torch.Generator) -> None:
         """Build the networks; all initial weights are drawn from ``generator``."""
@@ -189,49 +206,115 @@ class Algorithm(nn.Module, ABC):
         self.register_buffer("obs_scale", torch.ones(spec.obs_dim))
         running = config if isinstance(config, CollectionConfig) else CollectionConfig()
         self.obs_moments = self.return_moments = None
+        self._images: InputLayout | None = None
+        if any(entry.kind == "image" for entry in spec.entries):
+            self._images = InputLayout(spec.entries)
+            # Pixels are not normalized.
+            self.register_buffer("vector_columns", self._images.vector_columns(), persistent=False)
+            limits = torch.full((spec.obs_dim,), math.inf)
+            limits[self._images.vector_columns()] = OBSERVATION_CLIP
+            self.register_buffer("obs_limits", limits, persistent=False)
         if running.normalize_observations:
-            self.obs_moments = RunningMoments(spec.obs_dim)
+            size = spec.obs_dim if self._images is None else len(self.vector_columns)
+            self.obs_moments = RunningMoments(size)
         if running.normalize_rewards:
             self.return_moments = RunningMoments(1)
             self.register_buffer("reward_scale", torch.ones(()))
+            self._return_bound = running.return_bound
+            if self._return_bound is not None:
+                self.register_buffer("largest_return", torch.zeros((), dtype=torch.float64))
 
     @classmethod
     def build(cls, spec: EnvSpec, config: Any = None, *, seed: int = 0) -> Self:
         """Build a learner for an environment; ``seed`` determines the initial weights."""
-        cls.check_spec(spec)
+        chosen = cls.for_spec(spec)
+        chosen.check_spec(spec)
         generator = torch.Generator().manual_seed(seed)
-        learner = cls(spec, config or cls.config_class(), generator)
+        learner = chosen(spec, config or cls.config_class(), generator)
         refuse_unknown_names(learner.config.optimizers, learner.optimizers, "optimizers")
-        return learner
+        return cast("Self", learner)
+
+    @classmethod
+    def for_spec(cls, spec: EnvSpec) -> type[Algorithm]:
+        """Return the class for the actions of an environment: this one or its variant."""
+        has_variant = "discrete_variant" in vars(cls)
+        return cls.discrete_variant() if spec.discrete and has_variant else cls
+
+    @classmethod
+    def discrete_variant(cls) -> type[Algorithm]:
+        """Return the class that learns with discrete actions instead of this one.
+
+        Subclasses do not inherit it, since the variant knows nothing about their changes.
+        """
+        return cls
 
     @classmethod
     def check_spec(cls, spec: EnvSpec) -> None:
-        """Raise an error if the algorithm does not support the environment."""
-        if spec.discrete:
+        """Raise an error if the class does not support the environment's actions."""
+        if spec.discrete and cls.actions == "continuous":
             raise ConfigError(
                 f"{cls.name} needs a bounded Box action space, but the action space is "
                 f"Discrete({spec.action_dim}). Choose an algorithm for discrete actions, such as "
-                "dqn."
+                "dqn or sac, or bc, iql or cql for recorded data."
+            )
+        if not spec.discrete and cls.actions == "discrete":
+            raise ConfigError(
+                f"{cls.name} needs a Discrete action space, but the action space is a Box of "
+                f"{counted(spec.action_dim, 'value')}. Choose an algorithm for continuous actions, "
+                "such as sac."
             )
 
     @torch.no_grad()
-    def act(self, obs: Tensor, *, deterministic: bool, noise: Noise | None = None) -> Tensor:
+    def act(
+        self,
+        obs: Tensor,
+        *,
+        deterministic: bool,
+        noise: Noise | None = None,
+        legal: Tensor | None = None,
+    ) -> Tensor:
         """Return actions in model space for raw observations ``[B, obs_dim]``.
 
         Inference calls only this method. ``noise`` holds the tensors declared by `act_noise` and is
-        required unless ``deterministic``.
+        required unless ``deterministic``. ``legal`` is 1 for each legal action and 0 for the
+        others, ``[B, actions]``; without it, all actions are legal.
         """
         normalized = self.normalization.observations(obs)
-        return self.choose_actions(normalized, deterministic=deterministic, noise=noise)
+        if legal is None:
+            return self.choose_actions(normalized, deterministic=deterministic, noise=noise)
+        return self.choose_actions(
+            normalized, deterministic=deterministic, noise=noise, legal=legal
+        )
 
     @abstractmethod
-    def choose_actions(self, obs: Tensor, *, deterministic: bool, noise: Noise | None) -> Tensor:
-        """Return the policy's actions for normalized observations, as used in updates."""
+    def choose_actions(
+        self, obs: Tensor, *, deterministic: bool, noise: Noise | None, legal: Tensor | None = None
+    ) -> Tensor:
+        """Return the policy's actions for normalized observations, as used in updates.
+
+        ``legal`` is given only to a learner with `mask_fields`.
+        """
 
     def set_normalization(self, mean: Tensor, std: Tensor) -> None:
-        """Standardize observations in `act`; updates then expect standardized batches."""
-        self.obs_shift.copy_(mean)
-        self.obs_scale.copy_(1.0 / std)
+        """Standardize observations in `act`; updates then expect standardized batches.
+
+        Both have a value for each number of an observation that is not a pixel.
+        """
+        self._set_statistics(mean, 1.0 / std)
+
+    def _set_statistics(self, shift: Tensor, scale: Tensor) -> None:
+        for target, values in ((self.obs_shift, shift), (self.obs_scale, scale)):
+            if self._images is None:
+                target.copy_(values)
+            else:
+                target[self.vector_columns] = values.to(target)
+
+    @property
+    def vector_statistics(self) -> tuple[Tensor, Tensor]:
+        """Shift and scale of the values of an observation that are not pixels."""
+        if self._images is None:
+            return self.obs_shift, self.obs_scale
+        return self.obs_shift[self.vector_columns], self.obs_scale[self.vector_columns]
 
     @property
     def has_running_statistics(self) -> bool:
@@ -239,9 +322,16 @@ class Algorithm(nn.Module, ABC):
         return self.obs_moments is not None or self.return_moments is not None
 
     @property
+    def observation_clip(self) -> float | None:
+        """Largest value of a normalized entry that is not a pixel; None if there is no limit."""
+        return None if self.obs_moments is None else OBSERVATION_CLIP
+
+    @property
     def normalization(self) -> Normalization:
         """The normalization of observations in `act` and of batches in updates."""
-        clip = None if self.obs_moments is None else OBSERVATION_CLIP
+        clip: float | Tensor | None = self.observation_clip
+        if clip is not None and self._images is not None:
+            clip = self.obs_limits
         reward_scale = None if self.return_moments is None else self.reward_scale
         return Normalization(self.obs_shift, self.obs_scale, clip, reward_scale)
 
@@ -253,13 +343,22 @@ class Algorithm(nn.Module, ABC):
             obs: Raw observations of transitions, ``[n, obs_dim]``.
             returns: Discounted returns of the episodes up to each transition, ``[n]``.
         """
+        self.observe_vectors(obs if self._images is None else obs[:, self.vector_columns], returns)
+
+    @torch.no_grad()
+    def observe_vectors(self, vectors: Tensor, returns: Tensor) -> None:
+        """Update the running statistics with the values of observations that are not pixels."""
         if self.obs_moments is not None:
-            self.obs_moments.update(obs)
-            self.obs_shift.copy_(self.obs_moments.mean)
-            self.obs_scale.copy_(self.obs_moments.scale())
+            self.obs_moments.update(vectors)
+            self._set_statistics(self.obs_moments.mean, self.obs_moments.scale())
         if self.return_moments is not None:
             self.return_moments.update(returns.unsqueeze(-1))
-            self.reward_scale.copy_(self.return_moments.scale().squeeze())
+            scale = self.return_moments.scale()
+            if self._return_bound is not None:
+                torch.maximum(self.largest_return, returns.abs().amax(), out=self.largest_return)
+                moments, largest = self.return_moments, self.largest_return
+                scale = bounded_scale(moments, largest, self._return_bound)
+            self.reward_scale.copy_(scale.squeeze())
 
     @abstractmethod
     def act_noise(self, batch_size: int) -> NoiseSpec:
@@ -336,8 +435,24 @@ class Algorithm(nn.Module, ABC):
             )
         return due
 
+    def update_noise(self, batch_size: int) -> NoiseSpec:
+        """Return the random inputs of `run_update`: those of `update` and of the augmentation."""
+        return {**self.noise(batch_size), **(shift_noise(batch_size) if self.augments else {})}
+
+    @property
+    def augments(self) -> bool:
+        """Whether updates shift the images of their batches."""
+        config = self.config
+        return isinstance(config, NetworkedConfig) and config.augmentation == "random_shift"
+
     def run_update(self, batch: Batch, noise: Noise, due: Due) -> Metrics:
-        """Call `update`, with ``due`` unless every update runs the same stages."""
+        """Augment the batch if configured, and call `update`.
+
+        ``due`` is left out if every update runs the same stages.
+        """
+        if isinstance(self.config, NetworkedConfig) and self.augments:
+            pad = self.config.augmentation_pad
+            batch = shifted_batch(batch, self.spec, noise[NOISE], pad=pad)
         same = all(every == 1 for every in self.intervals.values())
         return self.update(batch, noise) if same else self.update(batch, noise, due)
 
@@ -367,6 +482,8 @@ class Algorithm(nn.Module, ABC):
         decoupled_weight_decay: float = 0.0,
         max_norm: float | None = None,
         projection: Projection | None = None,
+        decay_steps: int | None = None,
+        decay_final: float = 0.0,
     ) -> None:
         """Add an Adam optimizer for ``parameter``.
 
@@ -382,18 +499,20 @@ class Algorithm(nn.Module, ABC):
             "weight_decay": decoupled_weight_decay,
             "max_norm": max_norm,
             "projection": projection,
+            "decay_steps": decay_steps,
+            "decay_final": decay_final,
         } | merged_settings(self.config.optimizers, key)
         project = None
-        if options.pop("projection") is not None:
+        if (chosen := options.pop("projection")) not in (None, "none"):
             network = network_of(self, parameter)
             own = self.config.optimizers.get(key, OptimizerConfig())
             if network is not None and network.unit_weights(network.flat.detach()):
-                project = network.unit_weights
+                project = partial(PROJECTIONS[chosen], network)
             elif (
                 network is not None or projection or own.projection
             ):  # `all` applies to networks only
                 raise ConfigError(
-                    f"optimizers.{key}.projection = unit_rows: {key!r} has no weights "
+                    f"optimizers.{key}.projection = {chosen}: {key!r} has no weights "
                     "that can be projected. Remove this key."
                 )
         options["decoupled_weight_decay"] = options.pop("weight_decay")
@@ -465,21 +584,31 @@ class StagedAlgorithm(Algorithm):
         return losses
 
 
+def action_noise(spec: EnvSpec, batch_size: int) -> NoiseField:
+    """Return the noise of a policy's sample: normal, or one uniform number per discrete action."""
+    kind: Literal["normal", "uniform"] = "uniform" if spec.discrete else "normal"
+    return NoiseField(kind, (batch_size, spec.action_dim))
+
+
 class PolicyLearner(StagedAlgorithm):
     """A learner that acts with its model's actor."""
 
     model: ActorCriticModel
 
     def act_noise(self, batch_size: int) -> NoiseSpec:
-        """Declare standard-normal noise for the action."""
-        return {"action": NoiseField("normal", (batch_size, self.spec.action_dim))}
+        """Declare the noise of an action."""
+        return {"action": action_noise(self.spec, batch_size)}
 
-    def choose_actions(self, obs: Tensor, *, deterministic: bool, noise: Noise | None) -> Tensor:
+    def choose_actions(
+        self, obs: Tensor, *, deterministic: bool, noise: Noise | None, legal: Tensor | None = None
+    ) -> Tensor:
         """Return the policy's mode, or actions with exploration."""
-        if deterministic:
-            return self.model.actor.mode(obs)
-        assert noise is not None, "exploration needs the noise that act_noise declares"
-        return self.explore(obs, noise["action"])
+        actor = self.model.actor
+        assert deterministic or noise is not None, "exploration needs the noise of act_noise"
+        sample = None if noise is None or deterministic else noise["action"]
+        if isinstance(actor, CategoricalActor):
+            return actor.choose(obs, sample, legal)
+        return actor.mode(obs) if sample is None else self.explore(obs, sample)
 
     def explore(self, obs: Tensor, noise: Tensor) -> Tensor:
         """Return exploratory actions in [-1, 1] from standard-normal ``noise``."""

@@ -1,22 +1,25 @@
 """Behavior cloning: supervised learning of the recorded actions (docs/algorithms/bc.md).
 
-The only stage of an update trains the actor. Rewards and next observations are not used.
+The only stage of an update trains the actor. Rewards and next observations are not used. For
+discrete actions the policy is categorical, and its likelihood is the usual cross-entropy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from rl_training.algorithms.base import Due, Stage, StagedAlgorithm, Terms
+from rl_training.algorithms.action_masks import legal_actions
+from rl_training.algorithms.base import Due, Stage, StagedAlgorithm, Terms, action_noise
 from rl_training.algorithms.config import AlgorithmConfig, NetworkedConfig
-from rl_training.models import DeterministicActor, SquashedGaussianActor
-from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise, NoiseField, NoiseSpec
+from rl_training.config_model import Trait
+from rl_training.models import CategoricalActor, DeterministicActor, SquashedGaussianActor
+from rl_training.types import ActionKind, Batch, EnvSpec, Metrics, Mode, Noise, NoiseSpec
 
-Imitator = DeterministicActor | SquashedGaussianActor
+Imitator = DeterministicActor | SquashedGaussianActor | CategoricalActor
 
 
 class BCConfig(NetworkedConfig):
@@ -24,8 +27,10 @@ class BCConfig(NetworkedConfig):
 
     network_names: ClassVar[tuple[str, ...]] = ("actor",)
 
-    loss: Literal["mse", "likelihood"] = "mse"
-    """Squared error of a deterministic action (`mse`), or likelihood of a Gaussian policy."""
+    loss: Annotated[Literal["mse", "likelihood"], Trait.CONTINUOUS] = "mse"
+    """Squared error of a deterministic action (`mse`), or likelihood of a Gaussian policy.
+
+    Discrete actions always use the likelihood, of a categorical policy."""
 
 
 # --- Losses: pure functions of tensors ----------------------------------------
@@ -41,11 +46,18 @@ def negative_log_likelihood(log_prob: Tensor) -> Tensor:
     return -log_prob.mean(-1)
 
 
+def dataset_log_prob(model: SquashedGaussianActor | CategoricalActor, batch: Batch) -> Tensor:
+    """Return log π(a|s) at the dataset's actions, ``[B]``."""
+    if isinstance(model, CategoricalActor):
+        return model.log_prob(batch.obs, batch.actions, legal_actions(batch))
+    return model.log_prob(batch.obs, batch.actions)
+
+
 def bc_loss(model: Imitator, batch: Batch) -> Metrics:
-    """Compute BC's loss at the model's current parameters; a Gaussian model uses the likelihood."""
-    if isinstance(model, SquashedGaussianActor):
-        return {"loss/actor": negative_log_likelihood(model.log_prob(batch.obs, batch.actions))}
-    return {"loss/actor": squared_error(model.mode(batch.obs), batch.actions)}
+    """Compute BC's loss at the model's current parameters: the likelihood of a distribution."""
+    if isinstance(model, DeterministicActor):
+        return {"loss/actor": squared_error(model.mode(batch.obs), batch.actions)}
+    return {"loss/actor": negative_log_likelihood(dataset_log_prob(model, batch))}
 
 
 # --- Learner ------------------------------------------------------------------
@@ -58,6 +70,8 @@ class BCAlgorithm(StagedAlgorithm):
     title: ClassVar[str] = "Behavior Cloning"
     paper: ClassVar[str] = "Pomerleau, 1988"
     mode: ClassVar[Mode] = "offline"
+    actions: ClassVar[ActionKind] = "both"
+    mask_fields: ClassVar[tuple[str, ...]] = ("legal_actions",)
     summary: ClassVar[str] = "Supervised learning of the recorded actions."
     learns_from_rewards: ClassVar[bool] = False
     config_class: ClassVar[type[AlgorithmConfig]] = BCConfig
@@ -70,21 +84,28 @@ class BCAlgorithm(StagedAlgorithm):
 
     def build_model(self, generator: torch.Generator) -> Imitator:
         """Build the actor; override this to use another one."""
-        config = self.config
-        kind = DeterministicActor if config.loss == "mse" else SquashedGaussianActor
-        sizes = self.spec.obs_dim, self.spec.action_dim, config.hidden_sizes
-        return kind(*sizes, trunk=config.trunks()["actor"], generator=generator)
+        spec, config = self.spec, self.config
+        kind: type[Imitator] = DeterministicActor if config.loss == "mse" else SquashedGaussianActor
+        if spec.discrete:
+            kind = CategoricalActor
+        sizes = spec.obs_dim, spec.action_dim, config.hidden_sizes
+        return kind(*sizes, trunk=config.trunks(spec)["actor"], generator=generator)
 
-    def choose_actions(self, obs: Tensor, *, deterministic: bool, noise: Noise | None) -> Tensor:
+    def choose_actions(
+        self, obs: Tensor, *, deterministic: bool, noise: Noise | None, legal: Tensor | None = None
+    ) -> Tensor:
         """Return the policy's mode, or a sample if the policy is a distribution."""
-        if deterministic or isinstance(self.model, DeterministicActor):
+        assert deterministic or noise is not None, "a sample needs the noise of act_noise"
+        sample = None if noise is None or deterministic else noise["action"]
+        if isinstance(self.model, CategoricalActor):
+            return self.model.choose(obs, sample, legal)
+        if sample is None or isinstance(self.model, DeterministicActor):
             return self.model.mode(obs)
-        assert noise is not None, "a sample needs the noise that act_noise declares"
-        return self.model.explore(obs, noise["action"])
+        return self.model.explore(obs, sample)
 
     def act_noise(self, batch_size: int) -> NoiseSpec:
-        """Declare standard-normal noise for a sampled action."""
-        return {"action": NoiseField("normal", (batch_size, self.spec.action_dim))}
+        """Declare the noise of a sampled action."""
+        return {"action": action_noise(self.spec, batch_size)}
 
     def noise(self, batch_size: int) -> NoiseSpec:
         """Declare no noise: the loss uses recorded actions."""

@@ -9,8 +9,16 @@ from pydantic import Field, model_validator
 
 from rl_training.config_model import ConfigModel, NamedSettings, Trait, refuse_unknown_names
 from rl_training.errors import ConfigError
-from rl_training.models.network_config import TRUNKS, TrunkConfig, Width, Widths, trunk_config
+from rl_training.models.network_config import (
+    TRUNKS,
+    CNNConfig,
+    TrunkConfig,
+    Width,
+    Widths,
+    trunk_config,
+)
 from rl_training.text import shown
+from rl_training.types import EnvSpec
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -26,7 +34,7 @@ LearningRate = Annotated[float, Field(gt=0, le=10)]
 Networks = Annotated[dict[str, dict[str, Any]], Trait.NETWORK_SIZE]
 """Options of each network by name, or of `all` networks."""
 DecayRate = Annotated[float, Field(ge=0, lt=1)]
-Projection = Literal["unit_rows"]
+Projection = Literal["none", "unit_rows", "unit_rows_and_norms"]
 
 
 class OptimizerConfig(NamedSettings):
@@ -42,8 +50,13 @@ class OptimizerConfig(NamedSettings):
     """Decoupled weight decay of AdamW: each step shrinks weights by learning rate × this."""
     max_norm: Annotated[float, Field(gt=0)] | None = None
     """Clip the gradient to this Euclidean norm."""
+    decay_steps: Annotated[int, Field(gt=0)] | None = None
+    """Steps of this optimizer over which its learning rate decays, with a cosine."""
+    decay_final: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Fraction of the learning rate after the decay; 0 by default."""
     projection: Projection | None = None
-    """`unit_rows` scales each unit's incoming weights to norm 1 after every step."""
+    """Projection after every step: `unit_rows` scales each unit's incoming weights to norm 1, and
+    `unit_rows_and_norms` also the parameters of each normalization of d units to norm √d."""
 
 
 PRIORITY_KEYS = "priority_exponent", "importance_exponent", "priority_epsilon"
@@ -87,25 +100,51 @@ class NetworkedConfig(AlgorithmConfig):
 
     networks: Networks = Field(default_factory=dict)
     """Trunk and options of each network by name, or of `all` (docs/configuration.md)."""
+    augmentation: Literal["none", "random_shift"] = "none"
+    """Shift the images of every batch at random, as in DrQ (docs/pixels.md)."""
+    augmentation_pad: int = Field(default=4, gt=0, le=64)
+    """Largest shift of an image in each direction, in pixels."""
 
     @model_validator(mode="after")
     def _check_networks(self) -> Self:
         refuse_unknown_names(self.networks, self.network_names, "networks")
         self._refuse_unused()
+        default = type(self).model_fields["augmentation_pad"].default
+        if self.augmentation == "none" and self.augmentation_pad != default:
+            raise ConfigError(
+                "augmentation_pad only applies to augmentation=random_shift: set that, or remove "
+                "augmentation_pad."
+            )
         return self
 
-    def trunks(self) -> dict[str, TrunkConfig]:
-        """Return the typed options of every network."""
-        return {
-            name: trunk_config(self._network_options(name), f"networks.{name}")
-            for name in self.network_names
-        }
+    def trunks(self, spec: EnvSpec | None = None) -> dict[str, TrunkConfig]:
+        """Return the typed options of every network, for the observations of an environment.
 
-    def _network_options(self, name: str) -> dict[str, Any]:
-        """Merge the options of a network; changing the trunk discards earlier options."""
-        options: dict[str, Any] = {"trunk": "mlp"}
+        The default trunk is `cnn` if they contain images, and `mlp` otherwise.
+        """
+        entries = () if spec is None else spec.entries
+        has_images = any(entry.kind == "image" for entry in entries)
+        found = {}
+        for name in self.network_names:
+            where = f"networks.{name}"
+            trunk = trunk_config(self._network_options(name, has_images), where)
+            if spec is not None:
+                _check_images(trunk, has_images, where)
+            found[name] = trunk.with_entries(entries)
+        return found
+
+    def _network_options(self, name: str, has_images: bool) -> dict[str, Any]:
+        """Merge the options of a network; changing the trunk discards earlier options.
+
+        For images, default trunks that cannot read them are replaced by `cnn`.
+        """
+        options: dict[str, Any] = {"trunk": "cnn" if has_images else "mlp"}
         for source in (self.network_defaults, self.networks):
             for given in (source.get("all", {}), source.get(name, {})):
+                trunk = TRUNKS.get(str(given.get("trunk")))
+                blind = trunk is not None and not trunk.reads_images
+                if source is self.network_defaults and has_images and blind:
+                    continue
                 if given.get("trunk", options["trunk"]) != options["trunk"]:
                     options = {}
                 options |= given
@@ -119,6 +158,10 @@ class NetworkedConfig(AlgorithmConfig):
     def _keys_of(self, name: str) -> dict[str, str]:
         return {"hidden_sizes": "hidden_sizes"} | dict(self.network_keys.get(name, {}))
 
+    def _uses(self, key: str) -> bool:
+        """Return whether the learner uses a network's key itself, apart from the trunk."""
+        return False
+
     def _refuse_unused(self) -> None:
         """Raise an error for options that no network uses.
 
@@ -127,7 +170,7 @@ class NetworkedConfig(AlgorithmConfig):
         trunks = self.trunks()
 
         def is_used(option: str, value: Any, names: Iterator[str]) -> bool:
-            value = tuple(value) if isinstance(value, list) else value
+            value = _as_tuples(value)
             return any(trunks[name].option(option) == value for name in names)
 
         fields = type(self).model_fields
@@ -135,7 +178,8 @@ class NetworkedConfig(AlgorithmConfig):
         for option, key in sorted(keys):
             value = getattr(self, key)
             names = (n for n in self.network_names if self._keys_of(n).get(option) == key)
-            if value != fields[key].get_default() and not is_used(option, value, names):
+            is_default = value == fields[key].get_default()
+            if not is_default and not self._uses(key) and not is_used(option, value, names):
                 given = list(value) if isinstance(value, tuple) else value
                 raise ConfigError(
                     f"{key} = {shown(given)} has no effect, because no network uses it with "
@@ -147,6 +191,25 @@ class NetworkedConfig(AlgorithmConfig):
                     f"networks.all.{option} = {shown(value)} has no effect, because no network "
                     "uses it. Remove it."
                 )
+
+
+def _as_tuples(value: Any) -> Any:
+    """Return nested lists as tuples, as the typed options have them."""
+    return tuple(map(_as_tuples, value)) if isinstance(value, list | tuple) else value
+
+
+def _check_images(trunk: TrunkConfig, has_images: bool, where: str) -> None:
+    """Reject a trunk that cannot use the observations, or needs others."""
+    if has_images and not trunk.reads_images:
+        raise ConfigError(
+            f"{where}.trunk = {shown(trunk.trunk)} cannot read images: use cnn, or a network that "
+            "you register with register_network."
+        )
+    if not has_images and isinstance(trunk, CNNConfig):
+        raise ConfigError(
+            f"{where}.trunk = 'cnn' needs images, but the observations have none: use another "
+            "trunk, or declare images as a Box with dtype=np.uint8."
+        )
 
 
 class ActorCriticConfig(NetworkedConfig, ValueConfig):
@@ -179,14 +242,24 @@ class CollectionConfig(AlgorithmConfig):
     """Standardize observations with running statistics of the collected observations."""
     normalize_rewards: bool = False
     """Divide rewards by the running standard deviation of the discounted return."""
+    return_bound: float | None = Field(default=None, gt=0)
+    """With `normalize_rewards`: largest absolute discounted return after the division."""
+    exploration_hold: int = Field(default=1, gt=0, le=1_000)
+    """Longest time that exploration keeps its noise, in steps; 1 draws new noise in each step."""
 
     @model_validator(mode="after")
-    def _check_priorities(self) -> Self:
+    def _check_dependent_keys(self) -> Self:
         for key in () if self.replay == "prioritized" else PRIORITY_KEYS:
             if getattr(self, key) != type(self).model_fields[key].default:
                 raise ValueError(
                     f"{key} only applies to replay=prioritized; set that, or remove {key}"
                 )
+        own_bound = type(self).model_fields["return_bound"].default is not None
+        if self.return_bound is not None and not (self.normalize_rewards or own_bound):
+            raise ValueError(
+                "return_bound only applies to normalize_rewards=true; set that, or remove "
+                "return_bound"
+            )
         if self.replay == "prioritized" and self.buffer_capacity > MAX_PRIORITIES:
             raise ValueError(
                 f"buffer_capacity = {self.buffer_capacity}: should be at most {MAX_PRIORITIES} "

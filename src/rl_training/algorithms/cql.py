@@ -7,19 +7,20 @@ temperature, targets.
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import Annotated, ClassVar, NamedTuple
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from rl_training.algorithms.base import (
+    Algorithm,
     Stage,
     Terms,
     critic_loss,
-    critic_metrics,
     importance_weights,
     td_errors,
+    value_metrics,
 )
 from rl_training.algorithms.config import AlgorithmConfig, LearningRate, SampleCount
 from rl_training.algorithms.sac import (
@@ -31,6 +32,7 @@ from rl_training.algorithms.sac import (
     policy_terms,
     sac_target,
 )
+from rl_training.config_model import Trait
 from rl_training.models import GaussianActorCritic
 from rl_training.models.actors import ActionSample
 from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise, NoiseField, NoiseSpec
@@ -41,18 +43,25 @@ MULTIPLIER_MAX = 1e6
 class CQLConfig(SoftConfig):
     """Hyperparameters of CQL (docs/algorithms/cql.md)."""
 
-    policy_learning_rate: LearningRate = 1e-4
+    policy_learning_rate: Annotated[LearningRate, Trait.CONTINUOUS] = 1e-4
     """Learning rate of the actor and the temperature; the critics use `learning_rate`."""
     conservative_weight: float = Field(default=5.0, ge=0)
     """Weight of the conservative term relative to the squared error; the authors use 5 and 10."""
-    num_sampled_actions: SampleCount = 10
+    num_sampled_actions: Annotated[SampleCount, Trait.CONTINUOUS] = 10
     """Number K of sampled actions of each of the three kinds in the log-sum-exp."""
     conservative_temperature: float = Field(default=1.0, gt=0)
     """Temperature T of the log-sum-exp."""
     lagrange_threshold: float | None = Field(default=None, ge=0)
     """Threshold of the weighted gap for a learned multiplier; null uses a fixed weight."""
-    backup_entropy: bool = False
+    backup_entropy: Annotated[bool, Trait.CONTINUOUS] = False
     """Include the entropy term −α log π in the critics' target."""
+    epsilon: Annotated[float, Trait.DISCRETE] = Field(default=0.05, ge=0, le=1)
+    """Probability of a random action while fine-tuning with discrete actions."""
+
+    def penalty(self, log_multiplier: Tensor | None) -> Penalty:
+        """Return the options of the conservative term."""
+        weight, temperature = self.conservative_weight, self.conservative_temperature
+        return Penalty(weight, temperature, self.lagrange_threshold, log_multiplier)
 
 
 # --- Losses: pure functions of tensors ----------------------------------------
@@ -97,16 +106,39 @@ def bounded_multiplier(log_multiplier: Tensor) -> Tensor:
     return log_multiplier.exp().clamp(max=MULTIPLIER_MAX)
 
 
+class Penalty(NamedTuple):
+    """Options of the conservative term."""
+
+    weight: float
+    temperature: float
+    threshold: float | None = None
+    log_multiplier: Tensor | None = None
+
+
+def penalized_terms(bellman: Tensor, gaps: Tensor, penalty: Penalty) -> Terms:
+    """Add Σ_i w gap_i to the critics' loss; the gaps are ``[N]``.
+
+    With a threshold τ', add Σ_i α' (w gap_i − τ') instead, and the loss of the multiplier α'.
+    """
+    weight, _, threshold, log_multiplier = penalty
+    penalties = weight * gaps
+    metrics = {"loss/bellman": bellman, "q/gap": gaps.mean(-1)}
+    if threshold is None or log_multiplier is None:
+        loss = bellman + penalties.sum(-1)
+        return Terms(loss, metrics | {"loss/critic": loss})
+    excess, multiplier = penalties - threshold, bounded_multiplier(log_multiplier.detach())
+    loss = bellman + (multiplier * excess).sum(-1)
+    learned = multiplier_loss(log_multiplier, excess)
+    metrics |= {"loss/multiplier": learned, "q/multiplier": multiplier, "loss/critic": loss}
+    return Terms(loss + learned, metrics)
+
+
 def conservative_terms(
     model: GaussianActorCritic,
     batch: Batch,
     noise: Noise,
     target: Tensor,
-    *,
-    weight: float,
-    temperature: float,
-    threshold: float | None,
-    log_multiplier: Tensor | None,
+    penalty: Penalty,
 ) -> Terms:
     """Compute the losses of the critics and of a learned multiplier.
 
@@ -116,17 +148,10 @@ def conservative_terms(
     actions = torch.cat((batch.actions.unsqueeze(0), samples.actions))
     values = model.critic.sampled_q_values(batch.obs, actions)  # [N, 1 + 3K, B]
     q, sampled = values[..., 0, :], values[..., 1:, :]
-    gaps = conservative_gaps(q, sampled, samples.log_prob, temperature=temperature)
-    bellman, penalties = critic_loss(q, target, importance_weights(batch)), weight * gaps
-    metrics = {"loss/bellman": bellman, "q/gap": gaps.mean(-1)} | td_errors(q, target, batch)
-    if threshold is None or log_multiplier is None:
-        loss = bellman + penalties.sum(-1)
-        return Terms(loss, critic_metrics(loss, q, target) | metrics)
-    excess, multiplier = penalties - threshold, bounded_multiplier(log_multiplier.detach())
-    loss = bellman + (multiplier * excess).sum(-1)
-    learned = multiplier_loss(log_multiplier, excess)
-    metrics |= {"loss/multiplier": learned, "q/multiplier": multiplier}
-    return Terms(loss + learned, metrics | critic_metrics(loss, q, target))
+    gaps = conservative_gaps(q, sampled, samples.log_prob, temperature=penalty.temperature)
+    bellman = critic_loss(q, target, importance_weights(batch))
+    loss, metrics = penalized_terms(bellman, gaps, penalty)
+    return Terms(loss, value_metrics(q, target) | metrics | td_errors(q, target, batch))
 
 
 def cql_loss(
@@ -146,16 +171,11 @@ def cql_loss(
 ) -> Metrics:
     """Compute CQL's losses at the model's current parameters, from the same terms as `update`."""
     backup_alpha = entropy_weight(alpha, backup_entropy)
-    critics = conservative_terms(
-        model,
-        batch,
-        noise,
-        sac_target(model, batch, noise, alpha=backup_alpha, gamma=gamma),
-        weight=conservative_weight,
-        temperature=conservative_temperature,
-        threshold=lagrange_threshold,
-        log_multiplier=log_multiplier,
+    target = sac_target(model, batch, noise, alpha=backup_alpha, gamma=gamma)
+    penalty = Penalty(
+        conservative_weight, conservative_temperature, lagrange_threshold, log_multiplier
     )
+    critics = conservative_terms(model, batch, noise, target, penalty)
     temperature = Temperature(alpha, log_alpha, target_entropy)
     return critics.losses | policy_terms(model, batch, noise, actor_loss, temperature).losses
 
@@ -186,6 +206,13 @@ class CQLAlgorithm(SACAlgorithm):
         if self.log_multiplier is not None:
             self.add_optimizer("multiplier", self.log_multiplier)
 
+    @classmethod
+    def discrete_variant(cls) -> type[Algorithm]:
+        """Return CQL for discrete actions, which has no actor."""
+        from rl_training.algorithms.discrete_cql import DiscreteCQLAlgorithm
+
+        return DiscreteCQLAlgorithm
+
     def noise(self, batch_size: int) -> NoiseSpec:
         """Declare SAC's noise and the noise of the three kinds of sampled actions."""
         shape = (self.config.num_sampled_actions, batch_size, self.spec.action_dim)
@@ -203,15 +230,7 @@ class CQLAlgorithm(SACAlgorithm):
 
     def critic_stage(self, batch: Batch, noise: Noise) -> Stage:
         """Update every critic, and the multiplier with the gaps before that step."""
-        terms = conservative_terms(
-            self.model,
-            batch,
-            noise,
-            self.critic_target(batch, noise),
-            weight=self.config.conservative_weight,
-            temperature=self.config.conservative_temperature,
-            threshold=self.config.lagrange_threshold,
-            log_multiplier=self.log_multiplier,
-        )
+        target, penalty = self.critic_target(batch, noise), self.config.penalty(self.log_multiplier)
+        terms = conservative_terms(self.model, batch, noise, target, penalty)
         learned = {} if self.log_multiplier is None else {"multiplier": self.log_multiplier}
         return Stage(terms, {"critic": self.model.critic.flat, **learned})

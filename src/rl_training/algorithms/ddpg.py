@@ -108,7 +108,10 @@ class DDPGAlgorithm(ActorCritic):
         """Build the networks; override this to use others."""
         config, sizes = self.config, (self.spec.obs_dim, self.spec.action_dim)
         return MLPTD3Model(
-            *sizes, num_critics=config.num_critics, trunks=config.trunks(), generator=generator
+            *sizes,
+            num_critics=config.num_critics,
+            trunks=config.trunks(self.spec),
+            generator=generator,
         )
 
     def explore(self, obs: Tensor, noise: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
-"""Deep Q-Network (Nature 518, 529, 2015; arXiv 1312.5602) and Double DQN (arXiv 1509.06461).
+"""Deep Q-Network (Nature 518, 529, 2015; arXiv 1312.5602) and its usual extensions.
 
-The stages of an update, in the order of the paper's Algorithm 1: the Q-network, then the target
-network at the end of its interval.
+These are Double DQN (arXiv 1509.06461), dueling networks (arXiv 1511.06581) and QR-DQN (arXiv
+1710.10044). The stages of an update, in the order of the paper's Algorithm 1: the Q-network, then
+the target network at the end of its interval.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
+from rl_training.algorithms.action_masks import legal_only, next_legal_actions
 from rl_training.algorithms.base import (
     Due,
     Stage,
-    StagedAlgorithm,
     Terms,
     bootstrap_discount,
     importance_weights,
@@ -33,20 +34,18 @@ from rl_training.algorithms.config import (
     LearningRate,
     NetworkedConfig,
     OffPolicyConfig,
+    Width,
     Widths,
 )
-from rl_training.errors import ConfigError
+from rl_training.algorithms.epsilon_greedy import GreedyLearner
+from rl_training.algorithms.quantiles import quantile_loss
 from rl_training.models import QNetwork
-from rl_training.text import counted
 from rl_training.types import (
-    ActionKind,
     Batch,
     EnvSpec,
     Metrics,
     Mode,
     Noise,
-    NoiseField,
-    NoiseSpec,
 )
 
 
@@ -72,6 +71,10 @@ class DQNConfig(NetworkedConfig, OffPolicyConfig):
     """Transitions to collect between rounds of updates."""
     double: bool = False
     """Choose the target's action with the online network (Double DQN)."""
+    dueling: bool = False
+    """Estimate the value of a state and the advantages of its actions in separate streams."""
+    num_quantiles: Width = 1
+    """Quantiles of each action's return, as in QR-DQN; 1 learns the expected return only."""
     layer_norm: bool = False
     """Apply LayerNorm to every hidden layer, before its activation."""
     target_update_interval: int = Field(default=50, gt=0)
@@ -85,17 +88,27 @@ class DQNConfig(NetworkedConfig, OffPolicyConfig):
     epsilon_decay_steps: int = Field(default=25_000, gt=0)
     """Environment steps over which ε decays linearly."""
 
+    def _uses(self, key: str) -> bool:
+        """The hidden layers of dueling streams are as wide as the last of `hidden_sizes`."""
+        return key == "hidden_sizes" and self.dueling
+
 
 # --- Losses: pure functions of tensors ----------------------------------------
 
 
-def next_values(target_q: Tensor, choosing_q: Tensor) -> Tensor:
-    """Return Q̄(s', argmax_a Q(s', a)) ``[B]``, arXiv 1509.06461 eq. 4; inputs are ``[B, A]``.
+def at_actions(values: Tensor, actions: Tensor) -> Tensor:
+    """Return the values ``[B, M]`` of the actions ``[B, 1]``, out of all values ``[B, A, M]``."""
+    index = actions.long().unsqueeze(-1).expand(*actions.shape, values.shape[-1])
+    return values.gather(-2, index).squeeze(-2)
 
-    ``choosing_q`` comes from the online network for Double DQN, and from the target network for
-    DQN, which gives the maximum.
+
+def next_values(target: Tensor, choosing_q: Tensor) -> Tensor:
+    """Return Z̄(s', argmax_a Q(s', a)) ``[B, M]``, arXiv 1509.06461 eq. 4.
+
+    ``target`` are the target network's values ``[B, A, M]``. ``choosing_q`` ``[B, A]`` comes from
+    the online network for Double DQN, and from the target network for DQN, which gives the maximum.
     """
-    return target_q.gather(-1, choosing_q.argmax(-1, keepdim=True)).squeeze(-1)
+    return at_actions(target, choosing_q.argmax(-1, keepdim=True))
 
 
 def huber_loss(q: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
@@ -107,23 +120,36 @@ def huber_loss(q: Tensor, target: Tensor, weights: Tensor | None = None) -> Tens
     return weighted(functional.huber_loss(q, target, reduction="none"), weights).mean(-1)
 
 
+def return_loss(values: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Return the loss of M predicted values, ``[B, M]`` like the target.
+
+    A single value is the expected return, with the Huber loss. Several are quantiles, with the
+    quantile Huber loss (arXiv 1710.10044 eq. 10, divided by M).
+    """
+    if values.shape[-1] == 1:
+        return huber_loss(values.squeeze(-1), target.squeeze(-1), weights)
+    return quantile_loss(values.unsqueeze(-3), target, weights)
+
+
 @torch.no_grad()
 def dqn_target(model: QNetwork, batch: Batch, *, gamma: float, double: bool) -> Tensor:
-    """Return the Q-network's regression target; ``[B]``."""
-    target_q = model.target_q_values(batch.next_obs)  # [B, A]
-    choosing_q = model.q_values(batch.next_obs) if double else target_q
-    values = next_values(target_q, choosing_q)
-    discount = bootstrap_discount(batch, gamma)
-    return td_target(batch.rewards, batch.terminations, values, gamma=discount)
+    """Return the Q-network's regression target, ``[B, M]`` for M quantiles."""
+    target = model.quantiles(batch.next_obs, model.target)  # [B, A, M]
+    choosing_q = model.q_values(batch.next_obs) if double else target.mean(-1)  # [B, A]
+    choosing_q = legal_only(choosing_q, next_legal_actions(batch))
+    values = next_values(target, choosing_q)
+    rewards, terminations = batch.rewards.unsqueeze(-1), batch.terminations.unsqueeze(-1)
+    return td_target(rewards, terminations, values, gamma=bootstrap_discount(batch, gamma))
 
 
 def q_terms(model: QNetwork, batch: Batch, *, gamma: float, double: bool) -> Terms:
     """Compute the loss of the Q-network at the recorded actions."""
     target = dqn_target(model, batch, gamma=gamma, double=double)
-    q = model.q_values(batch.obs).gather(-1, batch.actions.long()).squeeze(-1)  # [B]
-    loss = huber_loss(q, target, importance_weights(batch))
-    means = {"q/mean": q.detach().mean(-1), "q/target": target.mean(-1)}
-    return Terms(loss, {"loss/q": loss} | means | td_errors(q.unsqueeze(-2), target, batch))
+    values = at_actions(model.quantiles(batch.obs), batch.actions)  # [B, M]
+    loss = return_loss(values, target, importance_weights(batch))
+    q, mean_target = values.detach().mean(-1), target.mean(-1)  # [B]
+    means = {"q/mean": q.mean(-1), "q/target": mean_target.mean(-1)}
+    return Terms(loss, {"loss/q": loss} | means | td_errors(q.unsqueeze(-2), mean_target, batch))
 
 
 def dqn_loss(
@@ -136,16 +162,18 @@ def dqn_loss(
 # --- Learner ------------------------------------------------------------------
 
 
-class DQNAlgorithm(StagedAlgorithm):
+class DQNAlgorithm(GreedyLearner):
     """Deep Q-Network."""
 
     name: ClassVar[str] = "dqn"
     title: ClassVar[str] = "Deep Q-Network"
     paper: ClassVar[str] = "arXiv 1312.5602"
     mode: ClassVar[Mode] = "online"
-    actions: ClassVar[ActionKind] = "discrete"
     supports_n_step: ClassVar[bool] = True
-    summary: ClassVar[str] = "Q-learning with a target network; Double DQN as an option."
+    mask_fields: ClassVar[tuple[str, ...]] = ("next_legal_actions",)
+    summary: ClassVar[str] = (
+        "Q-learning with a target network; Double DQN, dueling streams and quantiles as options."
+    )
     config_class: ClassVar[type[AlgorithmConfig]] = DQNConfig
     config: DQNConfig
     epsilon: Tensor
@@ -159,18 +187,16 @@ class DQNAlgorithm(StagedAlgorithm):
 
     def build_model(self, generator: torch.Generator) -> QNetwork:
         """Build the Q-network; override this to use another one."""
-        sizes = self.spec.obs_dim, self.spec.action_dim, self.config.hidden_sizes
-        return QNetwork(*sizes, trunk=self.config.trunks()["q"], generator=generator)
-
-    @classmethod
-    def check_spec(cls, spec: EnvSpec) -> None:
-        """Raise an error for continuous actions."""
-        if not spec.discrete:
-            raise ConfigError(
-                f"{cls.name} needs a Discrete action space, but the action space is a Box of "
-                f"{counted(spec.action_dim, 'value')}. Choose an algorithm for continuous actions, "
-                "such as sac."
-            )
+        config = self.config
+        return QNetwork(
+            self.spec.obs_dim,
+            self.spec.action_dim,
+            config.hidden_sizes,
+            num_quantiles=config.num_quantiles,
+            dueling=config.dueling,
+            trunk=config.trunks(self.spec)["q"],
+            generator=generator,
+        )
 
     def explore_at(self, step: int) -> None:
         """Set ε for the next action; it decays with environment steps, not with updates."""
@@ -180,23 +206,14 @@ class DQNAlgorithm(StagedAlgorithm):
             config.epsilon_start + (config.epsilon_end - config.epsilon_start) * progress
         )
 
-    def act_noise(self, batch_size: int) -> NoiseSpec:
-        """Declare two numbers per action: whether it is random, and the random action."""
-        return {"explore": NoiseField("uniform", (batch_size, 2))}
+    def greedy_actions(self, obs: Tensor, legal: Tensor | None) -> Tensor:
+        """Return the legal action with the highest Q-value, ``[B]``."""
+        return legal_only(self.model.q_values(obs), legal).argmax(-1)
 
-    def choose_actions(self, obs: Tensor, *, deterministic: bool, noise: Noise | None) -> Tensor:
-        """Return the greedy action, or a random one with probability ε; ``[B, 1]``."""
-        greedy = self.model.q_values(obs).argmax(-1)  # [B]
-        if deterministic:
-            return greedy.to(obs.dtype).unsqueeze(-1)
-        assert noise is not None, "exploration needs the noise that act_noise declares"
-        coin, uniform = noise["explore"].unbind(-1)  # [B] each, below 1
-        random = (uniform * self.spec.action_dim).floor()
-        return torch.where(coin < self.epsilon, random, greedy).unsqueeze(-1)
-
-    def noise(self, batch_size: int) -> NoiseSpec:
-        """Declare no noise: an update depends only on its batch."""
-        return {}
+    @property
+    def random_share(self) -> Tensor:
+        """Probability ε of a random action."""
+        return self.epsilon
 
     def stages(self, batch: Batch, noise: Noise, due: Due) -> Iterator[Stage]:
         """Yield the Q-network's stage."""

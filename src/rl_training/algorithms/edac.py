@@ -131,7 +131,7 @@ class EDACAlgorithm(SACAlgorithm):
             self.spec.action_dim,
             num_critics=self.config.num_critics,
             last_layer_bound=LAST_LAYER_BOUND,
-            trunks=self.config.trunks(),
+            trunks=self.config.trunks(self.spec),
             generator=generator,
         )
 

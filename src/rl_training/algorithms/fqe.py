@@ -13,6 +13,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from rl_training.algorithms.action_masks import legal_actions, next_legal_actions
 from rl_training.algorithms.base import (
     Algorithm,
     Due,
@@ -24,9 +25,8 @@ from rl_training.algorithms.base import (
 )
 from rl_training.algorithms.config import AlgorithmConfig, ValueConfig
 from rl_training.models import EnsembleCritic
+from rl_training.models.network_config import default_trunk
 from rl_training.types import Batch, Noise, NoiseSpec
-
-ROWS_AT_ONCE = 4096
 
 
 class FQEConfig(ValueConfig):
@@ -63,7 +63,8 @@ class FittedQ(StagedAlgorithm):
         self.obs_shift.copy_(policy.obs_shift)
         self.obs_scale.copy_(policy.obs_scale)
         sizes = policy.spec.obs_dim, policy.spec.action_dim, config.hidden_sizes
-        self.critic = EnsembleCritic(*sizes, config.num_critics, generator=generator)
+        trunk = default_trunk(config.hidden_sizes, policy.spec.entries)
+        self.critic = EnsembleCritic(*sizes, config.num_critics, trunk=trunk, generator=generator)
         self.register_buffer("target", self.critic.flat.detach().clone())
         self.register_buffer("value_shift", torch.zeros(()))
         self.register_buffer("value_scale", torch.ones(()))
@@ -82,9 +83,12 @@ class FittedQ(StagedAlgorithm):
             actions = (actions == kinds).to(obs.dtype)
         return self.value_shift + self.value_scale * self.critic.q_values(obs, actions, flat)
 
-    def choose_actions(self, obs: Tensor, *, deterministic: bool, noise: Noise | None) -> Tensor:
+    def choose_actions(
+        self, obs: Tensor, *, deterministic: bool, noise: Noise | None, legal: Tensor | None = None
+    ) -> Tensor:
         """Return the policy's actions."""
-        return self.policy.choose_actions(obs, deterministic=deterministic, noise=noise)
+        masks = {} if legal is None else {"legal": legal}
+        return self.policy.choose_actions(obs, deterministic=deterministic, noise=noise, **masks)
 
     def act_noise(self, batch_size: int) -> NoiseSpec:
         """Declare the policy's noise."""
@@ -97,7 +101,8 @@ class FittedQ(StagedAlgorithm):
     @torch.no_grad()
     def targets(self, batch: Batch) -> Tensor:
         """Return y_i = r + γ (1 − d) Q̄_i(s', π(s')), ``[N, B]``; π is the evaluated policy."""
-        actions = self.choose_actions(batch.next_obs, deterministic=True, noise=None)
+        legal = next_legal_actions(batch)
+        actions = self.choose_actions(batch.next_obs, deterministic=True, noise=None, legal=legal)
         next_q = self.values(batch.next_obs, actions, self.target)
         return td_target(batch.rewards, batch.terminations, next_q, gamma=self.config.gamma)
 
@@ -114,9 +119,8 @@ class FittedQ(StagedAlgorithm):
         polyak_update(self.target, self.critic.flat, self.config.tau)
 
     @torch.no_grad()
-    def policy_values(self, obs: Tensor) -> Tensor:
-        """Return Q_i(s, π(s)) of every critic, ``[N, B]``."""
-        parts = torch.split(obs, ROWS_AT_ONCE)
-        actions = (self.choose_actions(part, deterministic=True, noise=None) for part in parts)
-        found = [self.values(part, chosen) for part, chosen in zip(parts, actions, strict=True)]
-        return torch.cat(found, dim=-1)
+    def policy_values(self, batch: Batch) -> Tensor:
+        """Return Q_i(s, π(s)) of every critic at the observations of a batch, ``[N, B]``."""
+        legal = legal_actions(batch)
+        actions = self.choose_actions(batch.obs, deterministic=True, noise=None, legal=legal)
+        return self.values(batch.obs, actions)

@@ -6,12 +6,13 @@ The stages of an update, in the order of the authors' code: value, actor, critic
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
+from rl_training.algorithms.action_masks import legal_actions
 from rl_training.algorithms.advantage import (
     AdvantageConfig,
     clipped_weights,
@@ -28,8 +29,11 @@ from rl_training.algorithms.base import (
     td_target,
 )
 from rl_training.algorithms.config import AlgorithmConfig
-from rl_training.models import MLPIQLModel
-from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise, NoiseSpec
+from rl_training.models import DiscreteIQLModel, MLPIQLModel
+from rl_training.types import ActionKind, Batch, EnvSpec, Metrics, Mode, Noise, NoiseSpec
+
+IQLModel = MLPIQLModel | DiscreteIQLModel
+"""Networks for continuous or for discrete actions; the losses are the same."""
 
 
 class IQLConfig(AdvantageConfig):
@@ -57,36 +61,43 @@ def expectile_loss(v: Tensor, q: Tensor, *, expectile: float) -> Tensor:
 
 
 @torch.no_grad()
-def dataset_q_values(model: MLPIQLModel, batch: Batch) -> Tensor:
+def dataset_q_values(model: IQLModel, batch: Batch) -> Tensor:
     """Return min_i Q̄_i(s, a) of the *target* critics at the dataset's actions, ``[B]``."""
     return model.target_q_values(batch.obs, batch.actions).amin(-2)
 
 
 @torch.no_grad()
-def state_values(model: MLPIQLModel, batch: Batch) -> tuple[Tensor, Tensor]:
+def state_values(model: IQLModel, batch: Batch) -> tuple[Tensor, Tensor]:
     """Return V(s) and V(s'), each ``[B]``, from one pass over both."""
     both = model.values(torch.cat((batch.obs, batch.next_obs), dim=-2))  # [2B]
     v, next_v = both.chunk(2, dim=-1)
     return v, next_v
 
 
-def value_terms(model: MLPIQLModel, batch: Batch, q: Tensor, *, expectile: float) -> Terms:
+def value_terms(model: IQLModel, batch: Batch, q: Tensor, *, expectile: float) -> Terms:
     """Compute the expectile loss of V toward ``q`` ``[B]``."""
     v = model.values(batch.obs)
     loss = expectile_loss(v, q, expectile=expectile)
     return Terms(loss, {"loss/value": loss, "v/mean": v.detach().mean(-1)})
 
 
+def dataset_log_prob(model: IQLModel, batch: Batch) -> Tensor:
+    """Return log π(a|s) at the dataset's actions, ``[B]``."""
+    if isinstance(model, DiscreteIQLModel):
+        return model.action_logprobs(batch.obs, batch.actions, legal_actions(batch))
+    return model.action_logprobs(batch.obs, batch.actions)
+
+
 def policy_terms(
-    model: MLPIQLModel, batch: Batch, advantage: Tensor, *, beta: float, weight_clip: float
+    model: IQLModel, batch: Batch, advantage: Tensor, *, beta: float, weight_clip: float
 ) -> Terms:
     """Compute the actor loss, eq. 7: advantage-weighted imitation of the dataset."""
     weights = clipped_weights(beta * advantage, clip=weight_clip)
-    return imitation_terms(model.action_logprobs(batch.obs, batch.actions), advantage, weights)
+    return imitation_terms(dataset_log_prob(model, batch), advantage, weights)
 
 
 def iql_terms(
-    model: MLPIQLModel,
+    model: IQLModel,
     batch: Batch,
     *,
     gamma: float,
@@ -105,7 +116,7 @@ def iql_terms(
 
 
 def iql_loss(
-    model: MLPIQLModel,
+    model: IQLModel,
     batch: Batch,
     *,
     gamma: float = 0.99,
@@ -129,12 +140,14 @@ class IQLAlgorithm(PolicyLearner):
     title: ClassVar[str] = "Implicit Q-Learning"
     paper: ClassVar[str] = "arXiv 2110.06169"
     mode: ClassVar[Mode] = "offline"
+    actions: ClassVar[ActionKind] = "both"
+    mask_fields: ClassVar[tuple[str, ...]] = ("legal_actions",)
     supports_n_step: ClassVar[bool] = True
     summary: ClassVar[str] = "Expectile values and advantage-weighted imitation of the data."
     config_class: ClassVar[type[AlgorithmConfig]] = IQLConfig
     scheduled: ClassVar[tuple[str, ...]] = ("actor",)  # the paper schedules only the actor
     config: IQLConfig
-    model: MLPIQLModel
+    model: IQLModel
 
     def __init__(self, spec: EnvSpec, config: IQLConfig, generator: torch.Generator) -> None:
         super().__init__(spec, config, generator)
@@ -143,17 +156,15 @@ class IQLAlgorithm(PolicyLearner):
         self.add_optimizer("critic", self.model.critic.flat)
         self.add_optimizer("value", self.model.value.flat)
 
-    def build_model(self, generator: torch.Generator) -> MLPIQLModel:
+    def build_model(self, generator: torch.Generator) -> IQLModel:
         """Build the networks; override this to use others."""
-        config = self.config
-        return MLPIQLModel(
-            self.spec.obs_dim,
-            self.spec.action_dim,
-            num_critics=config.num_critics,
-            log_std_bounds=config.log_std_bounds,
-            trunks=config.trunks(),
-            generator=generator,
-        )
+        spec, config = self.spec, self.config
+        sizes: Any = {"obs_dim": spec.obs_dim, "num_critics": config.num_critics}
+        shared: Any = {"trunks": config.trunks(spec), "generator": generator}
+        if spec.discrete:
+            return DiscreteIQLModel(num_actions=spec.action_dim, **sizes, **shared)
+        bounds = config.log_std_bounds
+        return MLPIQLModel(action_dim=spec.action_dim, log_std_bounds=bounds, **sizes, **shared)
 
     def noise(self, batch_size: int) -> NoiseSpec:
         """Declare no noise: every action comes from the dataset."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,34 @@ def scale_to_unit_norm(weights: Tensor) -> None:
     weights.div_(weights.square().sum(-2, keepdim=True).sqrt().clamp_min(1e-12))
 
 
+def scale_norms(norms: tuple[Tensor, ...]) -> None:
+    """Scale a normalization's parameters ``[..., d]`` jointly to norm √d, in place."""
+    squares = torch.cat(norms, dim=-1).square().sum(-1, keepdim=True)
+    factor = norms[0].shape[-1] ** 0.5 * (squares + 1e-8).rsqrt()
+    for part in norms:
+        part.mul_(factor)
+
+
+def project_unit_rows(network: Network, flat: Tensor) -> None:
+    """Scale each unit's incoming weights to norm 1, in place."""
+    for weights in network.unit_weights(flat):
+        scale_to_unit_norm(weights)
+
+
+def project_rows_and_norms(network: Network, flat: Tensor) -> None:
+    """Scale the parameters of each normalization to norm √d as well, in place (FlashSAC)."""
+    project_unit_rows(network, flat)
+    for norms in network.norm_parameters(flat):
+        scale_norms(norms)
+
+
+PROJECTIONS: dict[str, Callable[[Network, Tensor], None]] = {
+    "unit_rows": project_unit_rows,
+    "unit_rows_and_norms": project_rows_and_norms,
+}
+"""Projections of a network's flat vector by name."""
+
+
 def network_of(learner: nn.Module, parameter: Tensor) -> Network | None:
     """Return the network of ``learner`` whose flat vector is ``parameter``, or None."""
     networks = (module for module in learner.modules() if isinstance(module, Network))
@@ -59,7 +88,9 @@ class FlatAdam(nn.Module):
         eps: Added to the root of the second moment.
         decoupled_weight_decay: Decoupled weight decay of AdamW (arXiv 1711.05101).
         max_norm: Euclidean norm that gradients are clipped to.
-        project: Returns the views of the vector whose units are scaled to norm 1 after each step.
+        project: Called with the vector after each step, to project it in place.
+        decay_steps: Steps of this optimizer over which a cosine decays the learning rate.
+        decay_final: Fraction of the learning rate after the decay.
     """
 
     moment1: Tensor
@@ -77,7 +108,9 @@ class FlatAdam(nn.Module):
         eps: float = 1e-8,
         decoupled_weight_decay: float = 0.0,
         max_norm: float | None = None,
-        project: Callable[[Tensor], list[Tensor]] | None = None,
+        project: Callable[[Tensor], None] | None = None,
+        decay_steps: int | None = None,
+        decay_final: float = 0.0,
     ) -> None:
         super().__init__()
         self.base_learning_rate = learning_rate
@@ -87,6 +120,8 @@ class FlatAdam(nn.Module):
         self.decoupled_weight_decay = decoupled_weight_decay
         self.max_norm = max_norm
         self.project = project
+        self.decay_steps = decay_steps
+        self.decay_final = decay_final
         self.register_buffer("moment1", torch.zeros_like(parameter, requires_grad=False))
         self.register_buffer("moment2", torch.zeros_like(parameter, requires_grad=False))
         self.register_buffer("steps", torch.zeros((), dtype=torch.float32))
@@ -99,13 +134,14 @@ class FlatAdam(nn.Module):
         Runs on a GPU use compiled updates. Eager updates on a GPU serve as a reference for them
         and use the same formula.
         """
+        rate = self._decayed_rate()
         self.steps.add_(1)
         if self.max_norm is not None:
             gradient = clip_norm(gradient, self.max_norm)
         if use_kernels(parameter):
-            self._fused_step(parameter, gradient)
+            self._fused_step(parameter, gradient, rate)
         else:
-            self._plain_step(parameter, gradient)
+            self._plain_step(parameter, gradient, rate)
         if not parameter.is_cuda:
             flush_tiny(self.moment1, 1e-30)
             flush_tiny(self.moment2, 1e-30)
@@ -114,10 +150,19 @@ class FlatAdam(nn.Module):
             ):  # weight decay shrinks dead units too
                 flush_tiny(parameter, 1e-20)
         if self.project is not None:
-            for weights in self.project(parameter):
-                scale_to_unit_norm(weights)
+            self.project(parameter)
 
-    def _fused_step(self, parameter: Tensor, gradient: Tensor) -> None:
+    def _decayed_rate(self) -> Tensor:
+        """Return the learning rate of the next step, computed on the device."""
+        if self.decay_steps is None:
+            return self.learning_rate
+        steps = self.steps.to(widest_float(self.steps.device))
+        progress = (steps / self.decay_steps).clamp_max(1.0)
+        shape = 0.5 * (1.0 + (math.pi * progress).cos())
+        factor = self.decay_final + (1.0 - self.decay_final) * shape
+        return (self.learning_rate * factor).to(self.learning_rate.dtype)
+
+    def _fused_step(self, parameter: Tensor, gradient: Tensor, rate: Tensor) -> None:
         step, weight_decay = torch._fused_adam_, self.weight_decay
         if self.decoupled_weight_decay:
             gradient = self._with_weight_decay(parameter, gradient)
@@ -129,7 +174,7 @@ class FlatAdam(nn.Module):
             [self.moment2],
             [],
             [self.steps],
-            lr=self.learning_rate,
+            lr=rate,
             beta1=self.betas[0],
             beta2=self.betas[1],
             weight_decay=weight_decay,
@@ -142,12 +187,12 @@ class FlatAdam(nn.Module):
         """Return the gradient with coupled weight decay added."""
         return gradient + self.weight_decay * parameter if self.weight_decay else gradient
 
-    def _plain_step(self, parameter: Tensor, gradient: Tensor) -> None:
+    def _plain_step(self, parameter: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
         """Take the step with separate operations, which a compiler fuses into one loop."""
         beta1, beta2 = self.betas
         gradient = self._with_weight_decay(parameter, gradient)
         if self.decoupled_weight_decay:
-            rate = self.learning_rate.to(widest_float(parameter.device))
+            rate = learning_rate.to(widest_float(parameter.device))
             kept = 1.0 - rate * self.decoupled_weight_decay
             parameter.mul_(kept.to(parameter.dtype))
         self.moment1.lerp_(gradient, 1.0 - beta1)
@@ -155,7 +200,7 @@ class FlatAdam(nn.Module):
         steps = self.steps.to(widest_float(parameter.device))
         # Stacked so that the compiled loop over the elements reads the two powers instead of
         # recomputing them for every element.
-        factors = self.learning_rate / (1.0 - beta1**steps), (1.0 - beta2**steps).sqrt()
+        factors = learning_rate / (1.0 - beta1**steps), (1.0 - beta2**steps).sqrt()
         rate, root = torch.stack(factors).to(parameter.dtype).unbind()
         parameter.sub_(rate * self.moment1 / (self.moment2.sqrt() / root + self.eps))
 

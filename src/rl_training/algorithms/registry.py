@@ -37,6 +37,11 @@ class AlgorithmEntry:
     """Whether it needs a goal environment; otherwise it needs flat observations."""
 
     @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of action spaces that it supports, in alphabetical order."""
+        return ("continuous", "discrete") if self.actions == "both" else (self.actions,)
+
+    @property
     def short_name(self) -> str:
         """The name of the managed class."""
         return self.class_name.removesuffix("Algorithm")
@@ -83,7 +88,7 @@ class HindsightEntry(AlgorithmEntry):
         return [
             entry.name
             for entry in REGISTRY.values()
-            if entry.mode == "online" and entry.actions == "continuous" and not entry.goals
+            if entry.mode == "online" and entry.actions != "discrete" and not entry.goals
         ]
 
 
@@ -138,9 +143,15 @@ def register_algorithm(
         paper=own.get("paper", ""),
         class_name=learner.__name__,
         mode=mode or learner.mode,
-        actions=actions or learner.actions,
+        actions=actions or action_kind(learner),
         summary=text.splitlines()[0] if text else "",
     )
+
+
+def action_kind(learner: type[Any]) -> ActionKind:
+    """Return the actions that a class supports, itself or with its `discrete_variant`."""
+    kind: ActionKind = "both" if "discrete_variant" in vars(learner) else learner.actions
+    return kind
 
 
 def check_learner(

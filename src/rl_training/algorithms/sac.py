@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from rl_training.algorithms.base import (
     ActorCritic,
+    Algorithm,
     Stage,
     Terms,
     bootstrap_discount,
@@ -21,6 +22,7 @@ from rl_training.algorithms.base import (
     td_target,
 )
 from rl_training.algorithms.config import ActorCriticConfig, AlgorithmConfig, OffPolicyConfig
+from rl_training.config_model import Trait
 from rl_training.models import GaussianActorCritic, MLPSACModel
 from rl_training.types import Batch, EnvSpec, Metrics, Mode, Noise, NoiseField, NoiseSpec
 
@@ -33,11 +35,14 @@ class SoftConfig(ActorCriticConfig):
     initial_alpha: float = Field(default=1.0, gt=0)
     """Initial value of a learned α."""
     target_entropy: float | Literal["auto"] = "auto"
-    """Target entropy of a learned α; `auto` is −|A| for |A| action dimensions."""
+    """Target entropy of a learned α; `auto` is −|A| for |A| continuous action values."""
 
 
 class SACConfig(SoftConfig, OffPolicyConfig):
     """Hyperparameters of SAC (docs/algorithms/sac.md)."""
+
+    entropy_fraction: Annotated[float, Trait.DISCRETE] = Field(default=0.5, ge=0, le=1)
+    """Target entropy of discrete actions with `target_entropy: auto`, as a fraction of log |A|."""
 
 
 # --- Losses: pure functions of tensors ----------------------------------------
@@ -65,7 +70,9 @@ def actor_loss(q: Tensor, log_prob: Tensor, *, alpha: Tensor) -> Tensor:
     return (alpha * log_prob - q.amin(-2)).mean(-1)
 
 
-def temperature_loss(log_alpha: Tensor, log_prob: Tensor, *, target_entropy: float) -> Tensor:
+def temperature_loss(
+    log_alpha: Tensor, log_prob: Tensor, *, target_entropy: float | Tensor
+) -> Tensor:
     """Return −log α · mean(log π + H̄): eq. 18 with log α for α, as in the authors' code."""
     return -log_alpha * (log_prob.detach() + target_entropy).mean(-1)
 
@@ -175,7 +182,10 @@ class SACAlgorithm(ActorCritic):
         """Build the networks; override this to use others."""
         config, sizes = self.config, (self.spec.obs_dim, self.spec.action_dim)
         return MLPSACModel(
-            *sizes, num_critics=config.num_critics, trunks=config.trunks(), generator=generator
+            *sizes,
+            num_critics=config.num_critics,
+            trunks=config.trunks(self.spec),
+            generator=generator,
         )
 
     @property
@@ -187,6 +197,13 @@ class SACAlgorithm(ActorCritic):
     def backup_alpha(self) -> Tensor:
         """α in the critics' target; variants without entropy there override this."""
         return self.alpha
+
+    @classmethod
+    def discrete_variant(cls) -> type[Algorithm]:
+        """Return SAC for discrete actions."""
+        from rl_training.algorithms.discrete_sac import DiscreteSACAlgorithm
+
+        return DiscreteSACAlgorithm
 
     def noise(self, batch_size: int) -> NoiseSpec:
         """Declare policy noise for the target's action and for the actor's action."""

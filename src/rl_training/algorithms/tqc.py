@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
-import torch.nn.functional as F  # noqa: N812
 from pydantic import Field, model_validator
 from torch import Tensor
 
@@ -23,11 +22,10 @@ from rl_training.algorithms.base import (
     td_target,
 )
 from rl_training.algorithms.config import AlgorithmConfig, EnsembleSize, Width, Widths
+from rl_training.algorithms.quantiles import quantile_loss
 from rl_training.algorithms.redq import mean_actor_loss
 from rl_training.algorithms.sac import SACAlgorithm, SACConfig, Temperature, policy_terms
 from rl_training.models import GaussianActorCritic, MLPREDQModel
-from rl_training.models.kernels import use_kernels
-from rl_training.models.kernels.quantile_huber import QuantileHuberFunction, midpoints
 from rl_training.types import Batch, Metrics, Mode, Noise
 
 if TYPE_CHECKING:
@@ -73,30 +71,6 @@ def truncated_quantiles(quantiles: Tensor, drop_per_net: int) -> Tensor:
     return pooled.sort(-1).values[..., :keep]
 
 
-def quantile_huber_loss(quantiles: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Return Σ_i mean of w |τ_m − 1[u < 0]| · Huber(u) over B, M and K, with u = y_k − z_im.
-
-    ``quantiles`` is ``[N, B, M]``, ``target`` ``[B, K]``; τ_m = (m − ½)/M. ``weights`` are the
-    weights w ``[B]`` of the rows, 1 by default.
-    """
-    error = target.unsqueeze(-2).unsqueeze(-4) - quantiles.unsqueeze(-1)  # [N, B, M, K]
-    tau = midpoints(quantiles).unsqueeze(-1)
-    weight = torch.where(error < 0, 1.0 - tau, tau)
-    huber = F.huber_loss(error, torch.zeros_like(error), reduction="none")
-    if weights is not None:
-        weight = weight * weights.unsqueeze(-1).unsqueeze(-1)
-    return (weight * huber).mean((-3, -2, -1)).sum(-1)
-
-
-def critic_loss(quantiles: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Compute `quantile_huber_loss`, on the CPU with one autograd node."""
-    if quantiles.dim() == 3 and use_kernels(quantiles):
-        inputs = quantiles, target, weights
-        loss: Tensor = QuantileHuberFunction.apply(*inputs)  # type: ignore[no-untyped-call]
-        return loss
-    return quantile_huber_loss(quantiles, target, weights)
-
-
 @torch.no_grad()
 def tqc_target(
     model: GaussianActorCritic,
@@ -122,7 +96,7 @@ def tqc_target(
 def quantile_terms(model: GaussianActorCritic, batch: Batch, target: Tensor) -> Terms:
     """Compute the quantile loss and report the means of quantiles and target."""
     quantiles = model.critic.quantiles(batch.obs, batch.actions)  # [N, B, M]
-    loss = critic_loss(quantiles, target, importance_weights(batch))
+    loss = quantile_loss(quantiles, target, importance_weights(batch))
     means = quantiles.detach().mean(-1), target.mean(-1)  # [N, B] and [B]
     return Terms(loss, critic_metrics(loss, *means) | td_errors(*means, batch))
 
@@ -167,7 +141,7 @@ class TQCAlgorithm(SACAlgorithm):
             self.spec.action_dim,
             num_critics=config.num_critics,
             num_quantiles=config.num_quantiles,
-            trunks=config.trunks(),
+            trunks=config.trunks(self.spec),
             generator=generator,
         )
 

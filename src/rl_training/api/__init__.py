@@ -14,9 +14,11 @@ else:
         __name__,
         {
             "checkpoints": ["evaluate_checkpoint", "predict_checkpoint"],
+            "exporting": ["export_checkpoint"],
             "finetuning": ["finetune"],
             "managed": ["ManagedAlgorithm"],
             "managed_classes": catalog.MANAGED,
+            "cards": ["model_card"],
             "plots": ["plot_runs"],
             "progress": ["ProgressCallback"],
             "training": ["resume", "train"],

@@ -11,10 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from rl_training.data.given_data import DatasetLike, GivenData, select_dataset
+from rl_training.envs import EnvLike
+from rl_training.envs.given import GivenEnv
 from rl_training.errors import ConfigError
-from rl_training.experiment.plain_values import env_id_of
+from rl_training.experiment.config import TrainConfig, make_config, read_config
+from rl_training.experiment.run_envs import with_env
 from rl_training.runtime.callbacks import Callback, check_hooks
 from rl_training.text import shown
+
+ConfigLike = TrainConfig | Mapping[str, Any] | str | Path
 
 
 def whole_number(name: str, value: Any, *, least: int | None = None) -> int:
@@ -62,23 +68,69 @@ def as_output(name: str, value: Any, endings: Sequence[str] = ()) -> Path:
     return path
 
 
-def check_positional(
-    name: str, env_id: Any, extra: Sequence[Any], options: Mapping[str, Any]
-) -> None:
-    """Reject positional arguments after the first, such as those of Stable-Baselines3."""
-    policy = options.get("policy", env_id)
-    if isinstance(policy, str) and re.fullmatch(r"\w*Policy", policy):
-        given = next(iter(extra), options.get("env", options.get("env_id")))
-        known = given if isinstance(given, str) else env_id_of(given)
+def with_objects(
+    config: ConfigLike,
+    *,
+    env: str | GivenEnv | None = None,
+    dataset: DatasetLike | None = None,
+) -> tuple[TrainConfig, GivenData | None]:
+    """Return a validated config that uses ``env`` and ``dataset`` instead of its own, and the data.
+
+    The data is None if the config alone selects it.
+    """
+    if env is None and dataset is None:
+        return as_config(config), None
+    data = config.to_dict() if isinstance(config, TrainConfig) else config
+    data = dict(data) if isinstance(data, Mapping) else read_config(data)
+    if env is not None:
+        data = with_env(data, env)
+    if dataset is None:
+        return make_config(data), None
+    keys, given = select_dataset(dataset)
+    kwargs = data.get("algo_kwargs") or {}
+    if isinstance(kwargs, Mapping):
+        data["algo_kwargs"] = {**kwargs, **keys}
+    return make_config(data), given
+
+
+def as_config(config: ConfigLike) -> TrainConfig:
+    """Return a validated config."""
+    if isinstance(config, TrainConfig):
+        return config
+    return make_config(config) if isinstance(config, Mapping) else TrainConfig.load(config)
+
+
+def one_env(env: EnvLike | None, env_id: str | None) -> EnvLike | None:
+    """Return the environment that was passed as ``env`` or, if it is an id, as ``env_id``."""
+    if env is not None and env_id is not None:
         raise ConfigError(
-            f"{name} takes an environment id, not a policy: write {name}({known or 'ENV_ID'!r}). "
-            "Options such as hidden_sizes=[256, 256] configure the networks."
+            f"env = {shown(env)} and env_id = {shown(env_id)}: pass only one of them."
         )
-    if extra:
+    if env_id is not None and not isinstance(env_id, str):
+        raise ConfigError(f"env_id = {shown(env_id)}: should be an id; pass an object as env.")
+    return env if env_id is None else env_id
+
+
+def positional_env(name: str, positional: Sequence[Any], env: Any, policy: Any = None) -> Any:
+    """Return the environment of a call such as ``SAC(env)`` or ``SAC(env=env)``.
+
+    Other positional arguments, such as those of Stable-Baselines3, are rejected.
+    """
+    given = [*positional, *([] if env is None else [env])]
+    for value in (policy, *positional[:1]):
+        if isinstance(value, str) and re.fullmatch(r"\w*Policy", value):
+            others = [other for other in given if other is not value]
+            known = repr(others[0]) if others and isinstance(others[0], str) else "env"
+            raise ConfigError(
+                f"{name} takes an environment, not a policy: write {name}({known}). Options such "
+                "as hidden_sizes=[256, 256] configure the networks."
+            )
+    if len(given) > 1:
         raise ConfigError(
-            f"{name} takes one positional argument, the environment id: pass {shown(extra[0])} by "
-            f"its name, as in {name}('Pendulum-v1', seed=1)."
+            f"{name} takes one positional argument, the environment: pass {shown(given[1])} by its "
+            f"name, as in {name}('Pendulum-v1', seed=1)."
         )
+    return given[0] if given else None
 
 
 def check_callbacks(callbacks: Sequence[Callback]) -> list[Callback]:

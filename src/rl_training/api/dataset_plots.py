@@ -20,7 +20,7 @@ from rl_training.api.figures import (
     plot_style,
     write_figure,
 )
-from rl_training.data.offline_dataset import TransitionDataset
+from rl_training.data.recorded import RecordedData
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,7 +37,7 @@ MAX_RANGES = 24
 Values = NDArray[np.float64]
 
 
-def plot_dataset(dataset: TransitionDataset, file: str | Path, title: str) -> None:
+def plot_dataset(dataset: RecordedData, file: str | Path, title: str) -> None:
     """Plot the distributions of returns, lengths, rewards and actions, with their medians.
 
     If a few outliers would stretch an axis, it leaves out at most 0.5% of the values at either

@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from rl_training.api.arguments import as_path
-from rl_training.boundary.minari_format import open_minari
-from rl_training.data.dataset_loaders import config_for, open_fields
+from rl_training.boundary.minari_format import is_minari_folder
+from rl_training.boundary.npy import is_npy_folder
+from rl_training.data.advice import advise
+from rl_training.data.config import DataConfig
+from rl_training.data.dataset_loaders import (
+    MemoryLimits,
+    config_for,
+    open_fields,
+    open_minari_dataset,
+    read_fields,
+    should_map,
+)
 from rl_training.data.dataset_writers import (
+    as_arrays,
     check_destination,
-    dataset_arrays,
-    write_arrays,
+    dataset_columns,
+    write_columns,
     write_minari,
 )
+from rl_training.data.frames import FrameLayout
 from rl_training.data.inspection import (
     DatasetReport,
     Expectation,
@@ -27,7 +40,7 @@ from rl_training.data.inspection import (
     inspect_dataset,
 )
 from rl_training.data.offline_dataset import TransitionDataset
-from rl_training.data.rows import RowLayout
+from rl_training.data.recorded import Findings, RecordedData
 from rl_training.envs import (
     ActionScaler,
     make_env,
@@ -36,27 +49,52 @@ from rl_training.envs import (
     read_env_spec,
     time_limit,
 )
+from rl_training.envs.observations import flat_bounds, own_space, read_entries
 from rl_training.errors import CheckpointError, ConfigError
 from rl_training.experiment.build import build_replay
 from rl_training.experiment.config import plain_env_kwargs
 from rl_training.experiment.machine import available_memory
-from rl_training.experiment.memory import FLOAT_BYTES
+from rl_training.experiment.memory import transition_bytes
 from rl_training.experiment.saved_run import SavedRun
+from rl_training.observations import Entry
 from rl_training.runtime.checkpointing import STATE
-from rl_training.runtime.recording import noisy_policy, record
+from rl_training.runtime.recording import noisy_policy, record_columns
 
 
-def read_raw(source: str) -> TransitionDataset:
+def read_raw(source: str, entries: tuple[Entry, ...] = ()) -> RecordedData:
     """Read a dataset without conversion or checks, or the replay of a run or a checkpoint.
 
-    Actions keep their units, and values that are not finite are kept.
+    Actions keep their units, and values that are not finite are kept. ``entries`` describe the
+    observations; without them, discrete observations of a file are read as numbers.
     """
     path = as_path("source", source, "a dataset or a run")
-    if path.is_dir():
+    if _is_run(source):
         return read_replay(SavedRun.load(path, replay=True))
     config = config_for(source)
+    if config.dataset_kind == "minari" and not entries:
+        entries = _recorded_entries(config)
     with open_fields(config) as fields:
-        return TransitionDataset.from_fields(fields, spec=None, source=config.source, finite=False)
+        limits = MemoryLimits(available=available_memory(torch.device("cpu")))
+        mapped = should_map(fields, config.dataset_memory, config.source, limits)
+        return read_fields(
+            fields, mapped=mapped, spec=None, source=config.source, finite=False, entries=entries
+        )
+
+
+def _is_run(source: str) -> bool:
+    """Return whether a source is a folder of a run or a checkpoint, not of a dataset."""
+    folder = Path(source)
+    # Unlike Path.is_dir, this accepts names that are too long for the system.
+    if not os.path.isdir(folder):
+        return False
+    return not is_minari_folder(folder) and not is_npy_folder(folder)
+
+
+def _recorded_entries(config: DataConfig) -> tuple[Entry, ...]:
+    """Return the entries of the observation space in the metadata of a Minari dataset."""
+    dataset = open_minari_dataset(config)
+    space = dataset.observation_space
+    return () if space is None else read_entries(space, dataset.source)
 
 
 def read_replay(checkpoint: SavedRun) -> TransitionDataset:
@@ -83,16 +121,16 @@ def read_replay(checkpoint: SavedRun) -> TransitionDataset:
         ) from None
     if len(buffer) == 0:
         raise ConfigError(f"{checkpoint.path} has not collected any transitions yet.")
-    order = torch.arange(buffer.total - len(buffer), buffer.total)
+    stored = len(buffer) if buffer.frames is None else buffer.frames.usable
+    order = torch.arange(buffer.total - stored, buffer.total)
     env, by_env = torch.sort(order % config.num_envs, stable=True)
     rows, names = buffer.rows[order[by_env] % buffer.capacity], buffer.layout.slices
     actions = ActionScaler(spec).to_env(rows[:, names["actions"]].numpy())
     rows[:, names["actions"]] = torch.from_numpy(actions.reshape(len(rows), -1)).float()
     last = torch.cat((env.diff() > 0, torch.tensor([True])))  # of each environment
     rows[last, names["truncations"]] = 1.0 - rows[last, names["terminations"]]
-    dataset = TransitionDataset(rows, buffer.layout)
-    dataset.integer_actions = spec.discrete
-    return dataset
+    findings = Findings(integer_actions=spec.discrete, entries=spec.entries)
+    return TransitionDataset(rows, buffer.layout, findings=findings, frames=buffer.frames)
 
 
 def inspect_data(source: str, plot: str | Path | None = None) -> DatasetReport:
@@ -109,7 +147,7 @@ def inspect_data(source: str, plot: str | Path | None = None) -> DatasetReport:
 def validate_data(
     source: str, env_id: str | None = None, *, env_kwargs: Mapping[str, Any] | None = None
 ) -> tuple[DatasetReport, list[str]]:
-    """Return statistics of a dataset, and all mismatches with its environment.
+    """Return statistics of a dataset, with advice, and all mismatches with its environment.
 
     The environment is ``env_id``, or the one recorded in a run or a Minari dataset.
 
@@ -118,12 +156,14 @@ def validate_data(
     """
     name_env(env_id)
     given = plain_env_kwargs(env_kwargs)
-    dataset = read_raw(source)
     expected = _expect_env(env_id, given, given) if env_id else _expect_record(source, given)
+    dataset = read_raw(source, expected.spec.entries)
     mismatch = dataset.layout.mismatch(expected.spec, "the data", expected.name)
     if env_id and mismatch is not None:
         raise ConfigError(f"{source} does not match {env_id}: {mismatch}")
-    return inspect_dataset(dataset), find_problems(dataset, expected)
+    advice = advise(dataset, expected.spec, time_limit=expected.time_limit)
+    report = replace(inspect_dataset(dataset), advice=[item.text for item in advice])
+    return report, find_problems(dataset, expected)
 
 
 def _expect_env(env_id: str, kwargs: dict[str, Any], given: Mapping[str, Any]) -> Expectation:
@@ -134,15 +174,15 @@ def _expect_env(env_id: str, kwargs: dict[str, Any], given: Mapping[str, Any]) -
 
 
 def _expect_record(source: str, given: Mapping[str, Any]) -> Expectation:
-    if Path(source).is_dir():
+    if _is_run(source):
         env_id, own = _env_of_run(source)
         return _expect_env(env_id, own | dict(given), given)
     config = config_for(source)
     if config.dataset_kind != "minari":
         raise ConfigError(f"{source} does not record its environment: set --env-id.")
-    dataset = open_minari(source)
+    dataset = open_minari_dataset(config)
     if dataset.observation_space is None or dataset.action_space is None:
-        raise ConfigError(f"{dataset.source} does not record Box or Discrete spaces: set --env-id.")
+        raise ConfigError(f"{dataset.source} does not record supported spaces: set --env-id.")
     return _expectation(dataset, None, f"the metadata of {source}")
 
 
@@ -154,11 +194,11 @@ def _env_of_run(source: str) -> tuple[str, dict[str, Any]]:
 
 
 def _expectation(spaces: Any, limit: int | None, name: str) -> Expectation:
-    space = spaces.observation_space
+    low, high = flat_bounds(spaces.observation_space)
     return Expectation(
         spec=read_env_spec(spaces, name),
-        obs_low=np.asarray(space.low, dtype=np.float64),
-        obs_high=np.asarray(space.high, dtype=np.float64),
+        obs_low=low,
+        obs_high=high,
         time_limit=limit,
         name=name,
     )
@@ -196,7 +236,9 @@ def collect_data(
             f"{opened.path} was trained without an environment, so no data can be recorded."
         )
     policy = opened.load_policy()
-    size = steps * RowLayout(policy.spec.obs_dim, policy.spec.action_width).width * FLOAT_BYTES
+    images = FrameLayout.of(policy.spec.entries)
+    stacks = (images.stack - 1) * images.frame_size if images else 0  # frames are kept in stacks
+    size = steps * (transition_bytes(policy.spec) + stacks)
     room = available_memory(torch.device("cpu"))
     if size > room:
         raise ConfigError(
@@ -207,10 +249,13 @@ def collect_data(
     name_kwargs(config.env_id, given)
     with closing(make_env(config.env_id, config.parts.env.make_kwargs | given)) as env:
         choose = noisy_policy(policy, noise, seed)
-        arrays = record(env, choose, steps=steps, seed=seed, progress=progress)
+        masks = policy.spec.action_masks
+        columns = record_columns(
+            env, choose, steps=steps, seed=seed, action_masks=masks, progress=progress
+        )
     if out is not None:
-        return str(write_arrays(arrays, Path(out)))
-    return write_minari(arrays, str(minari_id), env.unwrapped)
+        return str(write_columns(columns, Path(out)))
+    return write_minari(as_arrays(columns), str(minari_id), env.unwrapped, own_space(env))
 
 
 def convert_data(
@@ -220,23 +265,32 @@ def convert_data(
     env_id: str | None = None,
     env_kwargs: Mapping[str, Any] | None = None,
 ) -> str:
-    """Convert a dataset or a run's replay to the format of the suffix, or to ``minari:ID``."""
+    """Convert a dataset or a run's replay to the format of the suffix, or to ``minari:ID``.
+
+    A destination that ends with a slash is a folder of npy files, into which the columns of a
+    dataset are copied as they are, without loading them into memory.
+    """
     source, destination = str(source), str(destination)
     name_env(env_id)
     minari_id = destination.removeprefix("minari:")
+    folder = destination.endswith(("/", os.sep))
     if minari_id == destination:
-        check_destination(as_path("destination", destination, "a file"))
+        check_destination(as_path("destination", destination, "a file"), folder=folder)
+    if folder and not _is_run(source):
+        config = config_for(source)
+        with open_fields(config) as fields:
+            return str(write_columns(fields.as_named(), Path(destination), folder=True))
     dataset = read_raw(source)
-    if dataset.odd_flags:  # they would be written as 0 or 1, which hides the problem
-        raise ConfigError(f"{source}: {dataset.odd_flags[0]}.")
-    arrays = dataset_arrays(dataset)
+    if dataset.findings.odd_flags:  # they would be written as 0 or 1, which hides the problem
+        raise ConfigError(f"{source}: {dataset.findings.odd_flags[0]}.")
+    columns = dataset_columns(dataset)
     if minari_id == destination:
-        return str(write_arrays(arrays, Path(destination)))
+        return str(write_columns(columns, Path(destination), folder=folder))
     given, own = plain_env_kwargs(env_kwargs), dict[str, Any]()
-    if env_id is None and Path(source).is_dir():
+    if env_id is None and _is_run(source):
         env_id, own = _env_of_run(source)
     if env_id is None:
-        return write_minari(arrays, minari_id, None)
+        return write_minari(as_arrays(columns), minari_id, None)
     name_kwargs(env_id, given)
     with closing(make_env(env_id, own | given)) as env:
-        return write_minari(arrays, minari_id, env.unwrapped)
+        return write_minari(as_arrays(columns), minari_id, env.unwrapped, own_space(env))

@@ -82,12 +82,17 @@ def new_figure(width: float, height: float) -> Figure:
 
 def write_figure(figure: Figure, file: Path) -> None:
     """Write a figure in the format given by the file's suffix."""
+    write_output(file, figure_bytes(figure, file.suffix))
+
+
+def figure_bytes(figure: Figure, suffix: str) -> bytes:
+    """Return a figure as an image in the format of a suffix, such as ``.png``."""
     data = io.BytesIO()
-    ending = file.suffix[1:].lower()
+    ending = suffix[1:].lower()
     # A creation date would make equal plots differ.
     date = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(ending, {})
     figure.savefig(data, dpi=DPI, format=ending, metadata=date)
-    write_output(file, data.getvalue())
+    return data.getvalue()
 
 
 def literal(text: str) -> str:

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from os import PathLike, fspath
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
 
 from rl_training.algorithms.finetuning_config import FinetuningConfig
 from rl_training.algorithms.registry import get_algorithm
-from rl_training.api.arguments import as_path, check_callbacks
+from rl_training.api.arguments import as_path, check_callbacks, one_env
 from rl_training.api.progress import progress_display
-from rl_training.api.training import start_training, warn
+from rl_training.api.training import raise_signal, start_training, warn
 from rl_training.config_model import Trait, keys_with
 from rl_training.data import DataConfig
-from rl_training.data.dataset_loaders import config_for
-from rl_training.envs import name_env
+from rl_training.data.given_data import DATASET_KEYS, DatasetLike, GivenData, select_dataset
+from rl_training.envs import EnvConfig, EnvLike, name_env
+from rl_training.envs.given import GivenEnv
 from rl_training.errors import CheckpointError, ConfigError
 from rl_training.experiment.build import build_algorithm
 from rl_training.experiment.config import TrainConfig, apply_overrides, make_config, name_overrides
 from rl_training.experiment.dataset_source import load_run_data
+from rl_training.experiment.run_envs import PassedEnvs, with_env
 from rl_training.experiment.saved_run import SavedRun
 from rl_training.experiment.task import Task, check_config
 from rl_training.runtime.callbacks import Callback
@@ -38,17 +40,18 @@ LEARNING_STARTS_DIVISOR = 5
 If half of every batch comes from a replay of one or two episodes, a converged policy collapses.
 """
 
-DATASET_KEYS = keys_with(Trait.DATASET, DataConfig)
 REWARD_KEYS = keys_with(Trait.REWARD, DataConfig)
 FRESH_KEYS = keys_with(Trait.FRESH, FinetuningConfig, ControlsConfig, DataConfig)
 
 
 def finetune(
     path: str | Path,
-    env_id: str | None = None,
+    env: EnvLike | None = None,
     overrides: Sequence[str] = (),
     *,
-    dataset: str | PathLike[str] | None = None,
+    env_id: str | None = None,
+    eval_env: EnvLike | None = None,
+    dataset: DatasetLike | None = None,
     best: bool = False,
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
@@ -57,52 +60,85 @@ def finetune(
     """Continue the learner of a run or checkpoint in an environment, in a new run folder.
 
     Networks, targets, optimizers, temperature and normalization are kept, and the metrics of the
-    source are copied.
+    source are copied. Signals have the same effect as in `train`.
 
     Args:
         path: The source, a run or a checkpoint.
-        env_id: The environment; by default, the one of the source.
+        env: The environment: an id, a `gymnasium.Env`, a class or a function that makes one, or a
+            Gymnasium vector environment; by default, the one of the source.
         overrides: ``key=value`` strings.
-        dataset: A file or a Minari id that replaces the data of the source. `offline_batch_ratio`
-            is the share of each batch that comes from the data; 0 drops the data.
+        env_id: The same as ``env``, for an id.
+        eval_env: The environment to evaluate in; by default, a new one like ``env``.
+        dataset: Data that replaces the data of the source, as in `train`. `offline_batch_ratio` is
+            the share of each batch that comes from the data; 0 drops the data.
         best: Start from the best checkpoint of the run instead of the last one.
         callbacks: Callbacks of the new run.
         progress: Whether to show a live display; by default, in a terminal or a notebook only.
         on_warning: Called with each warning.
     """
+    passed = PassedEnvs.of(one_env(env, env_id), eval_env)
     callbacks = check_callbacks(callbacks)
-    if dataset is not None:
-        as_path("dataset", dataset, "a dataset file, or a Minari id")
-    checkpoint = SavedRun.load(as_path("path", path), best=best)
-    task = check_config(make_finetuning_config(checkpoint, env_id, overrides, dataset).resolved())
-    _check_compatible(checkpoint, task, other_data=dataset is not None)
     with progress_display(progress) as display:
-        return start_training(
-            task, [*display, *callbacks], source=checkpoint, on_warning=on_warning
+        result = start_finetuning(
+            path,
+            passed,
+            overrides,
+            [*display, *callbacks],
+            dataset=dataset,
+            best=best,
+            on_warning=on_warning,
         )
+    return raise_signal(result)
+
+
+def start_finetuning(
+    path: str | Path,
+    passed: PassedEnvs,
+    overrides: Sequence[str],
+    callbacks: Sequence[Callback],
+    *,
+    dataset: DatasetLike | None = None,
+    best: bool = False,
+    on_warning: Callable[[str], None] = warn,
+) -> TrainResult:
+    """Fine-tune like `finetune`; the result says whether a signal ended the run."""
+    checkpoint = SavedRun.load(as_path("path", path), best=best)
+    keys, given = ({}, None) if dataset is None else select_dataset(dataset)
+    config = make_finetuning_config(checkpoint, passed.env, overrides, keys, given)
+    task = check_config(config.resolved(), passed, given=given)
+    _check_compatible(checkpoint, task, other_data=dataset is not None)
+    return start_training(task, callbacks, source=checkpoint, on_warning=on_warning)
 
 
 def make_finetuning_config(
     checkpoint: SavedRun,
-    env_id: str | None,
+    env: str | GivenEnv | None,
     overrides: Sequence[str] = (),
-    dataset: str | PathLike[str] | None = None,
+    dataset: Mapping[str, Any] = MappingProxyType({}),
+    given: GivenData | None = None,
 ) -> TrainConfig:
-    """Return the config of a run that fine-tunes ``checkpoint``."""
+    """Return the config of a run that fine-tunes ``checkpoint``.
+
+    ``dataset`` has the keys of another dataset, and ``given`` is its data if it is an object.
+    """
     source = checkpoint.config
     _check_algorithm(source)
     data = source.to_dict()
-    data["env_id"] = env_id or source.env_id
-    name_env(env_id)
+    if isinstance(env, GivenEnv) and (env.belongs_to_user or env.label != source.env_id):
+        # The arguments of the source's environment are not those of another object.
+        own = {k: v for k, v in source.env_kwargs.items() if k in EnvConfig.model_fields}
+        data |= {"env_kwargs": own} | ({"num_envs": 1} if env.belongs_to_user else {})
+    if env is not None:
+        data = with_env(data, env)
+        name_env(data["env_id"])
     if data["env_id"] is None:
         raise ConfigError(f"{checkpoint.path} was trained without an environment: set env_id.")
     data["total_timesteps"] = DEFAULT_STEPS
     kwargs = {k: v for k, v in data["algo_kwargs"].items() if k not in FRESH_KEYS}
     kwargs["finetuned_step"] = checkpoint.step
-    _fix_return_scale(checkpoint, source, kwargs, dataset)
+    _fix_return_scale(checkpoint, source, kwargs, dataset, given)
     data["algo_kwargs"] = kwargs
-    if dataset is not None:
-        _use_dataset(kwargs, dataset)
+    kwargs |= dataset
     apply_overrides(data, overrides)
     if kwargs["finetuned_step"] != checkpoint.step:
         raise ConfigError(
@@ -117,16 +153,12 @@ def make_finetuning_config(
     if used == (0, 0):
         kwargs |= {key: DataConfig.model_fields[key].default for key in DATASET_KEYS}
     config = make_config(data)
-    name_overrides(config.env_id, overrides)
+    name_overrides(config, overrides)
     return config
 
 
 def _check_algorithm(source: TrainConfig) -> None:
     entry = get_algorithm(source.algo)
-    if entry.actions == "discrete":
-        raise ConfigError(
-            f"{source.algo} has discrete actions, but fine-tuning supports only continuous actions."
-        )
     if entry.goals:
         raise ConfigError(
             f"{source.algo} relabels goals and cannot be fine-tuned: resume the run instead."
@@ -138,38 +170,35 @@ def _check_algorithm(source: TrainConfig) -> None:
         )
 
 
-def _use_dataset(kwargs: dict[str, Any], source: str | PathLike[str]) -> None:
-    """Replace the recorded data of the source."""
-    found = config_for(fspath(source))
-    kwargs |= {key: getattr(found, key) for key in DATASET_KEYS if key != "dataset_download"}
-
-
 def _fix_return_scale(
     checkpoint: SavedRun,
     source: TrainConfig,
     kwargs: dict[str, Any],
-    dataset: str | PathLike[str] | None,
+    dataset: Mapping[str, Any],
+    given: GivenData | None,
 ) -> None:
     """Replace `return_scaling` with its factor for the source's data, to scale new rewards too.
 
-    If that data was moved, ``dataset`` may be its new path.
+    If that data was moved or is not stored, ``dataset`` and ``given`` may be the same data.
     """
     if not source.parts.data.return_scaling:
         return
     try:
         scale = _return_scale(checkpoint, source)
     except ConfigError:
-        if dataset is None:
+        if not dataset:
             raise
-        moved = dict(source.algo_kwargs)
-        _use_dataset(moved, dataset)
-        scale = _return_scale(checkpoint, source.model_copy(update={"algo_kwargs": moved}))
+        moved = {**source.algo_kwargs, **dataset}
+        scale = _return_scale(checkpoint, source.model_copy(update={"algo_kwargs": moved}), given)
     kwargs["return_scaling"] = False
     kwargs["reward_scale"] = scale * kwargs["reward_scale"]
 
 
-def _return_scale(checkpoint: SavedRun, source: TrainConfig) -> float:
-    data = load_run_data(source, checkpoint.spec if source.env_id else None)
+def _return_scale(
+    checkpoint: SavedRun, source: TrainConfig, given: GivenData | None = None
+) -> float:
+    spec = checkpoint.spec if source.env_id else None
+    data = load_run_data(source, spec, given, recorded_limit=checkpoint.recorded_limit)
     advice = "pass the original data with --dataset FILE, since return_scaling depends on it"
     checkpoint.check_data(data, advice)
     return data.train.return_scale

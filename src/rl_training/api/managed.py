@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy.typing as npt
 
 from rl_training.api.arguments import (
     as_path,
     check_callbacks,
-    check_positional,
+    one_env,
+    positional_env,
     whole_number,
 )
-from rl_training.api.checkpoints import check_obs, evaluate_checkpoint
+from rl_training.api.cards import model_card
+from rl_training.api.checkpoints import evaluate_checkpoint, predict_actions
+from rl_training.api.exporting import Format, export_checkpoint
 from rl_training.api.training import resume, train, warn
+from rl_training.data.given_data import DATASET_KEYS, DatasetLike, select_dataset
+from rl_training.envs import EnvLike
+from rl_training.envs.given import GivenEnv
+from rl_training.envs.resolving import is_object_label
 from rl_training.errors import CheckpointError, ConfigError, RLTrainingError
 from rl_training.experiment.config import (
     TrainConfig,
@@ -23,6 +33,7 @@ from rl_training.experiment.config import (
     make_config,
 )
 from rl_training.experiment.machine import choose_device
+from rl_training.experiment.run_envs import PassedEnvs, with_env
 from rl_training.experiment.saved_run import SavedRun
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpointing import (
@@ -35,7 +46,7 @@ from rl_training.runtime.evaluation import Policy
 from rl_training.runtime.session import Session
 from rl_training.runtime.training_loop import TrainResult
 from rl_training.text import shown
-from rl_training.types import ActionArray, FloatArray
+from rl_training.types import ActionArray
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -48,28 +59,52 @@ class ManagedAlgorithm:
 
     algo: ClassVar[str]
 
-    def __init__(self, env_id: str | None = None, *extra: Any, **options: Any) -> None:
+    def __init__(
+        self,
+        *positional: Any,
+        env: EnvLike | None = None,
+        env_id: str | None = None,
+        eval_env: EnvLike | None = None,
+        dataset: DatasetLike | None = None,
+        **options: Any,
+    ) -> None:
         """Check the options; nothing is written before `learn`.
 
         Args:
-            env_id: The id of a registered environment.
-            extra: Rejected, with a message that shows how to write the call.
+            positional: The environment ``env``. More arguments are rejected, with a message that
+                shows how to write the call.
+            env: The environment: an id, a `gymnasium.Env`, a class or a function that makes one,
+                or a Gymnasium vector environment (docs/environments.md).
+            env_id: The same as ``env``, for an id.
+            eval_env: The environment to evaluate in; by default, a new one like ``env``.
+            dataset: Recorded data: a path, a Minari id, a mapping of arrays, a
+                `TransitionDataset` or a Minari dataset.
             options: Config keys (docs/configuration.md), all on one level. `total_timesteps` is
                 the exception: it is an argument of `learn`.
         """
         name = type(self).__name__
-        check_positional(name, env_id, extra, options)
+        env = positional_env(name, positional, env, policy=options.get("policy"))
         if "total_timesteps" in options:
             steps = shown(options["total_timesteps"])
             raise ConfigError(
                 f"total_timesteps = {steps}: pass the number of steps to learn(), as in "
                 f"{name}(…).learn({steps})."
             )
-        choose_device(self._configure(env_id, options).device)
+        passed = PassedEnvs.of(one_env(env, env_id), eval_env)
+        data = {"env_id": None, **options}
+        data = data if passed.env is None else with_env(data, passed.env)
+        choose_device(self._configure(data, dataset).device)
+        # An id is part of the config.
+        self._envs = replace(passed, env=None) if isinstance(passed.env, str) else passed
 
-    def _configure(self, env_id: str | None, options: dict[str, Any]) -> TrainConfig:
-        top = {key: options.pop(key) for key in tuple(options) if key in RUN_KEYS}
-        self._data = {"algo": self.algo, "env_id": env_id, **top, "algo_kwargs": options}
+    def _configure(
+        self, options: dict[str, Any], dataset: DatasetLike | None = None
+    ) -> TrainConfig:
+        self._dataset = dataset
+        if dataset is not None:
+            options |= self._dataset_keys(dataset, options)
+        top = {key: options.pop(key) for key in tuple(options) if key in (*RUN_KEYS, "env_id")}
+        self._data = {"algo": self.algo, **top, "algo_kwargs": options}
         # The budget is an argument of `learn`; with a placeholder, all other keys are checked here.
         config = make_config(self._data | {"total_timesteps": 1})
         self._seed = config.seed
@@ -79,6 +114,13 @@ class ManagedAlgorithm:
         self._step = 0
         self._policy: Policy | None = None
         return config
+
+    @staticmethod
+    def _dataset_keys(dataset: DatasetLike, options: Mapping[str, Any]) -> dict[str, Any]:
+        for key in ("dataset_path", "dataset_id", "dataset_kind"):
+            if options.get(key) is not None:
+                raise ConfigError(f"dataset and {key} are both set: set only one of them.")
+        return select_dataset(dataset)[0]
 
     def learn(
         self,
@@ -90,8 +132,9 @@ class ManagedAlgorithm:
     ) -> Self:
         """Train for ``total_timesteps`` more steps, in a new run or in the current one.
 
-        After an error, `run_dir` and `predict` refer to the newest checkpoint of the run, from
-        which the next `learn` continues.
+        After an error or Ctrl-C, which saves a checkpoint and raises `KeyboardInterrupt`,
+        `run_dir` and `predict` refer to the newest checkpoint of the run, from which the next
+        `learn` continues.
 
         Args:
             total_timesteps: Number of steps; offline, a step is a gradient update. A new run with
@@ -111,7 +154,14 @@ class ManagedAlgorithm:
             if self._checkpoint is None:
                 data = copy.deepcopy(self._data) | {"total_timesteps": total_timesteps}
                 apply_overrides(data, overrides)
-                self.result = train(data, callbacks=watching, progress=progress)
+                self.result = train(
+                    data,
+                    env=self._envs.env,
+                    eval_env=self._envs.eval_env,
+                    dataset=self._dataset,
+                    callbacks=watching,
+                    progress=progress,
+                )
             elif total_timesteps is None or total_timesteps < 1:
                 raise ConfigError(
                     f"learn({total_timesteps}): should be the number of additional steps, at "
@@ -124,6 +174,9 @@ class ManagedAlgorithm:
                 self.result = resume(
                     current.path,
                     [goal, *check_overrides(overrides)],
+                    env=self._envs.env,
+                    eval_env=self._envs.eval_env,
+                    dataset=self._dataset,
                     callbacks=watching,
                     progress=progress,
                 )
@@ -131,6 +184,7 @@ class ManagedAlgorithm:
             steps = list_steps(where.run_dir) if where.run_dir is not None else []
             if steps:
                 self._use_checkpoint(steps[-1])
+                self._data["env_id"] = where.env_id
         return self
 
     def _use_checkpoint(self, path: Path) -> None:
@@ -142,7 +196,9 @@ class ManagedAlgorithm:
         if self._checkpoint is not None:
             folder = "run_dir" if self.run_dir is not None else "checkpoint"
             place = f"{folder}={str(self.run_dir or self._checkpoint)!r}, step={self._step}"
-        return f"{type(self).__name__}({self._data['env_id']!r}, {place})"
+        env_id = self._data["env_id"]
+        shown_env = env_id if is_object_label(env_id) else repr(env_id)
+        return f"{type(self).__name__}({shown_env}, {place})"
 
     @property
     def checkpoint(self) -> SavedRun:
@@ -177,40 +233,137 @@ class ManagedAlgorithm:
             self._policy = self.checkpoint.load_policy()
         return self._policy
 
-    def predict(self, obs: FloatArray | Mapping[str, FloatArray]) -> ActionArray:
+    def predict(self, obs: Any, *, action_mask: npt.ArrayLike | None = None) -> ActionArray:
         """Return deterministic actions, in the units of the environment.
 
-        ``obs`` is one observation or a batch. An observation of a goal environment is its Dict, or
-        ``observation`` and ``desired_goal`` concatenated.
+        ``obs`` is one observation or a batch: what the environment returns, or its flat vector
+        (docs/observations.md). ``action_mask`` is 1 for each legal discrete action and 0 for the
+        others, such as ``info["action_mask"]``, or a batch of them.
         """
-        return self.policy(check_obs(obs, self.policy.spec))
+        return predict_actions(self.policy, obs, action_mask)
 
     def evaluate(
         self,
         episodes: int = 10,
         *,
         seed: int = 0,
+        env: EnvLike | None = None,
         env_id: str | None = None,
         env_kwargs: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Evaluate on seeded episodes without exploration; see docs/metrics.md for the values.
 
-        Episode i starts from ``seed + i``, so evaluations with neighboring seeds share episodes.
-        ``env_id`` selects another environment with the same spaces, and ``env_kwargs`` are its
-        arguments; without ``env_id`` they override those of the run.
+        Args:
+            episodes: Number of episodes. Episode i starts from ``seed + i``, so evaluations with
+                neighboring seeds share episodes.
+            seed: Seed of the first episode.
+            env: An environment with the same spaces: an id, a `gymnasium.Env`, or a class or a
+                function that makes one; by default, ``eval_env`` of this object, or else a new
+                environment like the one in training.
+            env_id: The same as ``env``, for an id.
+            env_kwargs: Arguments of ``env``; without ``env``, they override those of the run.
         """
-        path = self.checkpoint.path
+        checkpoint, chosen = self.checkpoint, one_env(env, env_id)
+        if chosen is None:
+            chosen = self._evaluation_env(checkpoint.config)
+        plays = chosen is not None or checkpoint.config.env_id is not None
         return evaluate_checkpoint(
-            path, episodes=episodes, seed=seed, env_id=env_id, env_kwargs=env_kwargs
+            checkpoint.path,
+            episodes=episodes,
+            seed=seed,
+            env=chosen,
+            env_kwargs=env_kwargs,
+            dataset=None if plays else self._dataset,
         )
+
+    def _evaluation_env(self, config: TrainConfig) -> EnvLike | None:
+        """Return the environment to evaluate in; None if the run's config has it."""
+        own = self._envs.training_env(config)
+        if self._envs.eval_env is not None:
+            return self._envs.eval_env
+        if not isinstance(own, GivenEnv):
+            return self._envs.env
+        other = own if config.mode == "offline" else own.another()
+        if other is None:
+            raise ConfigError(
+                f"{own.name} cannot be created again for an evaluation: pass env=…, an "
+                "environment, a class or a function."
+            )
+        return other
 
     def save(self, path: str | Path) -> Path:
         """Copy the current checkpoint, including its replay, to a new folder."""
         return copy_checkpoint(self.checkpoint, as_path("path", path, "a new folder"))
 
+    def export(
+        self,
+        path: str | Path,
+        format: Format | None = None,
+        *,
+        standalone: bool = False,
+        overwrite: bool = False,
+    ) -> dict[str, Any]:
+        """Export the current policy to a file that runs without this package.
+
+        The arguments and the result are those of `export_checkpoint`.
+        """
+        return export_checkpoint(
+            self.checkpoint.path, path, format=format, standalone=standalone, overwrite=overwrite
+        )
+
+    def card(
+        self,
+        out: str | Path | None = None,
+        *,
+        episodes: int | None = None,
+        env: EnvLike | None = None,
+        push: str | None = None,
+        private: bool = False,
+        onnx: bool = False,
+        license: str | None = None,
+        overwrite: bool = False,
+    ) -> dict[str, Any]:
+        """Write a model card for the current policy, and publish it with ``push``.
+
+        The arguments and the result are those of `model_card`. By default, episodes are played in
+        the environment of `evaluate`.
+        """
+        checkpoint = self.checkpoint
+        if env is None and episodes != 0:
+            env = self._evaluation_env(checkpoint.config)
+        return model_card(
+            checkpoint.path,
+            out,
+            episodes=episodes,
+            env=env,
+            license=license,
+            push=push,
+            private=private,
+            onnx=onnx,
+            overwrite=overwrite,
+        )
+
     @classmethod
-    def load(cls, path: str | Path, *, best: bool = False) -> Self:
-        """Load a run or a checkpoint; `learn` then continues it."""
+    def load(
+        cls,
+        path: str | Path,
+        env: EnvLike | None = None,
+        *,
+        eval_env: EnvLike | None = None,
+        best: bool = False,
+        dataset: DatasetLike | None = None,
+    ) -> Self:
+        """Load a run or a checkpoint; `learn` then continues it.
+
+        Args:
+            path: A run or a checkpoint.
+            env: The environment of the run, if it was passed as an object. `predict` does not
+                need it.
+            eval_env: The environment to evaluate in, if it was passed as an object.
+            best: Use the best checkpoint of the run instead of the last one.
+            dataset: The run's recorded data, if it was passed as an object or has moved.
+        """
+        passed = PassedEnvs.of(env, eval_env)
         checkpoint = SavedRun.load(as_path("path", path), best=best)
         config = checkpoint.config.to_dict()
         if config["algo"] != cls.algo:
@@ -219,15 +372,20 @@ class ManagedAlgorithm:
         learner = cls.__new__(cls)
         del config["algo"], config["total_timesteps"]
         # This machine may not have the run's device; evaluation and prediction use the CPU.
-        learner._configure(config.pop("env_id"), config | kwargs)
+        if dataset is not None:
+            kwargs = {key: value for key, value in kwargs.items() if key not in DATASET_KEYS}
+        learner._configure(config | kwargs, dataset)
+        learner._envs = passed
         learner._checkpoint, learner._step = checkpoint.path.absolute(), checkpoint.step
         return learner
 
 
 class _RunDirectoryRecorder(Callback):
-    """Records the folder of the run, which is also needed after an error."""
+    """Records the folder and the environment of the run, which are also needed after an error."""
 
     run_dir: Path | None = None
+    env_id: str | None = None
 
     def on_start(self, session: Session) -> None:
+        self.env_id = session.manifest["config"]["env_id"]
         self.run_dir = session.checkpoints.run_dir.absolute()  # the process may change directory

@@ -5,10 +5,10 @@ Type checkers and editors read `generated/managed.pyi`, which contains the same 
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from inspect import Parameter, Signature
-from pathlib import Path
 from textwrap import fill
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
@@ -17,15 +17,32 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from rl_training.algorithms.registry import REGISTRY, AlgorithmEntry, HindsightEntry
+from rl_training.api.arguments import ConfigLike, with_objects
 from rl_training.api.managed import RUN_KEYS, ManagedAlgorithm
-from rl_training.api.training import as_config, train
+from rl_training.api.training import train
 from rl_training.data.config import DataConfig
+from rl_training.data.given_data import DatasetLike
+from rl_training.envs import EnvLike
+from rl_training.envs.given import as_given
 from rl_training.envs.point_goal import POINT_GOAL
 from rl_training.errors import ConfigError
 from rl_training.experiment.config import TrainConfig
-from rl_training.runtime.callbacks import Callback
+from rl_training.experiment.config_keys import default_of
 from rl_training.runtime.control_config import ControlsConfig
 from rl_training.runtime.training_loop import TrainResult
+
+DATASET = (
+    "Recorded data: a path, a Minari id, a mapping of arrays, a TransitionDataset or a Minari "
+    "dataset."
+)
+"""Description of the argument `dataset`."""
+ENVIRONMENTS = (
+    "env: An environment id, a gymnasium.Env, a class or a function that makes one, or a Gymnasium "
+    "vector environment.",
+    "env_id: The same as env, for an id.",
+    "eval_env: The environment to evaluate in (default: a new one like env).",
+)
+"""Description of the arguments of a managed class that are not options."""
 
 
 class TypeText(str):
@@ -52,20 +69,23 @@ def train_function(entry: AlgorithmEntry) -> Callable[..., TrainResult]:
     """Build an algorithm's `train_<name>` function."""
 
     def train_algorithm(
-        config: TrainConfig | dict[str, Any] | str | Path,
+        config: ConfigLike,
         *,
-        callbacks: Sequence[Callback] = (),
-        progress: bool | None = None,
+        env: EnvLike | None = None,
+        dataset: DatasetLike | None = None,
+        **options: Any,
     ) -> TrainResult:
-        checked = as_config(config)
+        given = None if env is None else as_given(env)
+        checked, _ = with_objects(config, env=given, dataset=dataset)
         if checked.algo != entry.name:
             raise ConfigError(
                 f"{name} cannot train a config with algo {checked.algo!r}: use train()."
             )
-        return train(checked, callbacks=callbacks, progress=progress)
+        return train(checked, env=env, dataset=dataset, **options)
 
     name = train_algorithm.__name__ = train_algorithm.__qualname__ = f"train_{entry.name}"
     train_algorithm.__module__ = "rl_training"
+    vars(train_algorithm)["__signature__"] = inspect.signature(train)
     train_algorithm.__doc__ = f"Train {entry.short_name} from a config with `algo: {entry.name}`."
     return train_algorithm
 
@@ -103,20 +123,30 @@ def option_groups(entry: AlgorithmEntry) -> dict[str, dict[str, FieldInfo]]:
 
 def signature(entry: AlgorithmEntry) -> Signature:
     """Return the signature, with every option as a keyword; `...` if it depends on `base_algo`."""
-    offline = entry.mode == "offline"
-    env_id = Parameter(
-        "env_id",
+    env = Parameter(
+        "env",
         Parameter.POSITIONAL_OR_KEYWORD,
-        annotation=TypeText("str | None" if offline else "str"),
-        default=None if offline else Parameter.empty,
+        annotation=TypeText("EnvLike | None"),
+        default=None,
     )
+    others = [
+        Parameter(name, Parameter.KEYWORD_ONLY, annotation=TypeText(text), default=None)
+        for name, text in (("env_id", "str | None"), ("eval_env", "EnvLike | None"))
+    ]
     keywords: dict[str, Parameter] = {}
+    if entry.mode != "online":
+        keywords["dataset"] = Parameter(
+            "dataset",
+            Parameter.KEYWORD_ONLY,
+            annotation=TypeText("DatasetLike | None"),
+            default=None,
+        )
     for heading, fields in option_groups(entry).items():
         for name, field in fields.items():
             text = type_text(field.annotation)
             if name.endswith(("_dir", "_path")):
                 text = text.replace("str", "str | PathLike[str]")
-            default = field.get_default(call_default_factory=True)
+            default = default_of(field)
             keyword = Parameter(
                 name,
                 Parameter.KEYWORD_ONLY,
@@ -124,7 +154,7 @@ def signature(entry: AlgorithmEntry) -> Signature:
                 default=... if heading.startswith("With base_algo") else default,
             )
             keywords.setdefault(name, keyword)
-    return Signature([env_id, *keywords.values()], return_annotation=TypeText("None"))
+    return Signature([env, *others, *keywords.values()], return_annotation=TypeText("None"))
 
 
 def type_text(annotation: Any) -> str:
@@ -148,7 +178,7 @@ def describe(entry: AlgorithmEntry) -> str:
     env_id = "CartPole-v1" if entry.actions == "discrete" else "Pendulum-v1"
     arguments = f'"{POINT_GOAL if entry.goals else env_id}"'
     if entry.mode != "online":
-        arguments += ', dataset_kind="npz", dataset_path="data.npz"'
+        arguments += ', dataset="data.npz"'
     lines = [
         f"{entry.title} ({entry.paper}).",
         "",
@@ -156,12 +186,20 @@ def describe(entry: AlgorithmEntry) -> str:
         "",
         f">>> {entry.short_name}({arguments}).learn(20_000).evaluate()",
         "",
-        "See docs/configuration.md for details of the options.",
+        "See docs/environments.md for environments and docs/configuration.md for the options.",
+        "",
+        "Environments:",
+        *(
+            fill(text, 92, initial_indent="    ", subsequent_indent=" " * 8)
+            for text in ENVIRONMENTS
+        ),
     ]
+    if entry.mode != "online":
+        lines += ["", *fill(f"dataset: {DATASET}", 92, subsequent_indent="    ").splitlines()]
     for heading, fields in option_groups(entry).items():
         lines += ["", f"{heading}:"]
         for name, field in fields.items():
-            default = field.get_default(call_default_factory=True)
+            default = default_of(field)
             text = re.sub(r"\bnull\b", "None", f"{name} (default {default!r}): {field.description}")
             lines.append(fill(text, 92, initial_indent="    ", subsequent_indent=" " * 8))
     return "\n".join(lines) + "\n"

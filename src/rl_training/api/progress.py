@@ -21,7 +21,7 @@ from rl_training.boundary.terminal import guarded, plain_console, print_stderr
 from rl_training.experiment.machine import threads_from_environment, usable_cores
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.session import Session
-from rl_training.text import error_text, one_line, printable
+from rl_training.text import duration, error_text, one_line, printable
 
 REFRESH_SECONDS = 0.25
 PLAIN_SECONDS = 10.0
@@ -85,7 +85,7 @@ class ProgressCallback(Callback):
         self._failed = False
         self._next = 0.0
         self._now = 0.0
-        self._meter = _Meter()
+        self._meter = Meter()
         self._shown_step: int | None = None
         self._hinted = False
 
@@ -221,12 +221,12 @@ class Report:
         speed = UNKNOWN if self.speed is None else _rate(self.speed)
         return (
             f"{speed} {self.stage.unit}/s",
-            f"elapsed {_duration(time.perf_counter() - self.started)}",
-            f"left {UNKNOWN if self.left is None else _duration(self.left)}",
+            f"elapsed {duration(time.perf_counter() - self.started)}",
+            f"left {UNKNOWN if self.left is None else duration(self.left)}",
         )
 
 
-class _Meter:
+class Meter:
     """Measures the recent speed of a run, and collects what a report needs."""
 
     def __init__(self) -> None:
@@ -237,6 +237,7 @@ class _Meter:
         self._pace: tuple[Any, ...] = ()
 
     def start(self, session: Session, now: float) -> None:
+        """Start measuring."""
         self._started = now
         self.add(session, now)
 
@@ -257,7 +258,13 @@ class _Meter:
         self._excluded += seconds
         self._evaluations += 1
 
+    @property
+    def evaluation_seconds(self) -> float | None:
+        """Mean time of an evaluation; None before the first one."""
+        return self._excluded / self._evaluations if self._evaluations else None
+
     def report(self, session: Session) -> Report:
+        """Return the current progress and results."""
         stage, speed = Stage.of(session), self._speed()
         return Report(
             stage=stage,
@@ -277,8 +284,8 @@ class _Meter:
         if speed is None or steps <= 0:
             return 0.0 if steps <= 0 else None
         seconds, interval = steps / speed, session.settings.eval_interval
-        if self._evaluations and interval > 0:
-            seconds += (steps // interval) * self._excluded / self._evaluations
+        if self.evaluation_seconds is not None and interval > 0:
+            seconds += (steps // interval) * self.evaluation_seconds
         return seconds
 
 
@@ -525,13 +532,3 @@ def _number(value: float) -> str:
 
 def _rate(speed: float) -> str:
     return f"{speed:,.0f}" if speed >= 10 else f"{speed:.2g}"
-
-
-def _duration(seconds: float) -> str:
-    """Format a duration, with days and hours only if needed: 0:07, 2:05:09, 3d 04:00:00."""
-    minutes, second = divmod(max(0, round(seconds)), 60)
-    hours, minute = divmod(minutes, 60)
-    days, hour = divmod(hours, 24)
-    if days:
-        return f"{days}d {hour:02d}:{minute:02d}:{second:02d}"
-    return f"{hour}:{minute:02d}:{second:02d}" if hour else f"{minute}:{second:02d}"

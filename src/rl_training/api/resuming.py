@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from rl_training.api.arguments import with_objects
 from rl_training.config_model import Trait, keys_with
 from rl_training.data.config import DataConfig
+from rl_training.data.given_data import DatasetLike, GivenData
+from rl_training.envs import name_env
+from rl_training.envs.resolving import is_object_label
 from rl_training.errors import CheckpointError, ConfigError
 from rl_training.experiment.build import versions
 from rl_training.experiment.config import (
     TrainConfig,
     apply_overrides,
     check_overrides,
-    make_config,
     name_overrides,
+    override_key,
 )
 from rl_training.experiment.machine import choose_device, choose_threads
 from rl_training.experiment.run_directory import read_run_info
+from rl_training.experiment.run_envs import PassedEnvs
 from rl_training.experiment.saved_run import SavedRun
 from rl_training.experiment.task import Task, check_config
 from rl_training.runtime.control_config import ControlsConfig
@@ -31,39 +36,58 @@ ENDED_STATES = ("completed", "stopped")
 """States in ``run.json`` of a run that ended normally."""
 
 
-def changed_config(base: TrainConfig, overrides: Sequence[str]) -> TrainConfig:
-    """Apply overrides; a budget in steps replaces one in epochs, and vice versa."""
+def changed_config(
+    base: TrainConfig, overrides: Sequence[str], dataset: DatasetLike | None = None
+) -> tuple[TrainConfig, GivenData | None]:
+    """Apply overrides and return the config, and ``dataset`` if it is an object.
+
+    A budget in steps replaces one in epochs, and vice versa.
+    """
     data, overrides = base.to_dict(), check_overrides(overrides)
-    keys = {override.partition("=")[0].removeprefix("algo_kwargs.") for override in overrides}
+    keys = {override_key(override) for override in overrides}
     if "num_epochs" in keys and "total_timesteps" not in keys:
         data["total_timesteps"] = None
     if "total_timesteps" in keys and "num_epochs" not in keys:
         data["algo_kwargs"]["num_epochs"] = None
     apply_overrides(data, overrides)
-    config = make_config(data).resolved()
-    name_overrides(config.env_id, overrides)
-    return config
+    config, given = with_objects(data, dataset=dataset)
+    name_overrides(config, overrides)
+    return config.resolved(), given
 
 
 def check_resume(
     checkpoint: SavedRun | None,
     config: TrainConfig,
+    passed: PassedEnvs,
     on_warning: Callable[[str], None],
     run_dir: Path | None = None,
+    *,
+    given: GivenData | None = None,
 ) -> Task:
     """Reject changes that contradict the checkpoint, and runs that are finished.
 
     A run that was killed after its last checkpoint but before it ended can still be resumed.
     """
+    if isinstance(passed.env, str):  # the same as the override env_id=ID
+        config = config.model_copy(update={"env_id": passed.env})
+        name_env(passed.env)
     if checkpoint is None:
         _check_initial_checkpoint(config, run_dir)
-        return check_config(config)
+        return check_config(config, passed, given=given)
+    if checkpoint.manifest.get("published") is True:
+        raise ConfigError(
+            f"{checkpoint.path} was published without its replay and the state of its run, so it "
+            "cannot be resumed: fine-tune it instead (rl-training finetune)."
+        )
     old = checkpoint.config
     # Keys that were added after the checkpoint was written have their default values.
     both = old.resolved().to_dict(), config.to_dict()
     before, now = (data.pop("algo_kwargs") | data for data in both)
     for key in sorted(before.keys() | now.keys()):
-        if key not in RESUMABLE_KEYS and before.get(key) != now.get(key):
+        may_change = key in RESUMABLE_KEYS
+        if key == "env_id":  # an object has to be passed again, in any of its forms
+            may_change = is_object_label(old.env_id)
+        if not may_change and before.get(key) != now.get(key):
             raise ConfigError(
                 f"{key} = {shown(now.get(key))} contradicts the checkpoint, which was trained with "
                 f"{shown(before.get(key))}: start a new run to change it."
@@ -72,14 +96,36 @@ def check_resume(
         _check_unfinished(checkpoint, config, run_dir)
     _warn_about_differences(checkpoint, config, on_warning)
     horizons = [c.parts.controls.schedule_horizon for c in (old, config)]
-    task = check_config(config, starts=horizons[0] != horizons[1])
+    masked = checkpoint.spec.action_masks  # False for checkpoints of earlier versions
+    starts = horizons[0] != horizons[1]
+    task = check_config(config, passed, given=given, starts=starts, use_masks=masked)
     _check_unfinished(checkpoint, task.config, run_dir)
-    checkpoint.check_env(task.spec)
+    chosen = task.config.env_id if passed.env is not None else None
+    checkpoint.check_env(task.spec, chosen=chosen)
+    _check_same_env(old, task, on_warning)
+    if masked and not task.spec.action_masks:
+        raise CheckpointError(
+            f"{checkpoint.path} was trained with action masks, but its environment no longer "
+            "provides them"
+        )
     if task.data is not None:
         advice = "pass the original data with dataset_path=FILE, or start a new run"
         checkpoint.check_data(task.data, advice)
     checkpoint.check_learner(task.config, task.spec)
     return task
+
+
+def _check_same_env(old: TrainConfig, task: Task, on_warning: Callable[[str], None]) -> None:
+    """Reject an object that is not the run's registered environment; warn about another object."""
+    before, now = old.env_id, task.config.env_id
+    if is_object_label(before) and before != now:
+        on_warning(f"the run was trained in {before}, but continues in {now}.")
+    elif not is_object_label(before) and (before, old.env_kwargs) != (now, task.config.env_kwargs):
+        raise ConfigError(
+            f"The run was trained in {before} with env_kwargs {shown(old.parts.env.make_kwargs)}, "
+            f"but env is {now} with {shown(task.config.parts.env.make_kwargs)}: leave env out, or "
+            "start a new run."
+        )
 
 
 def _check_initial_checkpoint(config: TrainConfig, run_dir: Path | None) -> None:

@@ -1,65 +1,33 @@
-"""Curves of runs: read metrics, group runs, and average over a group."""
+"""Curves of run folders: read their metrics, and group them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rl_training.algorithms.registry import get_algorithm
 from rl_training.config_model import Trait, keys_with
+from rl_training.curves import EVALUATION_RETURN, Curve, env_steps, online_rows, seconds
 from rl_training.errors import ConfigError
 from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.run_directory import is_run, read_config_file, runs_hint
 from rl_training.runtime.logging import read_metrics
 from rl_training.text import shorten, shown
 
-EVALUATION_RETURN = "eval_return_mean"
-
 Axis = Literal["steps", "updates", "time"]
 GroupBy = Literal["config", "algo", "run"]
 
-MAX_POINTS = 1_000
-"""Maximum number of points of a mean over runs that were recorded at different steps."""
-
 IGNORED_KEYS = {
     *("seed", "checkpoint_interval", "log_interval", "eval_interval"),
-    *("keep_checkpoints", "tensorboard", *keys_with(Trait.LABEL, TrainConfig)),
+    *("keep_checkpoints", *keys_with(Trait.LABEL, TrainConfig)),
 }
 """Keys in which runs of one group may differ."""
-
-T_975 = (
-    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
-    *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
-    *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
-)
-"""97.5% quantiles of Student's t for 1 to 30 degrees of freedom."""
-
-Values = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Curve:
-    """One metric of one run, with increasing ``x``."""
-
-    x: Values
-    y: Values
-
-
-@dataclass(frozen=True)
-class Band:
-    """The mean over the runs of a group, and the range around it."""
-
-    x: Values
-    mean: Values
-    low: Values
-    high: Values
 
 
 @dataclass
@@ -99,33 +67,28 @@ class Run:
         Raises:
             ConfigError: The run does not have the metric, or did not record its number of updates.
         """
-        points = {
-            self._position(row, axis): float(row[metric])
-            for row in self._rows()
-            if math.isfinite(row.get(metric, math.nan))
-        }
-        known = sorted(point for point in points.items() if math.isfinite(point[0]))
-        if not known:
+        found = Curve.of(
+            (self._position(row, axis), float(row[metric])) for row in self._rows() if metric in row
+        )
+        if not len(found):
             raise ConfigError(self._missing(metric))
-        x, y = np.array(known, dtype=np.float64).T
-        return Curve(x, y)
+        return found
 
-    def _rows(self) -> list[dict[str, Any]]:
+    def _rows(self) -> list[Mapping[str, Any]]:
         """Return the rows of this run, without the rows copied from the source of fine-tuning."""
-        rows = list(read_metrics(self.path))
+        rows = read_metrics(self.path)
         if self.config.mode == "offline_to_online":
-            start = self.config.online_from
-            rows = [row for row in rows if row.get("env_steps") == row["step"] - start]
-        return rows
+            return list(online_rows(rows, self.config.online_from))
+        return list(rows)
 
-    def _position(self, row: dict[str, Any], axis: Axis) -> float:
+    def _position(self, row: Mapping[str, Any], axis: Axis) -> float:
         """Return a row's position on the axis, or NaN if it was not recorded."""
         if axis == "time":
-            return float(row.get("time/seconds", math.nan))
+            return seconds(row)
         if axis == "updates" and not self.is_offline:
             steps, updates = self._updates
             return float(np.interp(row["step"], steps, updates, left=math.nan, right=math.nan))
-        return float(row.get("env_steps", row["step"]))
+        return env_steps(row)
 
     @cached_property
     def _updates(self) -> tuple[list[int], list[float]]:
@@ -260,57 +223,3 @@ def unique_names(places: Sequence[Path]) -> list[str]:
             length += 1
         names.append(str(Path(*tail(place, length))))
     return names
-
-
-def smoothed(curve: Curve, weight: float) -> Curve:
-    """Return an exponential moving average, as in TensorBoard.
-
-    ``weight`` is the weight of the past. The average is corrected for starting at zero.
-    """
-    if weight == 0:
-        return curve
-    values, average = np.empty_like(curve.y), 0.0
-    for index, value in enumerate(curve.y):
-        average = weight * average + (1 - weight) * float(value)
-        values[index] = average / (1 - weight ** (index + 1))
-    return Curve(curve.x, values)
-
-
-def band(curves: Sequence[Curve]) -> Band:
-    """Return the mean of several curves and the range around it.
-
-    The range is the 95% confidence interval of the mean (Student's t) for three or more curves,
-    and the minimum to maximum for two. Curves recorded at different steps are interpolated
-    linearly, within the range that all of them cover.
-
-    Raises:
-        ConfigError: There is no range that all curves cover.
-    """
-    x = _common_x(curves)
-    y = np.stack([np.interp(x, curve.x, curve.y) for curve in curves])
-    mean = y.mean(0)
-    if len(curves) < 3:
-        return Band(x, mean, y.min(0), y.max(0))
-    half = t_quantile(len(curves) - 1) * y.std(0, ddof=1) / math.sqrt(len(curves))
-    return Band(x, mean, mean - half, mean + half)
-
-
-def _common_x(curves: Sequence[Curve]) -> Values:
-    first = curves[0].x
-    if all(np.array_equal(curve.x, first) for curve in curves):
-        return first
-    start = max(float(curve.x[0]) for curve in curves)
-    end = min(float(curve.x[-1]) for curve in curves)
-    if start > end:
-        raise ConfigError(
-            f"The runs of a group have no common range: one starts at {start:,.0f}, but another "
-            f"ends at {end:,.0f}. Use --by run to plot a line for each run."
-        )
-    x = np.unique(np.concatenate([curve.x for curve in curves]))
-    x = x[(start <= x) & (x <= end)]
-    return x if len(x) <= MAX_POINTS else np.linspace(start, end, MAX_POINTS)
-
-
-def t_quantile(freedom: int) -> float:
-    """Return the 97.5% quantile of Student's t."""
-    return T_975[freedom - 1] if freedom <= len(T_975) else 1.96 + 2.4 / freedom

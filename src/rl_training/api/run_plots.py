@@ -16,25 +16,18 @@ from rl_training.api.figures import (
     COLORS,
     ENDINGS,
     GRAY,
+    figure_bytes,
     format_counts,
     format_values,
     literal,
     new_figure,
     plot_style,
-    write_figure,
 )
-from rl_training.api.run_curves import (
-    EVALUATION_RETURN,
-    Axis,
-    Band,
-    GroupBy,
-    Run,
-    RunGroup,
-    band,
-    group_runs,
-    smoothed,
-)
+from rl_training.api.run_curves import Axis, GroupBy, Run, RunGroup, group_runs
+from rl_training.boundary.writing import write_output
+from rl_training.curves import EVALUATION_RETURN, band, smoothed
 from rl_training.errors import ConfigError
+from rl_training.statistics import CurveEstimate
 from rl_training.text import shown
 
 if TYPE_CHECKING:
@@ -91,6 +84,25 @@ def plot_runs(
         The runs of each group, by the label in the legend.
     """
     file = as_output("out", file, ENDINGS)
+    labels = {"title": title, "xlabel": xlabel, "ylabel": ylabel}
+    data, groups = draw_runs(runs, file.suffix, by=by, metric=metric, x=x, smooth=smooth, **labels)
+    write_output(file, data)
+    return groups
+
+
+def draw_runs(
+    runs: Sequence[str | Path] | str | Path,
+    suffix: str,
+    *,
+    by: GroupBy = "config",
+    metric: str = EVALUATION_RETURN,
+    x: Axis | None = None,
+    smooth: float = 0.0,
+    title: str | None = None,
+    xlabel: str | None = None,
+    ylabel: str | None = None,
+) -> tuple[bytes, dict[str, list[Path]]]:
+    """Return the image that `plot_runs` writes, and the runs of each group."""
     found = _find_runs(runs)
     axis = _check_axis(x, found)
     if not 0 <= smooth < 1:
@@ -114,8 +126,8 @@ def plot_runs(
         _start_at_zero(axes, drawn)
         format_values(axes)
         _add_legend(figure, [line.label for line in drawn], note)
-        write_figure(figure, file)
-    return {line.label: [run.path for run in line.group.runs] for line in drawn}
+        image = figure_bytes(figure, suffix)
+    return image, {line.label: [run.path for run in line.group.runs] for line in drawn}
 
 
 def _find_runs(runs: Sequence[str | Path] | str | Path) -> list[Run]:
@@ -147,7 +159,7 @@ class _Line:
         self.group = group
         curves = [smoothed(run.curve(metric, axis), smooth) for run in group.runs]
         with np.errstate(over="ignore", invalid="ignore"):  # returns may be as large as 1e308
-            self.band: Band = band(curves)
+            self.band: CurveEstimate = band(curves)
         self.interpolated = not all(np.array_equal(curve.x, curves[0].x) for curve in curves)
         facts = [] if by == "run" else [group.size]
         if axis == "steps" and group.is_offline:
@@ -161,12 +173,12 @@ class _Line:
         shade = {"color": look["color"], "alpha": 0.08 if level else 0.16, "linewidth": 0}
         x, several = self.band.x / seconds, len(self.group.runs) > 1
         if level:
-            axes.axhline(self.band.mean[-1], linestyle=DASHES[style], **look)
+            axes.axhline(self.band.value[-1], linestyle=DASHES[style], **look)
             if several:
                 axes.axhspan(self.band.low[-1], self.band.high[-1], **shade)
             return
         marker = MARKERS[turn // len(LINES) % len(MARKERS)] or ("o" if len(x) == 1 else "")
-        axes.plot(x, self.band.mean, linestyle=LINES[style], marker=marker, markersize=4, **look)
+        axes.plot(x, self.band.value, linestyle=LINES[style], marker=marker, markersize=4, **look)
         if several:
             axes.fill_between(x, self.band.low, self.band.high, **shade)
 

@@ -5,22 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from signal import Signals
 from typing import Any
 
 import torch
 
 from rl_training.algorithms.config import CollectionConfig
-from rl_training.api.arguments import as_path, check_callbacks
+from rl_training.api.arguments import ConfigLike, as_path, check_callbacks, with_objects
 from rl_training.api.progress import progress_display
 from rl_training.api.resuming import changed_config, check_resume, finished_reason
 from rl_training.boundary.terminal import print_stderr
 from rl_training.boundary.writing import report_failed_writes
-from rl_training.envs import name_env
+from rl_training.data.given_data import DatasetLike
+from rl_training.envs import EnvLike
 from rl_training.errors import CheckpointError, ConfigError, TrainingError
 from rl_training.experiment.build import build_session, versions
-from rl_training.experiment.config import TrainConfig, make_config
+from rl_training.experiment.config import TrainConfig, name_config
 from rl_training.experiment.git_state import read_git_state
-from rl_training.experiment.machine import restore_threads
+from rl_training.experiment.machine import hardware_name, restore_threads
 from rl_training.experiment.memory import report_out_of_memory
 from rl_training.experiment.run_directory import (
     RUN_FILE,
@@ -36,6 +38,7 @@ from rl_training.experiment.run_directory import (
     write_config,
     write_run_info,
 )
+from rl_training.experiment.run_envs import PassedEnvs
 from rl_training.experiment.saved_run import SavedRun
 from rl_training.experiment.starter_data import save_starter
 from rl_training.experiment.task import Task, check_config
@@ -47,8 +50,6 @@ from rl_training.runtime.session import Session
 from rl_training.runtime.stop_reason import COMPLETED
 from rl_training.runtime.training_loop import TrainResult, run_session, updates_due
 
-ConfigLike = TrainConfig | Mapping[str, Any] | str | Path
-
 
 def warn(message: str) -> None:
     """Print a warning to standard error."""
@@ -56,29 +57,68 @@ def warn(message: str) -> None:
 
 
 def train(
-    config: ConfigLike, *, callbacks: Sequence[Callback] = (), progress: bool | None = None
+    config: ConfigLike,
+    *,
+    env: EnvLike | None = None,
+    eval_env: EnvLike | None = None,
+    dataset: DatasetLike | None = None,
+    callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
 ) -> TrainResult:
     """Train from a config, a mapping, a file or the name of a packaged config.
 
-    ``progress`` is whether to show a live display; by default, in a terminal or a notebook only.
+    Ctrl-C saves a checkpoint and raises `KeyboardInterrupt`; SIGTERM raises ``SystemExit(143)``.
+
+    Args:
+        config: The config.
+        env: The environment, instead of the config's `env_id`: an id, a `gymnasium.Env`, a class
+            or a function that makes one, or a Gymnasium vector environment (docs/environments.md).
+        eval_env: The environment to evaluate in; by default, a new one like the training
+            environment.
+        dataset: Recorded data that replaces the config's own: a path, a Minari id, a mapping of
+            arrays, a `TransitionDataset` or a Minari dataset (docs/datasets.md).
+        callbacks: Callbacks of the run.
+        progress: Whether to show a live display; by default, in a terminal or a notebook only.
     """
-    callbacks = check_callbacks(callbacks)
+    passed, callbacks = PassedEnvs.of(env, eval_env), check_callbacks(callbacks)
     with progress_display(progress) as display:
-        return start_run(config, [*display, *callbacks])
+        result = start_run(config, [*display, *callbacks], passed=passed, dataset=dataset)
+    return raise_signal(result)
+
+
+def raise_signal(result: TrainResult) -> TrainResult:
+    """Return the result of a run, or raise what its signal would have raised without the run.
+
+    Otherwise a script would continue after Ctrl-C, for example with its next seed.
+    """
+    if result.signal == "SIGINT":
+        raise KeyboardInterrupt(
+            f"The run in {result.run_dir} was interrupted at step {result.metrics['step']}, and a "
+            "checkpoint was saved."
+        )
+    if result.signal is not None:
+        raise SystemExit(128 + Signals[result.signal])
+    return result
 
 
 def start_run(
-    config: ConfigLike, callbacks: Sequence[Callback], *, command: Sequence[str] | None = None
+    config: ConfigLike,
+    callbacks: Sequence[Callback],
+    *,
+    passed: PassedEnvs | None = None,
+    dataset: DatasetLike | None = None,
+    command: Sequence[str] | None = None,
 ) -> TrainResult:
     """Train in a new run folder, whose ``run.json`` records ``command`` and the git commit."""
-    checked = as_config(config)
-    name_env(checked.env_id, checked.env_kwargs)
+    passed = passed or PassedEnvs()
+    checked, given = with_objects(config, env=passed.env, dataset=dataset)
+    name_config(checked)
     if checked.finetunes:
         raise ConfigError(
             "finetuned_step is set by fine-tuning and cannot be set here: use rl-training "
             "finetune, or finetune() in Python."
         )
-    task = check_config(checked.resolved())
+    task = check_config(checked.resolved(), passed, given=given)
     recorded = save_starter(task.config)
     if recorded is not None:
         print_stderr(recorded)
@@ -92,29 +132,30 @@ def start_training(
     *,
     source: Checkpoint | None = None,
     origin: Mapping[str, Any] | None = None,
+    name: str | None = None,
     on_warning: Callable[[str], None] = warn,
 ) -> TrainResult:
-    """Create a run folder and train in it, with new weights or with the weights of ``source``."""
+    """Create a run folder and train in it, with new weights or with the weights of ``source``.
+
+    ``name`` is the name of the folder; by default it is made of the algorithm, the environment and
+    the seed.
+    """
     settings, steps = task.config.parts.algorithm, task.config.budget
     if isinstance(settings, CollectionConfig) and updates_due(steps, 0, settings) == 0:
         on_warning(
             f"learning_starts = {settings.learning_starts}: the run ends after {steps} steps, "
             "before the first update on collected data. Reduce learning_starts or train longer."
         )
-    return _start_run(task, callbacks, on_warning, adopted=source, origin=origin)
-
-
-def as_config(config: ConfigLike) -> TrainConfig:
-    """Return a validated config."""
-    if isinstance(config, TrainConfig):
-        return config
-    return make_config(config) if isinstance(config, Mapping) else TrainConfig.load(config)
+    return _start_run(task, callbacks, on_warning, adopted=source, origin=origin, name=name)
 
 
 def resume(
     path: str | Path,
     overrides: Sequence[str] = (),
     *,
+    env: EnvLike | None = None,
+    eval_env: EnvLike | None = None,
+    dataset: DatasetLike | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
     on_warning: Callable[[str], None] = warn,
@@ -122,23 +163,48 @@ def resume(
     """Continue a run from its newest intact checkpoint, in place.
 
     An older checkpoint of a run, or a self-contained copy, is continued in a new run folder; the
-    original run is not changed. ``progress`` has the same meaning as in `train`.
+    original run is not changed. Signals have the same effect as in `train`.
+
+    Args:
+        path: A run or a checkpoint.
+        overrides: ``key=value`` strings.
+        env: The environment of the run, if it was passed as an object.
+        eval_env: The environment to evaluate in, if it was passed as an object.
+        dataset: The run's recorded data, if it was passed as an object or has moved. It must have
+            the same rows as before.
+        callbacks: Callbacks of the run.
+        progress: Whether to show a live display; by default, in a terminal or a notebook only.
+        on_warning: Called with each warning.
     """
-    source, callbacks = as_path("path", path), check_callbacks(callbacks)
+    passed, callbacks = PassedEnvs.of(env, eval_env), check_callbacks(callbacks)
     with progress_display(progress) as display:
-        return _resume(source, overrides, [*display, *callbacks], on_warning)
+        result = continue_run(
+            path,
+            overrides,
+            [*display, *callbacks],
+            passed=passed,
+            dataset=dataset,
+            on_warning=on_warning,
+        )
+    return raise_signal(result)
 
 
-def _resume(
-    source: Path,
+def continue_run(
+    path: str | Path,
     overrides: Sequence[str],
     callbacks: Sequence[Callback],
-    on_warning: Callable[[str], None],
+    *,
+    passed: PassedEnvs | None = None,
+    dataset: DatasetLike | None = None,
+    on_warning: Callable[[str], None] = warn,
 ) -> TrainResult:
+    """Continue a run like `resume`; the result says whether a signal ended it."""
+    source, passed = as_path("path", path), passed or PassedEnvs()
     run_dir = _run_to_continue(source)
     if run_dir is None:
         checkpoint = SavedRun.load(source, replay=True)
-        task = check_resume(checkpoint, changed_config(checkpoint.config, overrides), on_warning)
+        config, given = changed_config(checkpoint.config, overrides, dataset)
+        task = check_resume(checkpoint, config, passed, on_warning, given=given)
         return _start_run(task, callbacks, on_warning, resumed=checkpoint)
     reject_links(run_dir)
     with lock_run(run_dir):
@@ -147,13 +213,13 @@ def _resume(
         found = newest_intact_checkpoint(run_dir, on_warning)
         newest = SavedRun.of(found) if found else None
         base = read_config_file(run_dir)
-        config = changed_config(base, overrides)
+        config, given = changed_config(base, overrides, dataset)
         if config.output_dir != base.output_dir:
             raise ConfigError(
                 "output_dir cannot change when a run is resumed in its own folder: move the folder "
                 "instead."
             )
-        task = check_resume(newest, config, on_warning, run_dir)
+        task = check_resume(newest, config, passed, on_warning, run_dir, given=given)
         with report_failed_writes(run_dir, run_dir):
             write_config(run_dir, task.config)
             _copy_metrics(newest, run_dir, run_dir)
@@ -216,6 +282,7 @@ def _start_run(
     adopted: Checkpoint | None = None,
     resumed: SavedRun | None = None,
     origin: Mapping[str, Any] | None = None,
+    name: str | None = None,
 ) -> TrainResult:
     """Train in a new folder, which gets its final name once it has a checkpoint.
 
@@ -223,7 +290,7 @@ def _start_run(
     with new weights, with the learner of ``adopted``, or from the state of ``resumed``.
     """
     config, source = task.config, adopted or resumed
-    with create_run(config) as folder:
+    with create_run(config, name) as folder:
         with report_output_dir_errors(config):
             if origin:
                 write_run_info(folder, dict(origin))
@@ -249,7 +316,7 @@ def _start_run(
             if adopted is not None:
                 session.adopt(adopted)
             session.save_initial()
-            run_dir = name_run(folder, config)
+            run_dir = name_run(folder, config, name)
             session.move_to(run_dir)
             with lock_run(run_dir):
                 return _train(session, config, on_warning)
@@ -290,6 +357,7 @@ def _train(session: Session, config: TrainConfig, on_warning: Callable[[str], No
             fingerprint=config.fingerprint(),
             versions=versions(),
             device=str(session.policy.device),
+            hardware=hardware_name(session.policy.device),
             num_threads=torch.get_num_threads(),
             engine=session.engine.mode,
         )
@@ -298,6 +366,7 @@ def _train(session: Session, config: TrainConfig, on_warning: Callable[[str], No
             result = run_session(session)
         state = "interrupted" if result.stop.is_signal else "stopped"
         state = "completed" if result.stop == COMPLETED else state
+        session.logger.outcome = state
         info.write(session, state=state, stop_reason=result.stop_reason)
         return result
 
@@ -309,6 +378,8 @@ def _restore_state(
     on_warning: Callable[[str], None],
 ) -> None:
     """Restore a session from a checkpoint, if there is one, and report notes and warnings."""
+    if task.skipped_evaluation is not None:
+        on_warning(task.skipped_evaluation)
     if resumed is None:
         for note in task.notes:
             on_warning(note)
@@ -317,6 +388,9 @@ def _restore_state(
             for note in data.notes:  # guesses are warnings; other notes are shown in the display
                 report = on_warning if note in data.guesses else session.say
                 report(f"{source}: {note}.")
+            for advice in task.advice:
+                report = on_warning if advice.warns else session.say
+                report(f"{source}: {advice.text}.")
         return
     session.restore(resumed)
     if finished_reason(resumed, task.config) is None:
@@ -357,6 +431,8 @@ def _record_failure(
             how = "failed with an error"
         else:
             facts |= {"state": "interrupted", "error": repr(error)}
+            if session is not None:
+                session.logger.outcome = "interrupted"
             how = f"was interrupted by {type(error).__name__}"
         try:
             write_run_info(run_dir, facts)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +9,10 @@ import numpy as np
 
 from rl_training.api.arguments import as_output
 from rl_training.boundary.writing import write_output
+from rl_training.envs import GuardedEnv
 from rl_training.errors import ConfigError
 from rl_training.runtime.evaluation import EvaluationResult, Evaluator, Policy
+from rl_training.runtime.loggers.video import frame_rate
 from rl_training.text import first_line
 
 _INSTALL = "pip install 'rl-training[video]'"
@@ -29,9 +29,9 @@ def record(
         raise ConfigError(
             f"Recording a video requires imageio. Install it with: {_INSTALL}"
         ) from None
-    frames: list[Any] = []
+    camera = Recorder(episodes)
     try:
-        result = evaluator.evaluate(policy, episodes, on_frame=frames.append)
+        result = evaluator.evaluate(policy, episodes, camera)
     except Exception as error:
         if "render" in str(error).lower() or "pygame" in str(error).lower():
             raise ConfigError(
@@ -39,12 +39,12 @@ def record(
                 f"video extra with: {_INSTALL}"
             ) from error
         raise
-    fps, ending = _frames_per_second(evaluator.env.metadata), file.suffix.lower()
+    fps, ending = frame_rate(evaluator.env.metadata), file.suffix.lower()
     options: dict[str, Any] = (
         {"duration": 1000.0 / fps, "loop": 0} if ending == ".gif" else {"fps": fps}
     )
     try:
-        data = imageio.imwrite("<bytes>", np.stack(frames), extension=ending, **options)
+        data = imageio.imwrite("<bytes>", np.stack(camera.frames), extension=ending, **options)
     except (OSError, ValueError, ImportError) as error:
         raise ConfigError(
             f"{file} could not be written ({first_line(error)}). Install the video extra with: "
@@ -54,7 +54,13 @@ def record(
     return result
 
 
-def _frames_per_second(metadata: Mapping[str, Any]) -> float:
-    """Return the frame rate of the environment, or 30 if it has none."""
-    fps = metadata.get("render_fps")
-    return float(fps) if isinstance(fps, int | float) and 0 < fps < math.inf else 30.0
+class Recorder:
+    """Keeps the frames of all episodes."""
+
+    def __init__(self, episodes: int) -> None:
+        self.episodes = episodes
+        self.frames: list[Any] = []
+
+    def capture(self, env: GuardedEnv) -> None:
+        """Render one frame."""
+        self.frames.append(env.render())

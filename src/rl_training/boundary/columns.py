@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import mmap
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from rl_training.errors import ConfigError
 from rl_training.text import first_line
 
 CHUNK_ROWS = 65_536
+CHUNK_BYTES = 32 << 20
+"""Largest size of a chunk, unless a single row is larger."""
 NUMBERS = "biuf"
 """NumPy dtype kinds of plain numbers."""
 _ALWAYS_ALLOWED = 64 << 20
@@ -23,6 +26,7 @@ _MAX_EXPANSION = 200
 """Maximum bytes of values per byte of a file; 64 MiB of values are always allowed."""
 
 Chunks = Iterator[np.ndarray[Any, Any]]
+Take = Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]
 
 
 @dataclass(frozen=True)
@@ -32,25 +36,60 @@ class Column:
     shape: tuple[int, ...]
     """Shape of the whole column; the first axis is the rows."""
     dtype: np.dtype[Any]
-    read: Callable[[], Chunks]
+    read: Callable[[int], Chunks]
+    """Reads chunks with a number of rows."""
     source: str = "the data"
     kind: str = "an array"
+    take: Take | None = None
+    """Returns the rows at given places, if they can be read without the others."""
+    on_disk: bool = False
+    """Whether `take` reads a memory-mapped file."""
 
     @classmethod
     def of(cls, array: Any, source: str = "the data", kind: str = "an array") -> Column:
         """Return a column of anything that supports slices, such as an array or a memory map."""
-        return cls(tuple(array.shape), np.dtype(array.dtype), partial(slices, array), source, kind)
+        read, dtype = partial(slices, array), np.dtype(array.dtype)
+        take = partial(take_rows, array)
+        return cls(tuple(array.shape), dtype, read, source, kind, take, is_mapped(array))
 
-    def chunks(self) -> Chunks:
-        """Yield the rows in chunks; raise a ConfigError if they are damaged."""
+    def read_whole(self) -> np.ndarray[Any, Any]:
+        """Return all rows as one array."""
+        parts = list(self.chunks())
+        if len(parts) == 1:
+            return parts[0]
+        return np.concatenate(parts) if parts else np.empty(self.shape, self.dtype)
+
+    def chunks(self, rows: int | None = None) -> Chunks:
+        """Yield the rows in chunks of ``rows``; raise a ConfigError if they are damaged."""
         with reject_damage(self.source, self.kind):
-            yield from self.read()
+            yield from self.read(rows or chunk_rows([self]))
 
 
-def slices(array: Any) -> Chunks:
-    """Yield slices of at most `CHUNK_ROWS` rows."""
-    for start in range(0, array.shape[0], CHUNK_ROWS):
-        yield np.asarray(array[start : start + CHUNK_ROWS])
+def chunk_rows(columns: Iterable[Column]) -> int:
+    """Return the number of rows of a chunk of several columns that are read together."""
+    sizes = (math.prod(column.shape[1:]) * column.dtype.itemsize for column in columns)
+    return max(1, min(CHUNK_ROWS, CHUNK_BYTES // max(1, sum(sizes))))
+
+
+def slices(array: Any, rows: int) -> Chunks:
+    """Yield slices of at most ``rows`` rows."""
+    for start in range(0, array.shape[0], rows):
+        yield np.asarray(array[start : start + rows])
+
+
+def take_rows(array: Any, places: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return copies of the rows at ``places``."""
+    # Not np.take, which copies an array that is not aligned as a whole.
+    return np.asarray(array[places])
+
+
+def is_mapped(array: Any) -> bool:
+    """Return whether an array is a memory-mapped file or a view of one."""
+    while isinstance(array, np.ndarray):
+        if isinstance(array, np.memmap):
+            return True
+        array = array.base
+    return isinstance(array, mmap.mmap)
 
 
 @contextmanager

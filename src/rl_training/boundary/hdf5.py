@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ValidationError
 
-from rl_training.boundary.columns import CHUNK_ROWS, Chunks, Column, check_expansion
+from rl_training.boundary.columns import Chunks, Column, check_expansion
 from rl_training.boundary.hdf5_process import IDLE_SECONDS
 from rl_training.boundary.reading import open_file
 from rl_training.errors import ConfigError
@@ -107,12 +107,17 @@ _idle: list[Reader] = []
 
 @contextmanager
 def open_hdf5(
-    path: Path, *, depth: int = 1, source: str = "", follow_links: bool = True
+    path: Path,
+    *,
+    depth: int = 1,
+    groups: Sequence[str] = (),
+    source: str = "",
+    follow_links: bool = True,
 ) -> Iterator[dict[str, Column | None]]:
     """Yield the contents of a file: datasets as columns, groups and empty datasets as None.
 
     ``depth`` is 1 for the top level only, and 2 to include the contents of groups
-    (``group/name``).
+    (``group/name``). Those of groups named in ``groups`` are always included.
     """
     source = source or str(path)
     try:
@@ -126,7 +131,8 @@ def open_hdf5(
         reader.stop()
         reader = Reader()
     try:
-        answer, _ = _ask(reader, str(path), open=str(path.absolute()), depth=depth, bytes=size)
+        request = {"open": str(path.absolute()), "depth": depth, "bytes": size}
+        answer, _ = _ask(reader, str(path), groups=list(groups), **request)
         columns = {
             entry.path: None if entry.shape is None else _column(reader, entry, source)
             for entry in answer.entries
@@ -143,9 +149,9 @@ def open_hdf5(
 
 
 @contextmanager
-def open_hdf5_columns(path: Path) -> Iterator[dict[str, Column]]:
-    """Yield the datasets at the top level of a file, as in D4RL's layout."""
-    with open_hdf5(path) as found:
+def open_hdf5_columns(path: Path, groups: Sequence[str] = ()) -> Iterator[dict[str, Column]]:
+    """Yield the datasets at the top level of a file, as in D4RL's layout, and in ``groups``."""
+    with open_hdf5(path, groups=groups) as found:
         yield {name: column for name, column in found.items() if column is not None}
 
 
@@ -156,10 +162,10 @@ def _column(reader: Reader, entry: Entry, source: str) -> Column:
 
 
 def _rows(
-    reader: Reader, name: str, shape: tuple[int, ...], dtype: np.dtype[Any], source: str
+    reader: Reader, name: str, shape: tuple[int, ...], dtype: np.dtype[Any], source: str, rows: int
 ) -> Chunks:
-    for start in range(0, shape[0], CHUNK_ROWS):
-        stop = min(start + CHUNK_ROWS, shape[0])
+    for start in range(0, shape[0], rows):
+        stop = min(start + rows, shape[0])
         size = (stop - start) * math.prod(shape[1:]) * dtype.itemsize
         _, data = _ask(reader, source, read=name, start=start, stop=stop, bytes=size)
         yield np.frombuffer(data, dtype).reshape(stop - start, *shape[1:])

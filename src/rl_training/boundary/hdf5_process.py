@@ -16,7 +16,7 @@ import json
 import mmap
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,8 @@ READ_BYTES_PER_SECOND = 2e7
 EXTRA_BYTES = 256 << 20
 MEMORY_FACTOR = 8
 """Memory allowed for a request: `EXTRA_BYTES` plus this factor times the bytes of the request."""
+MAX_DEPTH = 8
+"""Levels of groups that are listed inside a group of observations."""
 _FILTERS = {1, 2, 3, 4, 5, 6, 32000}
 """Deflate, shuffle, Fletcher32, szip, n-bit, scale-offset, and LZF, which h5py includes."""
 
@@ -50,7 +52,8 @@ class Server:
         try:
             if "open" in request:
                 self._file = h5py.File(request["open"], "r")
-                return {"entries": list(entries(self._file, request["depth"]))}, b""
+                found = entries(self._file, request["depth"], request["groups"])
+                return {"entries": list(found)}, b""
             if "read" in request:
                 data = rows(self._file[request["read"]], request["start"], request["stop"])
                 return {"bytes": len(data)}, data
@@ -112,8 +115,13 @@ class _Limits:
             resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
-def entries(group: Any, depth: int, path: str = "") -> Iterator[dict[str, Any]]:
-    """Yield the contents of a group: paths, with shapes and types for non-empty datasets."""
+def entries(
+    group: Any, depth: int, groups: Sequence[str] = (), path: str = ""
+) -> Iterator[dict[str, Any]]:
+    """Yield the contents of a group: paths, with shapes and types for non-empty datasets.
+
+    Groups are listed down to ``depth``, and those named in ``groups`` completely.
+    """
     import h5py
 
     for key in group:
@@ -127,8 +135,11 @@ def entries(group: Any, depth: int, path: str = "") -> Iterator[dict[str, Any]]:
                 yield {"path": name, "shape": list(found.shape), "dtype": found.dtype.str}
                 continue
         yield {"path": name}
-        if isinstance(found, h5py.Group) and depth > 1:
-            yield from entries(found, depth - 1, f"{name}/")
+        below = MAX_DEPTH if key in groups and depth <= MAX_DEPTH else depth - 1
+        if isinstance(found, h5py.Group) and below > 0:
+            # A group inside itself would never end, so the depth only decreases from here.
+            inner = () if below >= MAX_DEPTH else groups
+            yield from entries(found, below, inner, f"{name}/")
 
 
 def rows(dataset: Any, start: int, stop: int) -> bytes:

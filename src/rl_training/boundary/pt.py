@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from rl_training.boundary.columns import Chunks, Column, check_expansion, slices
+from rl_training.boundary.columns import Chunks, Column, check_expansion, slices, take_rows
 from rl_training.boundary.zip_archive import data_offset, open_archive
 from rl_training.errors import ConfigError
 from rl_training.text import first_line, shown
@@ -56,7 +56,13 @@ def open_pt(path: Path) -> Iterator[dict[str, Column]]:
             ) from None
         columns = {
             name: Column(
-                array.shape, array.dtype, partial(_released_slices, array), str(path), _KIND
+                array.shape,
+                array.dtype,
+                partial(_released_slices, array),
+                str(path),
+                _KIND,
+                partial(take_rows, array),
+                on_disk=True,
             )
             for name, array in arrays.items()
         }
@@ -146,9 +152,9 @@ class _Records:
         )
 
 
-def _released_slices(array: np.ndarray[Any, Any]) -> Chunks:
+def _released_slices(array: np.ndarray[Any, Any], rows: int) -> Chunks:
     """Yield slices of a memory-mapped array, and release their pages after use."""
-    for chunk in slices(array):
+    for chunk in slices(array, rows):
         yield chunk
         # An expanded tensor is not contiguous and occupies fewer bytes than `nbytes`. The bytes
         # after it may belong to other tensors.

@@ -7,6 +7,7 @@ import json
 import os
 import stat
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,6 +23,8 @@ MAX_LINE = 1 * MiB
 """Maximum length of a line in a log; longer ones are skipped."""
 MAX_LINES = 1024 * MiB
 """Maximum size of a log."""
+MAX_ENTRIES = 10_000
+"""Maximum number of entries of a folder that is read."""
 _BLOCK = 1 * MiB
 _FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
@@ -59,6 +62,18 @@ def open_file(
         os.close(descriptor)
         raise error(problem)
     return os.fdopen(descriptor, "rb")
+
+
+def list_folder(folder: Path) -> list[Path]:
+    """Return the visible entries of a folder, sorted; at most `MAX_ENTRIES` are allowed."""
+    try:
+        with os.scandir(folder) as entries:
+            found = sorted(entry.name for entry in islice(entries, MAX_ENTRIES + 1))
+    except OSError as failure:
+        raise ConfigError(f"{folder} cannot be read: {reason(failure)}") from None
+    if len(found) > MAX_ENTRIES:
+        raise ConfigError(f"{folder} has more than {MAX_ENTRIES:,} entries.")
+    return [folder / name for name in found if not name.startswith(".")]
 
 
 def read_bytes(

@@ -25,8 +25,7 @@ def read_tensors(path: Path, *, limit: int) -> dict[str, Tensor]:
     return tensors
 
 
-def tensor_bytes(tensors: dict[str, Tensor]) -> bytes:
-    """Return tensors as the contents of a safetensors file."""
-    return safetensors.torch.save(
-        {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    )
+def tensor_bytes(tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:
+    """Return tensors and text as the contents of a safetensors file."""
+    stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    return safetensors.torch.save(stored, metadata)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
@@ -57,6 +57,38 @@ def replace_file(path: Path) -> Iterator[BinaryIO]:
         raise
 
 
+@contextmanager
+def replace_files(contents: Mapping[Path, bytes]) -> Iterator[None]:
+    """Write files under their `temporary_name`, and rename them if the block raises no error.
+
+    The block can check the files before they replace existing ones. If it fails, nothing remains.
+
+    Raises:
+        ConfigError: A file cannot be written.
+    """
+    try:
+        for path, data in contents.items():
+            with _reporting(path), create_file(temporary_name(path)) as stream:
+                stream.write(data)
+        yield
+        for path in contents:
+            with _reporting(path):
+                os.replace(temporary_name(path), path)
+    finally:
+        for path in contents:
+            with suppress(OSError):
+                temporary_name(path).unlink(missing_ok=True)
+
+
+@contextmanager
+def _reporting(path: Path) -> Iterator[None]:
+    """Turn a failed write to a file that the user chose into a ConfigError."""
+    try:
+        yield
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
+        raise ConfigError(f"{path} cannot be written: {reason(error)}.") from None
+
+
 def write_atomically(file: Path, data: bytes) -> None:
     """Replace a small file; if a write fails, the old one remains."""
     with replace_file(file) as stream:
@@ -65,13 +97,11 @@ def write_atomically(file: Path, data: bytes) -> None:
 
 def write_output(file: Path, data: bytes) -> None:
     """Write an output file that the user chose, which may be a link or a pipe."""
-    try:
+    with _reporting(file):
         if file.exists() and not file.is_file():
             file.write_bytes(data)
         else:
             write_atomically(Path(os.path.realpath(file)), data)
-    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
-        raise ConfigError(f"{file} cannot be written: {reason(error)}.") from None
 
 
 def open_log(path: Path, *, new: bool = False) -> FileIO:

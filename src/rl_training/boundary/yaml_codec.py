@@ -85,9 +85,16 @@ def parse_yaml(text: str, source: str) -> Any:
     )
 
 
+class _Dumper(yaml.SafeDumper):
+    """Writes an object that occurs twice a second time, since `parse_yaml` rejects aliases."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
 def dump_yaml(data: Any) -> str:
     """Return plain data as YAML; mappings keep their order."""
-    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+    return str(yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True))
 
 
 def yaml_text(value: Any) -> str:

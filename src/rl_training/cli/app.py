@@ -11,20 +11,24 @@ import typer
 from typer.core import TyperGroup
 
 from rl_training.boundary.terminal import open_standard_streams, output_failure, print_stderr, say
-from rl_training.cli.completion import complete_config, complete_train
+from rl_training.cli.card import card
+from rl_training.cli.completion import complete_train
 from rl_training.cli.configs import configs_app
 from rl_training.cli.data import Best, EnvKwargs, RunPath, data_app
+from rl_training.cli.export import export
+from rl_training.cli.options import ConfigOption
 from rl_training.cli.output import Json, print_json, print_result, print_table, progress_bar
 from rl_training.cli.plot import plot
 from rl_training.cli.runs import runs_app
+from rl_training.cli.signals import SIGNAL_EXITS
+from rl_training.cli.study import study_app
 from rl_training.cli.summaries import evaluation_text, settings_text, training_lines
-from rl_training.cli.user_imports import import_user_module
+from rl_training.cli.tune import tune
 from rl_training.errors import RLTrainingError
+from rl_training.experiment.user_imports import import_user_module
 
 if TYPE_CHECKING:
     from rl_training.runtime.training_loop import TrainResult
-
-SIGNAL_EXITS = {"SIGINT": 130, "SIGTERM": 143}
 
 
 class _Group(TyperGroup):
@@ -56,6 +60,7 @@ app = typer.Typer(
 app.add_typer(data_app, name="data", epilog="Example: rl-training data inspect file.npz")
 app.add_typer(configs_app, name="configs", epilog="Example: rl-training configs show sac/pendulum")
 app.add_typer(runs_app, name="runs", epilog="Example: rl-training runs runs --sort best")
+app.add_typer(study_app, name="study", epilog="Example: rl-training study run study.yaml")
 
 Overrides = Annotated[
     list[str] | None,
@@ -109,15 +114,7 @@ def train(
             autocompletion=complete_train,
         ),
     ] = None,
-    config: Annotated[
-        str | None,
-        typer.Option(
-            "--config",
-            "-c",
-            help="A packaged config or a YAML file; the same as the CONFIG argument.",
-            autocompletion=complete_config,
-        ),
-    ] = None,
+    config: ConfigOption = None,
     show_config: Annotated[
         bool,
         typer.Option(
@@ -153,10 +150,10 @@ def resume(
     context: typer.Context, run: RunPath, overrides: Overrides = None, as_json: Json = False
 ) -> None:
     """Resume a run from its latest checkpoint."""
-    from rl_training.api.training import resume as continue_run
+    from rl_training.api.training import continue_run
 
     with _display() as display:
-        result = continue_run(run, overrides or (), callbacks=[display], progress=False)
+        result = continue_run(run, overrides or (), [display])
     _finish(context, result, as_json)
 
 
@@ -183,17 +180,17 @@ def finetune(
 
     offline_batch_ratio is the share of recorded data in each batch; 0 drops it.
     """
-    from rl_training.api.finetuning import finetune as continue_online
+    from rl_training.api.finetuning import start_finetuning
+    from rl_training.experiment.run_envs import PassedEnvs
 
     with _display() as display:
-        result = continue_online(
+        result = start_finetuning(
             run,
-            env_id,
+            PassedEnvs(env_id),
             overrides or (),
+            [display],
             dataset=dataset,
             best=best,
-            callbacks=[display],
-            progress=False,
         )
     _finish(context, result, as_json)
 
@@ -255,18 +252,30 @@ def evaluate(
 @app.command(epilog="Example: rl-training predict runs/sac_Pendulum-v1_seed0 --obs obs.npy")
 def predict(
     run: RunPath,
-    obs: Annotated[Path, typer.Option(help="A .npy file with one observation or a batch.")],
+    obs: Annotated[
+        Path,
+        typer.Option(
+            help="A .npy file with one observation or a batch, or a .npz file with the entries of "
+            "a Dict."
+        ),
+    ],
     out: Annotated[Path | None, typer.Option(help="Write the actions to this .npy file.")] = None,
+    action_masks: Annotated[
+        Path | None,
+        typer.Option(
+            help="A .npy file with 1 for each legal discrete action and 0 for the others."
+        ),
+    ] = None,
     best: Best = False,
     device: Device = "cpu",
     as_json: Json = False,
 ) -> None:
-    """Compute actions for observations in a .npy file."""
+    """Compute actions for observations in a .npy or .npz file."""
     import numpy as np
 
     from rl_training.api.checkpoints import predict_file
 
-    actions = predict_file(run, obs, out, best=best, device=device)
+    actions = predict_file(run, obs, out, action_masks=action_masks, best=best, device=device)
     bad = int((~np.isfinite(actions)).sum())
     if bad:
         print_stderr(
@@ -298,6 +307,17 @@ def algorithms(as_json: Json = False) -> None:
     print_table(heads, rows, drop=["algorithm", "actions"])
 
 
+app.command(
+    epilog="Example: rl-training export runs/sac_Pendulum-v1_seed0 --out policy.onnx --standalone"
+)(export)
+app.command(
+    epilog="Examples:\n\nrl-training card runs/sac_Pendulum-v1_seed0 --best\n\n"
+    "rl-training card runs/sac_Pendulum-v1_seed0 --best --push me/sac-pendulum"
+)(card)
+app.command(
+    epilog="Examples:\n\nrl-training tune sac/pendulum --trials 50 total_timesteps=5000\n\n"
+    "rl-training tune sac/pendulum --show-space\n\nrl-training tune tunings/sac_pendulum"
+)(tune)
 app.command(epilog="Example: rl-training plot runs/sac_* runs/td3_* --out compared.png")(plot)
 
 

@@ -12,6 +12,7 @@ from rl_training.boundary.packaged_configs import config_names
 
 CONFIG_ENDINGS = (".yaml", ".yml")
 RUN_FILE = "run.json"
+STUDY_INDEX = "index.jsonl"
 COMMON_KEYS = (
     *("algo=", "env_id=", "seed=", "total_timesteps=", "output_dir=", "device=", "num_envs="),
     *("tags=", "eval_episodes=", "checkpoint_interval=", "log_interval="),
@@ -49,6 +50,18 @@ def complete_run(incomplete: str) -> list[str]:
     if not incomplete:
         found += _paths("runs/")
     return [path.rstrip("/") if (Path(path) / RUN_FILE).is_file() else path for path in found]
+
+
+def complete_study(incomplete: str) -> list[str]:
+    """Complete folders of studies and their parents."""
+    found = [path for path in _paths(incomplete) if path.endswith("/")]
+    return [path.rstrip("/") if (Path(path) / STUDY_INDEX).is_file() else path for path in found]
+
+
+def complete_study_run(incomplete: str) -> list[str]:
+    """Complete configs, study files, folders of studies and keys."""
+    keys = [key for key in COMMON_KEYS if key not in ("seed=", "output_dir=")]
+    return [*_starting(keys, incomplete), *complete_config(incomplete)]
 
 
 def _starting(words: list[str] | tuple[str, ...], incomplete: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The `data` commands: inspect, validate, collect, convert."""
+"""The `data` commands: list, inspect, validate, collect, convert."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ if TYPE_CHECKING:
     from rl_training.data.inspection import DatasetReport
 
 data_app = typer.Typer(
-    help="Inspect, validate, collect and convert datasets.", add_completion=False
+    help="List, inspect, validate, collect and convert datasets.", add_completion=False
 )
 
 Source = Annotated[
     str,
     typer.Argument(
-        metavar="PATH_OR_ID", help="A .npz, .pt or .hdf5 file, a Minari id, or a run (its replay)."
+        metavar="PATH_OR_ID",
+        help="A .npz, .pt or .hdf5 file, a folder of .npy files, a Minari id, or a run (its "
+        "replay).",
     ),
 ]
 RunPath = Annotated[
@@ -44,6 +46,38 @@ EnvKwargs = Annotated[
         help="An argument for the environment, added to the run's own; may be repeated.",
     ),
 ]
+
+
+@data_app.command("list", epilog="Example: rl-training data list --folder data")
+def list_(
+    folder: Annotated[Path, typer.Option(help="Folder with data files.")] = Path(),
+    as_json: Json = False,
+) -> None:
+    """Show local Minari datasets and data files."""
+    from rl_training.api.dataset_listing import list_datasets
+
+    found = list_datasets(folder)
+    if as_json:
+        print_json({"datasets": [item.to_dict() for item in found]})
+        return
+    if not found:
+        say(
+            f"There are no Minari datasets on this machine and no data files in {str(folder)!r}: "
+            "record some with rl-training data collect, or choose another --folder."
+        )
+        return
+    rows = []
+    for item in found:
+        references = (item.random_return, item.expert_return)
+        numbers = ["" if value is None else f"{value:,.5g}" for value in references]
+        size = f"{item.bytes / 1e6:,.1f} MB"
+        count = "?" if item.rows is None else f"{item.rows:,}"
+        rows.append([item.source, item.kind, count, size, item.env_id or "", *numbers])
+    headers = ["dataset", "kind", "rows", "size", "environment", "random return", "expert return"]
+    print_table(headers, rows)
+    for item in found:
+        if item.problem is not None:
+            say(f"Problem: {item.source}: {item.problem}")
 
 
 @data_app.command(epilog="Example: rl-training data inspect expert.npz --plot expert.png")
@@ -82,13 +116,14 @@ def validate(
     given = parse_env_kwargs(env_kwargs or ())
     report, problems = validate_data(source, env_id, env_kwargs=given)
     if as_json:
-        print_json(
-            {"source": source, "valid": not problems, "problems": problems, **report.to_dict()}
-        )
+        found = {"valid": not problems, "problems": problems}
+        print_json({"source": source, **found, **report.to_dict()})
     else:
         _print_report(report)
         for problem in problems:
             say(f"Problem: {problem}")
+        for line in report.advice:
+            say(f"Advice: {line}.")
         say(f"{len(problems)} problem{'s' * (len(problems) > 1)}" if problems else "Valid")
     if problems:
         raise typer.Exit(1)
@@ -141,7 +176,11 @@ def collect(
 def convert(
     source: Source,
     destination: Annotated[
-        str, typer.Argument(help="A .npz, .pt or .hdf5 file, or minari:ID for a Minari dataset.")
+        str,
+        typer.Argument(
+            help="A .npz, .pt or .hdf5 file, FOLDER/ for .npy files, or minari:ID for a Minari "
+            "dataset."
+        ),
     ],
     env_id: EnvId = None,
     env_kwargs: EnvKwargs = None,
@@ -166,6 +205,7 @@ def _print_report(report: DatasetReport) -> None:
         ["transitions", f"{report.rows:,}"],
         ["episodes", f"{report.episodes:,}"],
         ["observation, action sizes", f"{report.obs_dim}, {report.action_dim}"],
+        *([["observation entries", ", ".join(report.entries)]] if report.entries else []),
         ["return mean", f"{report.return_mean:.4g}"],
         ["return min, quartiles, max", ranges(report.return_quartiles)],
         ["length min, quartiles, max", ranges(report.length_quartiles)],

@@ -6,7 +6,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from textwrap import wrap
 from typing import Annotated, Any
@@ -35,10 +35,16 @@ def print_json(data: dict[str, Any]) -> None:
 
 def print_result(data: dict[str, Any], text: str, as_json: bool) -> None:
     """Print the result of a command, as one JSON object or as a line of text."""
+    print_results(data, [text], as_json)
+
+
+def print_results(data: dict[str, Any], lines: Iterable[str], as_json: bool) -> None:
+    """Print the result of a command, as one JSON object or as lines of text."""
     if as_json:
         print_json(data)
-    else:
-        say(text)
+        return
+    for line in lines:
+        say(line)
 
 
 def _finite(value: Any) -> Any:

@@ -60,7 +60,7 @@ def training_lines(result: TrainResult, imports: Sequence[str]) -> Iterator[str]
 
     metrics, run_dir = result.metrics, shlex.quote(str(result.run_dir))
     config = read_config_file(result.run_dir)
-    again = _repeated_arguments(config, imports)
+    again = repeated_arguments(config, imports)
     if result.interrupted_by is not None:
         yield f"Interrupted at {_step_text(metrics)}; a checkpoint was saved."
         yield f"Continue with: rl-training {again.imports}resume {run_dir}{again.overrides}"
@@ -92,7 +92,7 @@ def training_lines(result: TrainResult, imports: Sequence[str]) -> Iterator[str]
     for words in _next_commands(config, result, again):
         yield f"  rl-training {again.imports}{words}"
     yield f"  rl-training {again.imports}resume {run_dir} {more}{again.overrides}"
-    if config.parts.controls.tensorboard and find_spec("tensorboard"):
+    if config.logging.tensorboard and find_spec("tensorboard"):
         yield f"  tensorboard --logdir {run_dir}"
     yield f"  rl-training runs {shlex.quote(str(parent_folder(result.run_dir)))}"
 
@@ -105,7 +105,7 @@ def _step_text(metrics: dict[str, Any]) -> str:
 
 
 def _next_commands(
-    config: TrainConfig, result: TrainResult, again: _RepeatedArguments
+    config: TrainConfig, result: TrainResult, again: RepeatedArguments
 ) -> Iterator[str]:
     """Yield commands that work for this kind of run with the installed extras."""
     from rl_training.algorithms.registry import get_algorithm
@@ -163,7 +163,7 @@ def score_text(mean_return: float | None, loss: float | None = None) -> str:
 
 
 @dataclass(frozen=True)
-class _RepeatedArguments:
+class RepeatedArguments:
     """Arguments that the next command must repeat, since files must not choose code to run."""
 
     imports: str
@@ -174,7 +174,8 @@ class _RepeatedArguments:
     """For `resume`: ``env_kwargs.xml_file=mine.xml``."""
 
 
-def _repeated_arguments(config: TrainConfig, imports: Sequence[str]) -> _RepeatedArguments:
+def repeated_arguments(config: TrainConfig, imports: Sequence[str]) -> RepeatedArguments:
+    """Return the arguments that the next command on a run must repeat."""
     from rl_training.envs.resolving import import_to_name, is_compatibility_env, kwargs_to_name
 
     modules = list(imports)
@@ -190,7 +191,7 @@ def _repeated_arguments(config: TrainConfig, imports: Sequence[str]) -> _Repeate
         for key, value in kwargs_to_name(config.parts.env.make_kwargs).items():
             options.append(("--env-kwarg", f"{key}={_yaml_text(value)}"))
             overrides.append(f"env_kwargs.{key}={_yaml_text(value)}")
-    return _RepeatedArguments(
+    return RepeatedArguments(
         imports="".join(f"--import {shlex.quote(module)} " for module in modules),
         options="".join(f" {option} {shlex.quote(text)}" for option, text in options),
         overrides="".join(f" {shlex.quote(text)}" for text in overrides),

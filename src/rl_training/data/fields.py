@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from rl_training.data.rows import RowLayout
+from rl_training.data.rows import RowLayout, RowTable
 from rl_training.types import Batch
 
 
@@ -40,14 +40,14 @@ class RowFields:
         powers = gamma ** torch.arange(n_step + 1, dtype=torch.float64)
         self._powers = powers.float().to(position.device)
 
-    def batch(self, rows: Tensor, places: Tensor) -> Batch:
+    def batch(self, rows: RowTable, places: Tensor) -> Batch:
         """Return the transitions at ``places`` ``[B]`` of the ring ``rows``."""
-        drawn = rows.index_select(0, places)
+        drawn = rows.take(places)
         batch, last, steps = self._layout.batch(drawn), drawn, torch.ones_like(places)
         ends = places
         if len(self._offsets) > 1:
             rewards, steps, ends = self._windows(rows, places)
-            last = rows.index_select(0, ends)
+            last = rows.take(ends)
             after = self._layout.batch(last)
             batch = batch._replace(
                 rewards=rewards, next_obs=after.next_obs, terminations=after.terminations
@@ -63,7 +63,7 @@ class RowFields:
             elif name == "returns_to_go":
                 assert self._returns is not None
                 extra[name] = self._returns.index_select(0, places)
-            elif name == "truncations":
+            elif name in ("truncations", "next_legal_actions"):
                 extra[name] = self._layout.column(last, name)
             elif name in ("next_actions", "next_action_mask"):
                 extra |= self._next_actions(rows, ends, last)
@@ -71,7 +71,7 @@ class RowFields:
                 extra[name] = self._layout.column(drawn, name)
         return batch._replace(extra={name: extra[name] for name in self.names})
 
-    def _newer(self, rows: Tensor, places: Tensor) -> Tensor:
+    def _newer(self, rows: RowTable, places: Tensor) -> Tensor:
         """Return how many rows, of all environments, were stored after those at ``places``."""
         return (self._position - 1 - places) % len(rows)
 
@@ -80,16 +80,16 @@ class RowFields:
         ended, cut = (self._layout.column(rows, name) for name in ("terminations", "truncations"))
         return ended + cut > 0
 
-    def _next_actions(self, rows: Tensor, places: Tensor, last: Tensor) -> dict[str, Tensor]:
+    def _next_actions(self, rows: RowTable, places: Tensor, last: Tensor) -> dict[str, Tensor]:
         """Return the actions after the transitions ``last`` at ``places``, and their mask."""
         known = (self._newer(rows, places) >= self._stride) & ~self._ended(last)
         following = (places + self._stride) % len(rows)
-        actions = rows[:, self._layout.slices["actions"]].index_select(0, following)
+        actions = rows.take(following, self._layout.slices["actions"])
         # `where`, not a product: the memory after the newest row may be uninitialized.
         taken = torch.where(known.unsqueeze(-1), actions, 0.0)
         return {"next_actions": taken, "next_action_mask": known.to(actions.dtype)}
 
-    def _windows(self, rows: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _windows(self, rows: RowTable, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return discounted sums of up to n rewards, their number, and the place of the last one.
 
         A window ends with its episode or with the newest row.
@@ -97,9 +97,9 @@ class RowFields:
         windows = (places.unsqueeze(-1) + self._offsets) % len(rows)  # [B, n]
         stored = self._newer(rows, places).unsqueeze(-1) >= self._offsets
         flat, at = windows.flatten(), self._layout.slices
-        rewards = rows[:, at["rewards"].start].index_select(0, flat).view_as(windows)
-        flags = rows[:, at["terminations"].start : at["truncations"].stop]
-        ended = (flags.index_select(0, flat).sum(-1) > 0).view_as(windows).long()
+        rewards = rows.take(flat, at["rewards"]).view_as(windows)
+        flags = rows.take(flat, slice(at["terminations"].start, at["truncations"].stop))
+        ended = (flags.sum(-1) > 0).view_as(windows).long()
         inside = stored & (ended.cumsum(-1) - ended == 0)  # no end in an earlier row
         steps = inside.sum(-1)
         total = torch.where(inside, rewards * self._powers[:-1], 0.0).sum(-1)

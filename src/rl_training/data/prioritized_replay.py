@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from rl_training.boundary.values import StateError, matching_array, real_number
+from rl_training.data.frames import FrameRing
 from rl_training.data.replay_buffer import ReplayBuffer, ReplayPlan
 from rl_training.errors import ConfigError
 from rl_training.precision import widest_float
@@ -100,6 +101,8 @@ class PrioritizedReplay(ReplayBuffer):
         self.priorities = PriorityTable(self.capacity, device=device)
         self._alpha, self._epsilon = priority_exponent, priority_epsilon
         self._first_beta, self._horizon = importance_exponent, horizon
+        self._first_kept = 0
+        """Number of the oldest row that has not lost its images."""
         self._beta = torch.zeros((), device=device)  # a graph would record a number as a constant
         self.supply(())
 
@@ -112,6 +115,14 @@ class PrioritizedReplay(ReplayBuffer):
     def num_bytes(cls, capacity: int, spec: EnvSpec) -> int:
         """Return the memory of rows and priorities."""
         return super().num_bytes(capacity, spec) + 4 * capacity
+
+    def _limit_draws(self, frames: FrameRing) -> None:
+        """Never draw rows that have lost their images."""
+        super()._limit_draws(frames)
+        first = max(self._first_kept, self.total - len(self))
+        self._first_kept = self.total - frames.usable
+        for row in range(first, self._first_kept):
+            self.priorities.values[row % self.capacity] = 0.0
 
     def supply(self, fields: Sequence[str], *, gamma: float = 1.0, n_step: int = 1) -> None:
         """Add ``fields``, and the needed ``indices`` and ``weights``, to every batch."""
@@ -185,7 +196,7 @@ class PrioritizedReplay(ReplayBuffer):
         wanted = np.empty(len(self), dtype=np.float32)
         values = matching_array(state["priorities"], wanted, "priorities")
         largest = real_number(state["largest_priority"], "largest_priority")
-        if not (values > 0).all():
+        if not (values[self.drawn_rows.numpy()] > 0).all():
             raise StateError(f"priorities contains {values.min()}, but all should be above 0")
         least, most = float(values.max(initial=1.0)), float(np.finfo(np.float32).max)
         if not least <= largest <= most:

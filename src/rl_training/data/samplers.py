@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rl_training.boundary.values import StateError, boolean, whole_number
 from rl_training.data.generators import generator_state, restore_generator
-from rl_training.data.offline_dataset import TransitionDataset
+from rl_training.data.recorded import RecordedData
 from rl_training.errors import ConfigError
 from rl_training.normalization import Normalization
 from rl_training.types import Batch, Metrics, Sampler
@@ -30,14 +30,15 @@ class EpochSampler(Sampler):
 
     is_fixed = True  # recorded rows never change
 
-    def __init__(self, dataset: TransitionDataset) -> None:
-        device = dataset.rows.device
+    on_host = property(attrgetter("dataset.on_host"))
+
+    def __init__(self, dataset: RecordedData) -> None:
+        device = dataset.device
         self.dataset = dataset
         self.epoch = 0
         self.position = 0
         self._orders = torch.zeros(2 * len(dataset), dtype=torch.long, device=device)
         self._offset = torch.zeros(1, dtype=torch.long, device=device)
-        self._steps = torch.arange(len(dataset), device=device)
         self._drawn_from: list[np.ndarray[Any, Any]] = []
 
     def __len__(self) -> int:
@@ -48,8 +49,8 @@ class EpochSampler(Sampler):
         self.dataset.supply(fields, gamma=gamma, n_step=n_step)
 
     def most_updates(self, batch_size: int) -> int:
-        """Return the number of updates in one epoch, the longest possible block."""
-        return max(1, len(self) // batch_size)
+        """Return the longest possible block, at most the number of updates in one epoch."""
+        return max(1, min(len(self) // batch_size, self.dataset.most_updates(batch_size)))
 
     def prepare(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> None:
         """Draw orders as needed for the next ``updates`` batches."""
@@ -74,7 +75,9 @@ class EpochSampler(Sampler):
     def gather(self, batch_size: int, generator: torch.Generator, updates: int = 1) -> Batch:
         """Return the rows at the position and advance it, without waiting for the host."""
         rows = batch_size * updates
-        indices = self._orders.index_select(0, self._offset + self._steps[:rows])
+        indices = self._orders.index_select(
+            0, self._offset + torch.arange(rows, device=self._offset.device)
+        )
         self._offset += rows
         return self.dataset.batch(indices)
 
@@ -147,6 +150,11 @@ class MixedSampler(Sampler):
         return self.pretraining
 
     has_position = True  # the position in the dataset, the phase and the counts
+
+    @property
+    def on_host(self) -> bool:
+        """Whether the host reads the dataset from a file."""
+        return self.offline.on_host or self.online.on_host
 
     def __len__(self) -> int:
         return len(self.offline) + len(self.online)
@@ -238,7 +246,7 @@ class NormalizedSampler(Sampler):
         source: Sampler,
         shift: Tensor,
         scale: Tensor,
-        clip: float | None = None,
+        clip: float | Tensor | None = None,
         reward_scale: Tensor | None = None,
     ) -> None:
         self.source = source
@@ -247,6 +255,7 @@ class NormalizedSampler(Sampler):
     is_fixed = property(attrgetter("source.is_fixed"))
     has_position = property(attrgetter("source.has_position"))
     form = property(attrgetter("source.form"))
+    on_host = property(attrgetter("source.on_host"))
 
     def __len__(self) -> int:
         return len(self.source)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from rl_training.types import ActionArray, EnvSpec, FloatArray
 
@@ -41,6 +43,14 @@ class ActionScaler:
             return actions[..., 0].astype(np.int64) + self._start
         scaled = self._center + self._half_range * actions
         return np.clip(scaled, self._low, self._high)
+
+    def tensors_to_env(self, actions: Tensor) -> Tensor:
+        """Do the same as `to_env` with tensors, for exported policies."""
+        if self._discrete:
+            return actions[..., 0].long() + self._start
+        low, high = torch.as_tensor(self._low), torch.as_tensor(self._high)
+        scaled = torch.as_tensor(self._center) + torch.as_tensor(self._half_range) * actions
+        return scaled.clamp(low, high)
 
     def to_model(self, actions: ActionArray) -> FloatArray:
         """Map the environment's units to model space."""

@@ -7,10 +7,13 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.vector import VectorEnv
 
 from rl_training.text import printable, shorten, shown
+from rl_training.types import BoolArray
 
 AnyEnv = gym.Env[Any, Any]
+AnyVectorEnv = VectorEnv[Any, Any, Any]
 
 
 class ContractError(Exception):
@@ -44,6 +47,40 @@ def check_step(result: Any) -> None:
 
 CHECKS = {"reset": check_reset, "step": check_step}
 
+ACTION_MASK = "action_mask"
+"""Key of the infos with the legal actions: 1 for each legal action, 0 for the others."""
+
+IGNORE_MASKS = "set env_kwargs.action_masks=false to ignore the masks"
+
+
+def read_action_mask(info: Mapping[str, Any], num_actions: int, method: str) -> BoolArray:
+    """Return a copy of the action mask in an info; reject one that cannot be used."""
+    if ACTION_MASK not in info:
+        raise ContractError(
+            f"{method}() returns an info without {ACTION_MASK!r}, but every reset and step should "
+            f"return one; {IGNORE_MASKS}"
+        )
+    mask = info[ACTION_MASK]
+    if not is_numeric(mask, "iub") or np.shape(mask) != (num_actions,):
+        raise ContractError(
+            f"{method}() returns {in_words(mask)} for the action mask, but should return an array "
+            f"of {num_actions} booleans or integers, one for each action; {IGNORE_MASKS}"
+        )
+    values = np.asarray(mask)
+    legal: BoolArray = values == 1
+    if not (legal | (values == 0)).all():
+        odd = values[~legal & (values != 0)][0]
+        raise ContractError(
+            f"{method}() returns an action mask with the value {odd}, but should return 1 for each "
+            f"legal action and 0 for the others; {IGNORE_MASKS}"
+        )
+    if not legal.any():
+        raise ContractError(
+            f"{method}() returns an action mask without a legal action, but at least one is needed "
+            f"unless the episode has terminated; {IGNORE_MASKS}"
+        )
+    return legal
+
 
 def as_flag(flag: Any, name: str) -> bool:
     """Return a flag as a bool; reject other values."""
@@ -75,14 +112,8 @@ def check_info(info: Any, method: str) -> None:
 
 def check_obs(obs: Any, space: gym.Space[Any], method: str, name: str = "observation") -> None:
     """Reject an observation whose shape or type does not match its space."""
-    if isinstance(space, gym.spaces.Dict):
-        if not isinstance(obs, Mapping) or not set(space.spaces) <= set(obs):
-            raise ContractError(
-                f"{method}() returns {in_words(obs)} for the observation, but should return a "
-                f"dict of {', '.join(space.spaces)}"
-            )
-        for key, part in space.spaces.items():
-            check_obs(obs[key], part, method, key)
+    if isinstance(space, gym.spaces.Dict | gym.spaces.Tuple):
+        _check_parts(obs, space, method, name)
         return
     kinds = number_kinds(space)
     if not is_numeric(obs, kinds) or np.shape(obs) != space.shape:
@@ -91,11 +122,45 @@ def check_obs(obs: Any, space: gym.Space[Any], method: str, name: str = "observa
             f"{method}() returns {in_words(obs)} for the {name}, but its space declares "
             f"{numbers} of shape {space.shape}; change one of them"
         )
+    if not isinstance(space, gym.spaces.Box) and not space.contains(np.asarray(obs, space.dtype)):
+        raise ContractError(
+            f"{method}() returns {in_words(obs)} for the {name}, which is not in its space "
+            f"{space_name(space)}; change one of them"
+        )
+
+
+def _check_parts(
+    obs: Any, space: gym.spaces.Dict | gym.spaces.Tuple[Any], method: str, name: str
+) -> None:
+    """Reject an observation that is not the Dict or Tuple of its space."""
+    where = "" if name == "observation" else f"{name}/"
+    if isinstance(space, gym.spaces.Dict):
+        if not isinstance(obs, Mapping) or not set(space.spaces) <= set(obs):
+            raise ContractError(
+                f"{method}() returns {in_words(obs)} for the {name}, but should return a "
+                f"dict of {', '.join(map(str, space.spaces))}"
+            )
+        pairs = [(key, obs[key], part) for key, part in space.spaces.items()]
+    else:
+        if not isinstance(obs, tuple | list) or len(obs) != len(space.spaces):
+            raise ContractError(
+                f"{method}() returns {in_words(obs)} for the {name}, but should return a "
+                f"tuple of {len(space.spaces)} values"
+            )
+        pairs = [(str(i), value, space[i]) for i, value in enumerate(obs)]
+    for key, value, part in pairs:
+        check_obs(value, part, method, f"{where}{key}")
 
 
 def number_kinds(space: gym.Space[Any]) -> str:
     """Return the kinds of NumPy numbers that a space can represent without rounding."""
     return "fiub" if space.dtype is None or space.dtype.kind == "f" else "iub"
+
+
+def space_name(space: gym.Space[Any]) -> str:
+    """Return the text of a space, shortened to its type and shape if it is long."""
+    text = repr(space)
+    return text if len(text) <= 80 else f"{type(space).__name__}{space.shape or ''}"
 
 
 def is_numeric(value: Any, kinds: str = "fiub") -> bool:

@@ -1,26 +1,47 @@
-"""Create training and evaluation environments from `env_id`, `env_kwargs` and `num_envs`."""
+"""Create training and evaluation environments from an id or an object of the user."""
 
 from __future__ import annotations
 
 import multiprocessing
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
-from functools import partial
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
 
 import gymnasium as gym
 import numpy as np
-from pydantic import ConfigDict
+from gymnasium.vector.utils import CloudpickleWrapper
+from pydantic import ConfigDict, Field
 
 from rl_training.boundary.terminal import open_standard_streams
 from rl_training.config_model import ConfigModel
 from rl_training.envs.actions import inner_bounds
 from rl_training.envs.checking import check_episode, check_spaces, describe_running
-from rl_training.envs.contract import AnyEnv
+from rl_training.envs.contract import AnyEnv, space_name
+from rl_training.envs.given import (
+    EnvLike,
+    EnvMaker,
+    EnvRecord,
+    GivenEnv,
+    GivenInstance,
+    GivenVector,
+    ObjectMaker,
+    as_given,
+    check_made,
+    resolve,
+)
 from rl_training.envs.goals import FlatGoals, GoalTask, flatten_goals
 from rl_training.envs.guard import FAILURES, GuardedEnv, Isolation
-from rl_training.envs.resolving import ResolvedEnv, resolve_env
+from rl_training.envs.observations import (
+    MAX_STACK,
+    FlatObservations,
+    flatten_observations,
+    read_entries,
+    stack_frames,
+    take_frame_stack,
+)
+from rl_training.envs.resolving import ResolvedEnv, registered_time_limit
 from rl_training.envs.reward_wrappers import OwnReturnWrapper, apply_reward_wrappers
 from rl_training.envs.state import CapturableEnv
 from rl_training.envs.vector import LocalEnvs, WorkerEnvs
@@ -46,50 +67,75 @@ class EnvConfig(ConfigModel):
 
     vectorization: Literal["sync", "async"] = "sync"
     """Step several environments in turn, or each in a separate process."""
+    frame_stack: int = Field(default=1, ge=1, le=MAX_STACK)
+    """Number of most recent images in an observation; each is stored once."""
     wrappers: WrappersConfig = WrappersConfig()
     """Wrappers of the training environments."""
+    action_masks: bool = True
+    """Choose legal actions only, if the environment returns them as `info["action_mask"]`."""
 
     @property
     def make_kwargs(self) -> dict[str, Any]:
-        """Arguments for `gymnasium.make`."""
-        return dict(self.model_extra or {})
+        """Arguments for `make_env`: those of `gymnasium.make`, and `frame_stack` if it is set."""
+        stack = {} if self.frame_stack == 1 else {"frame_stack": self.frame_stack}
+        return {**(self.model_extra or {}), **stack}
 
 
 def make_env(
-    env_id: str, kwargs: Mapping[str, Any] | None = None, *, render: bool = False
+    env: EnvLike, kwargs: Mapping[str, Any] | None = None, *, render: bool = False
 ) -> GuardedEnv:
-    """Create one environment.
+    """Create one environment from an id, a class or a function, or use an instance.
 
-    A goal environment returns flat observations, ``[observation, desired_goal]``.
+    Its observations are flat (`rl_training.observations`). Those of a goal environment are
+    ``[observation, desired_goal]``. Closing it leaves an instance of the user open.
     """
-    options = dict(kwargs or {})
-    if render:
-        options["render_mode"] = "rgb_array"
-    isolation = Isolation()
-    env = _construct(resolve_env(env_id, options), isolation)
-    return GuardedEnv(flatten_goals(env), env_id, isolation)
+    given, isolation = as_given(env), Isolation()
+    options, stack = take_frame_stack(kwargs or {})
+    made = _construct(resolve(given, options, render=render), isolation)
+    name = name_of(given, made)
+    if render and made.render_mode != "rgb_array":
+        raise ConfigError(
+            f"{name} has render_mode = {shown(made.render_mode)}, but a video needs an environment "
+            "that was created with render_mode='rgb_array'."
+        )
+    flat = flatten_observations(flatten_goals(stack_frames(made, stack, name)), name)
+    return GuardedEnv(flat, name, isolation, keep_open=_is_lent(given))
 
 
-def _construct(resolved: ResolvedEnv, isolation: Isolation) -> AnyEnv:
+def name_of(env: str | GivenEnv, made: AnyEnv) -> str:
+    """Return the name of an environment for messages: its id, or a description of an object."""
+    return env.record(made).name if isinstance(env, GivenEnv) else env
+
+
+def _is_lent(env: str | GivenEnv) -> bool:
+    return isinstance(env, GivenEnv) and env.belongs_to_user
+
+
+def _construct(maker: EnvMaker, isolation: Isolation) -> AnyEnv:
     """Create the environment; any exception of its constructor becomes a ConfigError."""
-    env_id, options = resolved.spec.id, resolved.kwargs
     try:
-        env = isolation.run(resolved.make)
-    except (gym.error.DependencyNotInstalled, ImportError) as error:
-        raise ConfigError(_missing_package(resolved, error)) from error
-    except (TypeError, ValueError, gym.error.Error) as error:
-        raise ConfigError(
-            f"{env_id} could not be created with env_kwargs {shown(options)}: "
-            f"{one_line(str(error))}"
-        ) from error
+        made = isolation.run(maker.make)
     except FAILURES as error:
-        raise ConfigError(
-            f"{env_id}: the constructor failed with {error_text(error)}; fix the environment or "
-            f"env_kwargs {shown(options)}."
-        ) from error
-    _check_render_mode(env, env_id, options.get("render_mode"))
-    check_spaces(env, env_id)
+        raise ConfigError(_creation_error(maker, error)) from error
+    env = check_made(maker, made)
+    _check_render_mode(env, maker.name, maker.kwargs.get("render_mode"))
+    check_spaces(env, maker.name)
     return env
+
+
+def _creation_error(maker: EnvMaker, error: BaseException) -> str:
+    """Return the error for an environment whose constructor failed."""
+    name, options = maker.name, shown(dict(maker.kwargs))
+    if isinstance(error, gym.error.DependencyNotInstalled | ImportError):
+        return _missing_package(maker, error)
+    if isinstance(maker, ObjectMaker):
+        return f"{name}() failed with {error_text(error)}; {maker.advice}."
+    if isinstance(error, TypeError | ValueError | gym.error.Error):
+        return f"{name} could not be created with env_kwargs {options}: {one_line(str(error))}"
+    return (
+        f"{name}: the constructor failed with {error_text(error)}; fix the environment or "
+        f"env_kwargs {options}."
+    )
 
 
 _PACKAGES = {
@@ -104,14 +150,15 @@ _PACKAGES = {
 _OLD_MUJOCO = "mujoco v2 and v3"
 
 
-def _missing_package(resolved: ResolvedEnv, error: Exception) -> str:
+def _missing_package(maker: EnvMaker, error: BaseException) -> str:
     """Return the error for an environment whose package is missing, with the install command."""
-    env_id, message = resolved.spec.id, one_line(str(error))
+    env_id, message = maker.name, one_line(str(error))
+    entry = str(maker.spec.entry_point) if isinstance(maker, ResolvedEnv) else ""
     if _OLD_MUJOCO in message:
         name = env_id.rpartition("-v")[0]
         return f"Gymnasium does not include {env_id}: use {name}-v5 instead."
     for module, (package, install) in _PACKAGES.items():
-        if str(resolved.spec.entry_point).startswith(module):
+        if entry.startswith(module):
             return f"{env_id} needs {package}, which could not be imported. Install it: {install}"
     return f"{env_id} needs a package that could not be imported: {message}"
 
@@ -133,13 +180,12 @@ def _check_render_mode(env: AnyEnv, env_id: str, mode: Any) -> None:
 
 def read_env_spec(env: AnyEnv, env_id: str) -> EnvSpec:
     """Return the sizes and bounds of an environment; reject unsupported spaces."""
-    obs_space, action_space = env.observation_space, env.action_space
-    if not isinstance(obs_space, gym.spaces.Box):
-        raise ConfigError(_wrong_observations(obs_space, env_id))
-    if len(obs_space.shape) != 1:
-        raise ConfigError(_not_flat(obs_space, env_id))
-    obs_dim = int(obs_space.shape[0])
     inner = env.env if isinstance(env, GuardedEnv) else env
+    obs_space, action_space = env.observation_space, env.action_space
+    entries = read_entries(obs_space, env_id)
+    if isinstance(inner, FlatObservations):
+        entries = inner.entries
+    obs_dim = gym.spaces.flatdim(obs_space)
     goal_dim = inner.goal_dim if isinstance(inner, FlatGoals) else 0
     if obs_dim == goal_dim:  # there are no values other than the goal
         raise ConfigError(
@@ -148,11 +194,17 @@ def read_env_spec(env: AnyEnv, env_id: str) -> EnvSpec:
         )
     if isinstance(action_space, gym.spaces.Discrete):
         size, start = int(action_space.n), int(action_space.start)
-        return EnvSpec(obs_dim, size, discrete=True, action_start=start, goal_dim=goal_dim)
+        return EnvSpec(
+            *(obs_dim, size),
+            discrete=True,
+            action_start=start,
+            goal_dim=goal_dim,
+            entries=entries,
+        )
     if not isinstance(action_space, gym.spaces.Box) or len(action_space.shape) != 1:
         raise ConfigError(
-            f"{env_id} has the action space {_name(action_space)}, but a flat bounded Box or a "
-            "Discrete space is needed: convert it with a gymnasium.ActionWrapper."
+            f"{env_id} has the action space {space_name(action_space)}, but a flat bounded Box or "
+            "a Discrete space is needed: convert it with a gymnasium.ActionWrapper."
         )
     _check_actions(action_space, env_id)
     return EnvSpec(
@@ -161,42 +213,7 @@ def read_env_spec(env: AnyEnv, env_id: str) -> EnvSpec:
         tuple(action_space.low.tolist()),
         tuple(action_space.high.tolist()),
         goal_dim=goal_dim,
-    )
-
-
-_FLATTEN = (
-    "wrap it with gymnasium.wrappers.FlattenObservation, register the wrapped environment in a "
-    "module and import that module (rl-training --import MODULE …)"
-)
-
-
-def _not_flat(space: gym.spaces.Box, env_id: str) -> str:
-    """Return the error for observations that are not one-dimensional arrays."""
-    text = f"{env_id} has the observation space {_name(space)}"
-    if len(space.shape) not in (2, 3) or space.dtype != np.uint8:
-        return f"{text}, but one-dimensional observations are needed: {_FLATTEN}."
-    text += (
-        ", which looks like images. Images are not supported: use an environment with "
-        "one-dimensional observations, or compute features in an ObservationWrapper"
-    )
-    if env_id.startswith("ALE/"):
-        return f"{text}; for Atari, env_kwargs.obs_type=ram gives 128 values."
-    return f"{text}. Small images can be flattened: {_FLATTEN}."
-
-
-def _wrong_observations(space: gym.Space[Any], env_id: str) -> str:
-    text = f"{env_id} has the observation space {_name(space)}, but "
-    goals = (
-        "observation, achieved_goal and desired_goal, where each is a flat Box and both goals have "
-        "the same size"
-    )
-    if isinstance(space, gym.spaces.Dict) and "desired_goal" in space.spaces:
-        return f"{text}a goal environment needs a Dict of {goals}."
-    if not isinstance(space, gym.spaces.Dict):
-        return f"{text}a flat Box is needed: {_FLATTEN}."
-    return (
-        f"{text}a flat Box is needed: {_FLATTEN}. For her, a goal environment needs a Dict of "
-        f"{goals}."
+        entries=entries,
     )
 
 
@@ -206,14 +223,14 @@ def _check_actions(space: gym.spaces.Box, env_id: str) -> None:
         raise ConfigError(f"{env_id} has actions of length 0, but at least one value is needed.")
     if space.dtype is None or space.dtype.kind != "f":
         raise ConfigError(
-            f"{env_id} has integer actions {_name(space)}, but a Box of floats is needed: declare "
-            "it with dtype=np.float32 and round in step, or use a Discrete space."
+            f"{env_id} has integer actions {space_name(space)}, but a Box of floats is needed: "
+            "declare it with dtype=np.float32 and round in step, or use a Discrete space."
         )
     if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
         raise ConfigError(
-            f"{env_id} has unbounded actions {_name(space)}, but finite bounds are needed: declare "
-            "them in the environment, or wrap it with gymnasium.wrappers.TransformAction(env, "
-            "func, Box(-1, 1, shape))."
+            f"{env_id} has unbounded actions {space_name(space)}, but finite bounds are needed: "
+            "declare them in the environment, or wrap it with "
+            "gymnasium.wrappers.TransformAction(env, func, Box(-1, 1, shape))."
         )
     low, high = space.low.astype(np.float64), space.high.astype(np.float64)
     first, last = inner_bounds(low, high)
@@ -233,69 +250,157 @@ def _check_actions(space: gym.spaces.Box, env_id: str) -> None:
             )
 
 
-def _name(space: gym.Space[Any]) -> str:
-    text = repr(space)
-    return text if len(text) <= 80 else f"{type(space).__name__}{space.shape or ''}"
-
-
-def describe_env(env_id: str, config: EnvConfig) -> EnvSpec:
+def describe_env(env: EnvLike, config: EnvConfig) -> EnvSpec:
     """Create an environment, read its sizes and bounds, and close it."""
-    with closing(make_env(env_id, config.make_kwargs)) as env:
-        return read_env_spec(env, env_id)
+    with closing(make_env(env, config.make_kwargs)) as made:
+        return read_env_spec(made, made.name)
 
 
 def examine_env(
-    env_id: str, config: EnvConfig, *, evaluated: bool = False
+    env: EnvLike, config: EnvConfig, *, evaluated: bool = False
 ) -> tuple[EnvSpec, tuple[str, ...]]:
     """Check an environment with one reset and one step; return its sizes and notes for the user.
 
     ``evaluated`` is whether policies will be evaluated in it.
     """
-    with closing(make_env(env_id, config.make_kwargs)) as env:
-        spec = read_env_spec(env, env_id)
-        notes = check_episode(env, env_id, spec)
-        return spec, (*notes, *describe_running(env, env_id, evaluated=evaluated))
+    found = inspect_env(env, config, evaluated=evaluated)
+    return found.spec, found.notes
 
 
-def read_goal_task(env_id: str, config: EnvConfig) -> GoalTask:
+class Inspection(NamedTuple):
+    """Sizes of an environment, notes for the user, and a description if it is an object."""
+
+    spec: EnvSpec
+    notes: tuple[str, ...]
+    record: EnvRecord | None
+
+
+def inspect_env(env: EnvLike, config: EnvConfig, *, evaluated: bool = False) -> Inspection:
+    """Check an environment like `examine_env`, and describe an object that the user passed."""
+    given = as_given(env)
+    with closing(make_env(given, config.make_kwargs)) as made:
+        spec = read_env_spec(made, made.name)
+        checked = check_episode(made, made.name, spec, use_masks=config.action_masks)
+        spec = replace(spec, action_masks=checked.action_masks)
+        notes = (*checked.notes, *describe_running(made, made.name, evaluated=evaluated))
+        record = given.record(own_env(made)) if isinstance(given, GivenEnv) else None
+        return Inspection(spec, notes, record)
+
+
+def own_env(made: GuardedEnv) -> AnyEnv:
+    """Return the environment without the wrappers of this package."""
+    env: AnyEnv = made.env
+    while isinstance(env, FlatGoals | FlatObservations):
+        env = env.env
+    return env
+
+
+def time_limit(env: EnvLike, kwargs: Mapping[str, Any]) -> int | None:
+    """Return the time limit in steps: `max_episode_steps`, or the one of an object's wrappers."""
+    given = as_given(env)
+    if isinstance(given, str):
+        return registered_time_limit(given, kwargs)
+    if isinstance(given, GivenVector):
+        return None
+    with closing(make_env(given, kwargs)) as made:
+        return given.record(own_env(made)).time_limit
+
+
+def read_goal_task(env: EnvLike, config: EnvConfig) -> GoalTask:
     """Return the rewards and terminations for other goals, as in the training environments."""
-    return GoalTask(make_env(env_id, config.make_kwargs), env_id, config.wrappers.reward)
+    made = make_env(env, config.make_kwargs)
+    return GoalTask(made, made.name, config.wrappers.reward)
 
 
 GRACE_SECONDS = 30
 """How long a worker process continues after SIGTERM, so that the trainer can save its state."""
 
 
-def _make_worker(
-    resolved: ResolvedEnv, rewards: RewardTransformConfig, index: int, name: str
-) -> CapturableEnv:
-    if multiprocessing.parent_process() is not None:
-        open_standard_streams()  # a failed print in the environment must not end the worker
-        # Ctrl-C and a scheduler's SIGTERM reach the whole process group, but only the trainer
-        # decides when to stop. If it never does, its workers end after the grace period.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        if hasattr(signal, "alarm"):  # not available on Windows
-            signal.signal(signal.SIGTERM, lambda *_: signal.alarm(GRACE_SECONDS))
-    isolation = Isolation()
-    try:
-        env = flatten_goals(_construct(resolved, isolation), achieved=True)
-    except ConfigError as error:  # the config was valid before, so the environment is to blame
-        raise EnvError(str(error)) from error
-    if not rewards.is_identity:
-        env = apply_reward_wrappers(OwnReturnWrapper(env), rewards)
-    return CapturableEnv(env, index, name, isolation)
+@dataclass(frozen=True)
+class _Worker:
+    """Makes one training environment, in this process or in a worker process."""
+
+    maker: EnvMaker
+    stack: int
+    rewards: RewardTransformConfig
+    index: int
+    name: str
+    action_masks: bool
+    keep_open: bool
+
+    def __call__(self) -> CapturableEnv:
+        if multiprocessing.parent_process() is not None:
+            open_standard_streams()  # a failed print in the environment must not end the worker
+            # Ctrl-C and a scheduler's SIGTERM reach the whole process group, but only the trainer
+            # decides when to stop. If it never does, its workers end after the grace period.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            if hasattr(signal, "alarm"):  # not available on Windows
+                signal.signal(signal.SIGTERM, lambda *_: signal.alarm(GRACE_SECONDS))
+        isolation = Isolation()
+        try:
+            env = stack_frames(_construct(self.maker, isolation), self.stack, self.maker.name)
+            env = flatten_observations(flatten_goals(env, achieved=True), self.maker.name)
+        except ConfigError as error:  # the config was valid before, so the environment is to blame
+            raise EnvError(str(error)) from error
+        if not self.rewards.is_identity:
+            env = apply_reward_wrappers(OwnReturnWrapper(env), self.rewards)
+        return CapturableEnv(
+            env,
+            self.index,
+            self.name,
+            isolation,
+            action_masks=self.action_masks,
+            keep_open=self.keep_open,
+        )
 
 
-def make_training_envs(env_id: str, config: EnvConfig, num_envs: int) -> TrainingEnvs:
-    """Create a vector environment with SAME_STEP resets, in this process or in worker processes."""
-    names = [f"{env_id} (environment {index})" for index in range(num_envs)]
-    names = names if num_envs > 1 else [env_id]
+def make_training_envs(
+    env: EnvLike, config: EnvConfig, num_envs: int, *, action_masks: bool = False
+) -> TrainingEnvs:
+    """Create a vector environment with SAME_STEP resets, in this process or in worker processes.
+
+    With ``action_masks``, infos contain the legal actions, checked.
+    """
+    given = as_given(env)
+    name = given.name if isinstance(given, GivenEnv) else given
+    names = [f"{name} (environment {index})" for index in range(num_envs)]
+    names = names if num_envs > 1 else [name]
     # Resolved here, since a worker process does not know what is registered and trusted.
-    resolved = resolve_env(env_id, config.make_kwargs)
-    makers: list[Callable[[], AnyEnv]] = [
-        partial(_make_worker, resolved, config.wrappers.reward, index, name)
+    options, stack = take_frame_stack(config.make_kwargs)
+    maker = resolve(given, options)
+    makers = [
+        _Worker(maker, stack, config.wrappers.reward, index, name, action_masks, _is_lent(given))
         for index, name in enumerate(names)
     ]
     if config.vectorization == "sync":
         return LocalEnvs(makers)
+    if isinstance(given, GivenEnv):
+        _check_sendable(makers[0])
     return WorkerEnvs(makers, names)
+
+
+def check_num_envs(env: str | GivenEnv, config: EnvConfig, num_envs: int) -> None:
+    """Reject several environments, or worker processes, for a single instance."""
+    if not isinstance(env, GivenInstance):
+        return
+    advice = f"pass a class or a function that makes it, such as lambda: {env.name}(…)"
+    if num_envs > 1:
+        raise ConfigError(
+            f"num_envs = {num_envs}: {env.name} is a single environment; {advice}, instead."
+        )
+    if config.vectorization == "async":
+        raise ConfigError(
+            f"env_kwargs.vectorization = async: {env.name} is an environment of this process and "
+            f"cannot run in another one; {advice}, instead."
+        )
+
+
+def _check_sendable(worker: _Worker) -> None:
+    """Reject a function that cannot be sent to a worker process."""
+    try:
+        CloudpickleWrapper(worker).__getstate__()
+    except Exception as error:  # an object of the user may raise anything
+        raise ConfigError(
+            f"{worker.maker.name} cannot be sent to a worker process ({error_text(error)}): create "
+            "what it needs inside the function, or use env_kwargs.vectorization=sync."
+        ) from error

@@ -19,6 +19,7 @@ import torch
 
 from rl_training.boundary.terminal import print_stderr
 from rl_training.envs.contract import (
+    ACTION_MASK,
     AnyEnv,
     ContractError,
     as_flag,
@@ -27,10 +28,11 @@ from rl_training.envs.contract import (
     check_reset,
     check_step,
     number_kinds,
+    read_action_mask,
 )
 from rl_training.errors import EnvError
 from rl_training.text import error_text
-from rl_training.types import FloatArray
+from rl_training.types import BoolArray, FloatArray
 
 Result = TypeVar("Result")
 StepResult = tuple[FloatArray, float, bool, bool, dict[str, Any]]
@@ -91,7 +93,8 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
         name: Name of the environment in error messages.
         isolation: The settings that its constructor ran with.
         kept: Keys of the infos to return, all by default. A vector environment merges infos by
-            key and adds keys itself.
+            key and adds keys itself. A kept action mask is checked and converted to booleans.
+        keep_open: Whether `close` leaves the environment open, because it belongs to the user.
     """
 
     def __init__(
@@ -101,6 +104,7 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
         isolation: Isolation | None = None,
         *,
         kept: tuple[str, ...] | None = None,
+        keep_open: bool = False,
     ) -> None:
         super().__init__(env)
         self.name = name or type(env.unwrapped).__name__
@@ -109,6 +113,10 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
         self._shape = self._space.shape
         self._kinds = number_kinds(self._space)
         self._kept = kept
+        self._keep_open = keep_open
+        self.last_info: Mapping[str, Any] = {}
+        """All of the info that the latest step returned."""
+        self._has_masks = kept is not None and ACTION_MASK in kept
 
     def call(self, method: str, function: Callable[..., Result], *args: Any) -> Result:
         """Call a function of the environment; any exception becomes an EnvError."""
@@ -144,8 +152,12 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
         is_array = type(obs) is np.ndarray and obs.shape == self._shape
         if not is_array or obs.dtype.kind not in self._kinds:
             check_obs(obs, self._space, "step")
+        self.last_info = info if isinstance(info, Mapping) else {}
+        kept = self._reduced(info)
+        if self._has_masks:
+            kept[ACTION_MASK] = self._read_mask(info, "step", terminated)
         # Many simulators return the same array at every step and overwrite it.
-        return np.array(obs), reward, terminated, truncated, self._reduced(info)
+        return np.array(obs), reward, terminated, truncated, kept
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -159,7 +171,22 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
             check_reset(result)
         obs, info = result
         check_obs(obs, self._space, "reset")
-        return np.array(obs), self._reduced(info)
+        kept = self._reduced(info)
+        if self._has_masks:
+            kept[ACTION_MASK] = self._read_mask(info, "reset")
+        return np.array(obs), kept
+
+    def action_mask(
+        self, info: Mapping[str, Any], method: str, terminated: bool = False
+    ) -> BoolArray:
+        """Return the legal actions in the info of a reset or step."""
+        return self.call(method, self._read_mask, info, method, terminated)
+
+    def _read_mask(self, info: Any, method: str, terminated: bool = False) -> BoolArray:
+        num_actions = int(self.action_space.n)  # type: ignore[attr-defined]
+        if terminated:  # no action follows, so the environment may return any mask, or none
+            return np.ones(num_actions, dtype=bool)
+        return read_action_mask(info if isinstance(info, Mapping) else {}, num_actions, method)
 
     def _reduced(self, info: Any) -> dict[str, Any]:
         if self._kept == () or not isinstance(info, Mapping):
@@ -173,7 +200,9 @@ class GuardedEnv(gym.Wrapper[Any, Any, Any, Any]):
         return self.call("render", self.env.render)
 
     def close(self) -> None:
-        """Close the environment; a failure only prints a warning."""
+        """Close the environment, unless it belongs to the user; a failure only warns."""
+        if self._keep_open:
+            return
         try:
             self.call("close", self.env.close)
         except EnvError as error:

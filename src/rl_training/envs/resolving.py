@@ -20,6 +20,7 @@ import re
 import sys
 import warnings
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from importlib import import_module, metadata
 from importlib.util import find_spec as find_module
@@ -28,6 +29,7 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec as RegisteredSpec
 
+from rl_training.envs.contract import AnyEnv
 from rl_training.errors import ConfigError, close_match
 from rl_training.text import printable, shorten, shown
 
@@ -115,7 +117,12 @@ class ResolvedEnv:
     spec: RegisteredSpec
     kwargs: dict[str, Any]
 
-    def make(self) -> gym.Env[Any, Any]:
+    @property
+    def name(self) -> str:
+        """The id."""
+        return self.spec.id
+
+    def make(self) -> AnyEnv:
         """Create the environment, even in a process in which it is not registered."""
         with warnings.catch_warnings():  # our own error covers an unknown render mode
             warnings.filterwarnings("ignore", message=".*render_mode")
@@ -133,7 +140,7 @@ def resolve_env(env_id: str, kwargs: Mapping[str, Any] | None = None) -> Resolve
                 "remove it."
             )
     _check_limit(options.get("max_episode_steps"))
-    _check_kwargs(env_id, options)
+    check_kwargs(env_id, options)
     return ResolvedEnv(spec, options)
 
 
@@ -144,6 +151,13 @@ def find_spec(env_id: str) -> RegisteredSpec:
     """
     if not isinstance(env_id, str):
         raise ConfigError(f"env_id = {shown(env_id)}: should be the id of an environment.")
+    if is_object_label(env_id):
+        raise ConfigError(
+            f"The environment {_line(env_id)} was passed as an object in Python, so it cannot be "
+            "created from a file: pass it again as env=…, or register it with Gymnasium and use "
+            "rl-training --import MODULE … with --env-id ID (evaluate, finetune, data) or "
+            "env_id=ID (resume)."
+        )
     module, colon, name = env_id.rpartition(":")
     if colon:
         raise ConfigError(
@@ -208,7 +222,7 @@ def find_env_class(env_id: str) -> Any:
     return getattr(sys.modules.get(module), name, None)
 
 
-def time_limit(env_id: str, kwargs: Mapping[str, Any]) -> int | None:
+def registered_time_limit(env_id: str, kwargs: Mapping[str, Any]) -> int | None:
     """Return the time limit in steps: `max_episode_steps` if given, else the registered one."""
     asked = kwargs.get("max_episode_steps")
     _check_limit(asked)
@@ -261,10 +275,68 @@ def _check_installed(env_id: str) -> None:
         )
 
 
+# --- Objects that the user passes in Python ---------------------------------------------
+
+
+def object_label(name: str) -> str:
+    """Return the `env_id` of an environment that was passed as an object: ``<MyEnv>``.
+
+    Gymnasium does not allow angle brackets in an id, so no file can resolve it.
+    """
+    return f"<{name}>"
+
+
+def is_object_label(env_id: str | None) -> bool:
+    """Return whether an `env_id` describes an object instead of a registered environment."""
+    return isinstance(env_id, str) and env_id.startswith("<")
+
+
+def registered_as(spec: RegisteredSpec) -> tuple[str, dict[str, Any]] | None:
+    """Return the id and arguments that make the environment of ``spec``; None if there are none.
+
+    Arguments must be plain data, since a config file contains them.
+    """
+    registered = gym.registry.get(spec.id)
+    if registered is None or registered.entry_point != spec.entry_point or spec.additional_wrappers:
+        return None
+    kwargs = {k: v for k, v in spec.kwargs.items() if k != "render_mode"}
+    if not all(_is_data(value) for value in kwargs.values()):
+        return None
+    kwargs = {
+        k: v
+        for k, v in kwargs.items()
+        if k not in registered.kwargs or _as_json(registered.kwargs[k]) != _as_json(v)
+    }
+    if spec.max_episode_steps != registered.max_episode_steps:
+        steps = spec.max_episode_steps
+        kwargs["max_episode_steps"] = -1 if steps is None else steps
+    return spec.id, kwargs
+
+
+def _is_data(value: Any) -> bool:
+    """Return whether a config file can contain a value as it is."""
+    if isinstance(value, list):
+        return all(_is_data(item) for item in value)
+    if isinstance(value, dict):
+        return all(type(key) is str and _is_data(item) for key, item in value.items())
+    return value is None or type(value) in (bool, int, float, str)
+
+
+def make_spec(spec: RegisteredSpec) -> AnyEnv:
+    """Create an environment with all its wrappers from the `spec` of an instance.
+
+    It does not render, since it is used for evaluation.
+    """
+    again = deepcopy(spec)
+    again.kwargs.pop("render_mode", None)
+    return gym.make(again, disable_env_checker=True)
+
+
 # --- Arguments from files --------------------------------------------------------------
 
 
-def _check_kwargs(env_id: str, kwargs: Mapping[str, Any]) -> None:
+def check_kwargs(env_id: str, kwargs: Mapping[str, Any]) -> None:
+    """Reject arguments that are not plain values, unless the user specified them."""
     for key, value in kwargs.items():
         problem = _problem(value, key, env_id)
         if problem is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, SupportsFloat
 
 import gymnasium as gym
@@ -66,7 +67,8 @@ class OwnReturnWrapper(gym.Wrapper[Any, Any, Any, Any]):
         obs, reward, terminated, truncated, info = self.env.step(action)
         self.total += as_reward(reward)
         if terminated or truncated:
-            info = {OWN_RETURN: self.total}
+            kept = info if isinstance(info, Mapping) else {}
+            info = {**kept, OWN_RETURN: self.total}
         return obs, reward, terminated, truncated, info
 
 

@@ -6,6 +6,7 @@ code from the state.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from types import FunctionType, MethodType, ModuleType
@@ -13,11 +14,13 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.vector import VectorWrapper
 
 from rl_training.boundary import json_codec
 from rl_training.boundary.values import describe_array
-from rl_training.envs.contract import AnyEnv
+from rl_training.envs.contract import ACTION_MASK, AnyEnv, AnyVectorEnv
 from rl_training.envs.guard import GuardedEnv, Isolation
+from rl_training.envs.observations import FlatObservations
 from rl_training.envs.reward_wrappers import OWN_RETURN, OwnReturnWrapper
 from rl_training.errors import EnvError
 from rl_training.text import error_text, one_line, shown
@@ -34,8 +37,11 @@ _RENDERING = frozenset({"screen", "clock", "surf", "maze"})
 
 _CONSTANT_TYPES = (gym.Space, gym.Env, type, FunctionType, MethodType, ModuleType)
 
-_SHARED, _ITEMS, _GENERATOR = "@shared", "@items", "@generator"
-"""Tags of a reference to a shared value, a dict with its order, and a generator."""
+_UNCHANGED = frozenset({"OrderEnforcing", "PassiveEnvChecker"})
+"""Wrappers whose state is the same after every reset, so that a state fits with or without them."""
+
+_SHARED, _ITEMS, _GENERATOR, _DEQUE = "@shared", "@items", "@generator", "@deque"
+"""Tags of a reference to a shared value, a dict with its order, a generator, and a deque."""
 
 
 MAX_DEPTH = 100
@@ -54,17 +60,18 @@ def _inexact(problem: str) -> CaptureError:
     return CaptureError(f"{problem}, which cannot be saved exactly")
 
 
-def wrappers_and_core(env: AnyEnv) -> list[AnyEnv]:
+def wrappers_and_core(env: AnyEnv | AnyVectorEnv) -> list[Any]:
     """Return the layers of an environment, from the outermost wrapper to the core."""
-    layers = [env]
-    while isinstance(layers[-1], gym.Wrapper):
+    layers: list[Any] = [env]
+    while isinstance(layers[-1], gym.Wrapper | VectorWrapper):
         layers.append(layers[-1].env)
     return layers
 
 
 def _layers(env: AnyEnv, around: tuple[AnyEnv, ...] = ()) -> list[AnyEnv]:
-    """Return the layers without `GuardedEnv`, and those of environments inside the core."""
-    layers = [layer for layer in wrappers_and_core(env) if not isinstance(layer, GuardedEnv)]
+    """Return the layers that may have state, and those of environments inside the core."""
+    stateless = GuardedEnv | FlatObservations
+    layers = [layer for layer in wrappers_and_core(env) if not isinstance(layer, stateless)]
     if len(around) > MAX_DEPTH or any(layer is outer for layer in layers for outer in around):
         raise _inexact(f"{type(env.unwrapped).__name__} contains itself")
     inner = [value for value in vars(layers[-1]).values() if isinstance(value, gym.Env)]
@@ -104,13 +111,13 @@ class _Capture:
         if depth > MAX_DEPTH:
             raise _inexact(f"{name} has more than {MAX_DEPTH} levels of lists or dicts")
         is_generator = isinstance(value, np.random.Generator) and depth == 0
-        if type(value) in (np.ndarray, list, dict) or is_generator:
+        if type(value) in (np.ndarray, list, dict, deque) or is_generator:
             self._visits[id(value)] = self._visits.get(id(value), 0) + 1
             if self._visits[id(value)] > 1:
                 return
         if type(value) is np.ndarray and value.dtype.kind in "biuf":
             self._examine_memory(value, name)
-        elif type(value) in (list, tuple) or _is_plain_dict(value):
+        elif type(value) in (list, tuple, deque) or _is_plain_dict(value):
             for part in value.values() if type(value) is dict else value:
                 self.examine(part, name, depth + 1)
         elif not is_generator or type(value.bit_generator) is not np.random.PCG64:
@@ -145,6 +152,8 @@ class _Capture:
     def _copy_alone(self, value: Any) -> Any:
         if isinstance(value, np.random.Generator):
             return {_GENERATOR: value.bit_generator.state}
+        if isinstance(value, deque):
+            return {_DEQUE: [value.maxlen, [self.copy(item) for item in value]]}
         if not isinstance(value, dict):
             return _copied(value, self.copy)
         items = [(key, self.copy(item)) for key, item in value.items()]
@@ -182,6 +191,9 @@ class _Restore:
             return self._shared_value(value[_SHARED])
         if set(value) == {_GENERATOR}:
             return _generator(value[_GENERATOR])
+        if set(value) == {_DEQUE}:
+            most, items = value[_DEQUE]
+            return deque((self.copy(item) for item in items), maxlen=most)
         items = value[_ITEMS] if set(value) == {_ITEMS} else value.items()
         return {str(key): self.copy(item) for key, item in items}
 
@@ -244,7 +256,7 @@ def _can_replace(current: Any, saved: Any) -> bool:
         return True
     if callable(current) or isinstance(current, _CONSTANT_TYPES):
         return False
-    kinds = (str, dict, np.random.Generator)
+    kinds = (str, dict, deque, np.random.Generator)
     return all(isinstance(current, kind) == isinstance(saved, kind) for kind in kinds)
 
 
@@ -328,14 +340,16 @@ def capture_env(env: AnyEnv) -> dict[str, Any]:
 
 def restore_env(env: AnyEnv, state: dict[str, Any]) -> None:
     """Restore a captured state into an environment with the same layers."""
-    layers = _layers(env)
-    if len(layers) != len(state["layers"]):
+    layers, saved = _layers(env), state["layers"]
+    if [type(layer).__name__ for layer in layers] != [layer["class"] for layer in saved]:
+        layers = [layer for layer in layers if type(layer).__name__ not in _UNCHANGED]
+        saved = [layer for layer in saved if layer["class"] not in _UNCHANGED]
+    if len(layers) != len(saved):
         raise CaptureError(
-            f"the saved environment has {len(state['layers'])} layers, but this one has "
-            f"{len(layers)}"
+            f"the saved environment has {len(saved)} layers, but this one has {len(layers)}"
         )
     restore = _Restore(state.get("shared", []))
-    for layer, layer_state in zip(layers, state["layers"], strict=True):
+    for layer, layer_state in zip(layers, saved, strict=True):
         _restore_layer(layer, layer_state, restore)
     simulator = _simulator(env)
     if (simulator is None) != (state["simulator"] is None):
@@ -348,12 +362,25 @@ class CapturableEnv(GuardedEnv):
     """The outermost wrapper, whose methods a vector environment calls across processes."""
 
     def __init__(
-        self, env: AnyEnv, index: int = 0, name: str = "", isolation: Isolation | None = None
+        self,
+        env: AnyEnv,
+        index: int = 0,
+        name: str = "",
+        isolation: Isolation | None = None,
+        *,
+        action_masks: bool = False,
+        keep_open: bool = False,
     ) -> None:
         # An environment may use the same key; it is ours only if our wrapper is present.
         transformed = any(isinstance(x, OwnReturnWrapper) for x in wrappers_and_core(env))
-        super().__init__(env, name, isolation, kept=(OWN_RETURN,) if transformed else ())
+        own_return = (OWN_RETURN,) if transformed else ()
+        masks = (ACTION_MASK,) if action_masks else ()
+        super().__init__(env, name, isolation, kept=(*own_return, *masks), keep_open=keep_open)
         self.index = index
+
+    def latest_info(self) -> dict[str, Any]:
+        """Return the info of the latest step, which may be the last one of an episode."""
+        return dict(self.last_info)
 
     def capture(self) -> dict[str, Any]:
         """Return the state, or ``{"error": reason}`` if it cannot be captured."""
@@ -371,8 +398,9 @@ class CapturableEnv(GuardedEnv):
                 restore_env(self.env, states[self.index])
             except _KindError:
                 # A step may replace an array of floats with one of another type, such as flags.
-                self.reset()
-                self.step(deepcopy(self.action_space).sample())
+                _, info = self.reset()
+                mask = info[ACTION_MASK].astype(np.int8) if ACTION_MASK in info else None
+                self.step(deepcopy(self.action_space).sample(mask))
                 restore_env(self.env, states[self.index])
         except (CaptureError, EnvError):
             raise

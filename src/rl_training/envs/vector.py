@@ -16,7 +16,7 @@ from typing import Any
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.vector.async_vector_env import _async_worker
 
-from rl_training.envs.contract import AnyEnv
+from rl_training.envs.contract import ACTION_MASK, AnyEnv
 from rl_training.envs.state import CaptureError
 from rl_training.errors import EnvError, RLTrainingError
 from rl_training.text import error_text
@@ -39,10 +39,13 @@ class LocalEnvs(SyncVectorEnv[Any, Any]):
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         """Start new episodes; environment ``i`` is seeded with ``seed + i``."""
+        infos: dict[str, Any] = {}
         for index, env in enumerate(self.envs):
             own = None if seed is None else seed + index
-            self._observations[index], _ = env.reset(seed=own, options=options)
-        return self._observations, {}
+            self._observations[index], info = env.reset(seed=own, options=options)
+            if ACTION_MASK in info:
+                infos = self._add_info(infos, {ACTION_MASK: info[ACTION_MASK]}, index)
+        return self._observations, infos
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Step all environments like Gymnasium, but only for flat spaces and SAME_STEP resets."""
@@ -51,7 +54,9 @@ class LocalEnvs(SyncVectorEnv[Any, Any]):
             obs, reward, terminated, truncated, info = env.step(actions[index])
             if terminated or truncated:
                 infos = self._add_info(infos, {"final_obs": obs, "final_info": info}, index)
-                obs, _ = env.reset()
+                obs, info = env.reset()
+            if ACTION_MASK in info:
+                infos = self._add_info(infos, {ACTION_MASK: info[ACTION_MASK]}, index)
             self._observations[index] = obs
             self._rewards[index] = reward
             self._terminations[index] = terminated

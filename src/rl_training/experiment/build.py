@@ -20,6 +20,7 @@ from rl_training.algorithms.config import CollectionConfig, MixingConfig
 from rl_training.data import ReplayBuffer, TransitionDataset
 from rl_training.data.replay_buffer import ReplayPlan
 from rl_training.envs import make_training_envs, read_goal_task
+from rl_training.envs.given import GivenEnv
 from rl_training.errors import ConfigError
 from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.dataset_source import (
@@ -42,7 +43,9 @@ from rl_training.runtime.control_config import build_control_callbacks
 from rl_training.runtime.engine import Engine
 from rl_training.runtime.engine_choice import EngineMode, choose_engine
 from rl_training.runtime.evaluation import Evaluator, Policy, Validation
-from rl_training.runtime.logging import MetricsLogger
+from rl_training.runtime.loggers.build import build_loggers, flat_settings
+from rl_training.runtime.loggers.video import Film
+from rl_training.runtime.logging import MetricsLogger, read_metrics
 from rl_training.runtime.observing import Observer
 from rl_training.runtime.seeding import Stream, derive_seed
 from rl_training.runtime.session import LoopSettings, Session
@@ -72,9 +75,16 @@ def build_session(
     keep_freed_memory()
     mode = engine_mode(config, device, saved_engine)
     algorithm = build_algorithm(config, task.spec, device)
-    logger = MetricsLogger(run_dir, tensorboard=parts.controls.tensorboard, start_step=start_step)
+    logger = MetricsLogger(
+        run_dir,
+        loggers=build_loggers(config.logging, read_metrics, on_warning),
+        settings=flat_settings(config.to_dict()),
+        tags=config.tags,
+        start_step=start_step,
+        on_warning=on_warning,
+    )
     sources = build_sources(task, algorithm, device, mode)
-    evaluator = build_evaluator(config)
+    evaluator = build_evaluator(task)
     has_evaluation = sources.validation is not None or evaluator is not None
 
     def say(text: str) -> None:  # the session is created after the engine
@@ -112,6 +122,7 @@ def build_session(
         evaluator=evaluator,
         validation=sources.validation,
         callbacks=[*build_control_callbacks(parts.controls), *callbacks],
+        film=Film(config.logging.videos, on_warning) if config.logging.videos else None,
     )
     return session
 
@@ -132,6 +143,8 @@ def build_sources(
     config, data = task.config, task.data
     validation = build_validation(data, config.seed) if data else None
     needed = config.replay_class.needed_fields if config.mode != "offline" else ()
+    if task.spec.action_masks:
+        needed = (*needed, *algorithm.mask_fields)
     recorded: Sampler | None = None
     if data is not None:
         with report_out_of_memory(f"{data.record['source']}: the dataset", device):
@@ -139,7 +152,7 @@ def build_sources(
             supply_fields(algorithm, recorded, data.held_out, needed=needed)
         if config.mode == "offline":
             return Sources(recorded, validation=validation)
-    buffer = build_replay(config, task.spec, device)
+    buffer = build_replay(config, task.spec, device, task.env)
     supply_fields(algorithm, buffer, needed=needed)
     collector = build_collector(task, algorithm, buffer, mode)
     if config.mode == "online":
@@ -156,12 +169,19 @@ def build_validation(data: RunData, seed: int) -> Validation | None:
     return Validation(data.held_out, seed=derive_seed(seed, Stream.VALIDATION, 1))
 
 
-def build_evaluator(config: TrainConfig) -> Evaluator | None:
+def build_evaluator(task: Task) -> Evaluator | None:
     """Build the evaluator; None without an environment or evaluation episodes."""
-    if config.env_id is None or config.eval_episodes == 0:
+    if task.evaluation is None:
         return None
+    config, chosen = task.config, task.evaluation
     seed = derive_seed(config.seed, Stream.EVALUATION)
-    return Evaluator(config.env_id, config.parts.env.make_kwargs, seed=seed)
+    return Evaluator(
+        chosen.env,
+        chosen.kwargs,
+        seed=seed,
+        action_masks=task.spec.action_masks,
+        render=config.logging.videos > 0,
+    )
 
 
 def build_collector(
@@ -169,13 +189,18 @@ def build_collector(
 ) -> Collector:
     """Build the collector, with its environments at the start of their first episodes."""
     config = task.config
-    assert config.env_id is not None
+    assert task.env is not None
     seed = derive_seed(config.seed, Stream.EXPLORATION)
     # Not the device of the replay, which stays in host memory if it has goals.
     generator = torch.Generator(algorithm.obs_shift.device).manual_seed(seed)
     explorer = GraphedExplorer if mode == "cuda_graph" else Explorer
     collector = Collector(
-        make_training_envs(config.env_id, config.parts.training_env, config.num_envs),
+        make_training_envs(
+            task.env,
+            config.parts.training_env,
+            config.num_envs,
+            action_masks=task.spec.action_masks,
+        ),
         explorer(algorithm, config.num_envs, generator),
         buffer,
         task.spec,
@@ -214,11 +239,16 @@ def engine_mode(config: TrainConfig, device: torch.device, saved: str | None) ->
     return choose_engine(wanted, device.type, planned)
 
 
-def build_replay(config: TrainConfig, spec: EnvSpec, device: torch.device) -> ReplayBuffer:
-    """Build the replay that the config or the learner specifies."""
-    settings, env_id = config.parts.algorithm, config.env_id
+def build_replay(
+    config: TrainConfig, spec: EnvSpec, device: torch.device, env: str | GivenEnv | None = None
+) -> ReplayBuffer:
+    """Build the replay that the config or the learner specifies.
+
+    ``env`` is the run's environment, which relabels goals; by default, the one of the config.
+    """
+    settings, task_env = config.parts.algorithm, env or config.env_id
     assert isinstance(settings, CollectionConfig)
-    assert env_id is not None
+    assert task_env is not None
     before_collection = config.online_from - config.first_step
     horizon = config.parts.controls.schedule_horizon or before_collection + config.budget
     plan = ReplayPlan(
@@ -227,7 +257,7 @@ def build_replay(config: TrainConfig, spec: EnvSpec, device: torch.device) -> Re
         num_envs=config.num_envs,
         horizon=max(1, horizon - before_collection),
         device=device,
-        read_goal_task=lambda: read_goal_task(env_id, config.parts.training_env),
+        read_goal_task=lambda: read_goal_task(task_env, config.parts.training_env),
     )
     with report_out_of_memory(f"buffer_capacity = {settings.buffer_capacity}: the replay", device):
         return config.replay_class.build(plan, **settings.replay_options())
@@ -257,6 +287,7 @@ def describe_run(task: Task, device: torch.device) -> dict[str, Any]:
         "algorithm": config.algo,
         "config": kept,
         "env_spec": spec.to_dict(),
+        **({"environment": task.env_record.to_dict()} if task.env_record else {}),
         **({"dataset": task.data.record} if task.data else {}),
         "device": device.type,
         "num_threads": torch.get_num_threads(),

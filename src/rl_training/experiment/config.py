@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,15 +21,17 @@ from rl_training.boundary.packaged_configs import config_names, packaged_config
 from rl_training.boundary.reading import read_text
 from rl_training.boundary.yaml_codec import parse_yaml
 from rl_training.config_model import ConfigModel, Model, Trait, keys_with, sentence, validated
+from rl_training.data.action_units import within_bounds
 from rl_training.data.config import DataConfig
 from rl_training.envs.factory import EnvConfig, WrappersConfig
 from rl_training.envs.resolving import name_env, name_kwargs
 from rl_training.errors import ConfigError, nearest, suggest_key
-from rl_training.experiment.plain_values import env_id_of, plain, tuples_to_lists
+from rl_training.experiment.plain_values import plain, tuples_to_lists
 from rl_training.rewards import RewardTransformConfig
 from rl_training.runtime.control_config import ControlsConfig
+from rl_training.runtime.loggers.config import LoggingConfig, name_destinations
 from rl_training.text import shorten, shown
-from rl_training.types import Mode
+from rl_training.types import EnvSpec, Mode
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -63,6 +65,8 @@ class TrainConfig(ConfigModel):
     """Steps between log entries."""
     tags: Annotated[tuple[str, ...], Trait.MAY_CHANGE, Trait.LABEL] = ()
     """Labels of the run."""
+    logging: Annotated[LoggingConfig, Trait.MAY_CHANGE, Trait.LABEL] = LoggingConfig()
+    """Destinations of metrics in addition to metrics.jsonl."""
     algo_kwargs: dict[str, Any] = Field(default_factory=dict)
     """Hyperparameters of the algorithm, and controls."""
     env_kwargs: dict[str, Any] = Field(default_factory=dict)
@@ -89,6 +93,7 @@ class TrainConfig(ConfigModel):
         for key, value in data.items():
             passed_on = key == "env_kwargs" and isinstance(value, Mapping)
             held[key] = plain(value, key, storable=passed_on)
+        _move_keys(held)
         _check_env_id(held.get("env_id"))
         _check_level(held)
         kwargs = held.get("algo_kwargs")
@@ -253,7 +258,8 @@ class ConfigParts:
         def part(model: type[Model]) -> Model:
             return validated(model, {k: v for k, v in kwargs.items() if k in model.model_fields})
 
-        data, env = part(models[2]), validated(EnvConfig, config.env_kwargs)
+        data = part(models[2]).for_env(config.env_id)
+        env = validated(EnvConfig, config.env_kwargs)
         wrapped, keyed = env.wrappers.reward, data.rewards()
         if not wrapped.is_identity and not keyed.is_identity and wrapped != keyed:
             raise ConfigError(
@@ -267,6 +273,11 @@ class ConfigParts:
             env=env,
             rewards=keyed if wrapped.is_identity else wrapped,
         )
+
+    def narrowed(self, spec: EnvSpec) -> EnvSpec:
+        """Return the spec of an environment whose actions are limited by `action_range`."""
+        chosen = self.data.action_range
+        return spec if isinstance(chosen, str) else within_bounds(spec, *chosen, "this run")
 
     @property
     def training_env(self) -> EnvConfig:
@@ -341,28 +352,41 @@ def _check_level(data: Mapping[str, Any]) -> None:
             raise ConfigError(unknown_key(key, algo, known))
 
 
+MOVED_KEYS = {"tensorboard": "logging"}
+"""Keys that `algo_kwargs` had in earlier versions, and the mapping that has them now."""
+
+
+def _move_keys(data: dict[str, Any]) -> None:
+    """Move keys of earlier versions in place, so that old configs and runs stay readable."""
+    kwargs = data.get("algo_kwargs")
+    for key, place in MOVED_KEYS.items():
+        if not isinstance(kwargs, dict) or key not in kwargs:
+            continue
+        moved, settings = kwargs.pop(key), data.get(place)
+        if settings is not None and not isinstance(settings, dict):
+            continue  # reported as an invalid value
+        if settings is not None and settings.get(key, moved) != moved:
+            raise ConfigError(
+                f"{key} = {shown(moved)} contradicts {place}.{key} = {shown(settings[key])}: set "
+                "only one of them."
+            )
+        data[place] = {**(settings or {}), key: moved}
+
+
 def _check_env_id(env_id: Any) -> None:
-    if env_id is None or isinstance(env_id, str):
-        return
-    register = (
-        "register it with gymnasium.register(id='Mine-v0', entry_point=MyEnv) and pass 'Mine-v0'"
-    )
-    known = env_id_of(env_id)
-    if known is not None:
-        register = f"pass env_id={known!r}, or, if the environment is wrapped, {register}"
-    raise ConfigError(
-        f"env_id = {shown(env_id)}: should be the id of a registered environment, not an object. "
-        f"{register[0].upper()}{register[1:]}."
-    )
+    if env_id is not None and not isinstance(env_id, str):
+        raise ConfigError(
+            f"env_id = {shown(env_id)}: should be an id, since configs have only plain values. "
+            "Pass an object as an argument: SAC(env), or train(config, env=env)."
+        )
 
 
 def _check_dataset_path(path: Any) -> None:
     if path is None or isinstance(path, str | os.PathLike):
         return
     raise ConfigError(
-        f"dataset_path is of type {type(path).__name__}, but should be the path of a file. Save "
-        "the arrays first, with np.savez('data.npz', observations=…, actions=…, rewards=…, "
-        "terminals=…), then pass dataset_kind='npz' and dataset_path='data.npz' (docs/datasets.md)."
+        f"dataset_path is of type {type(path).__name__}, but should be a path: pass arrays and "
+        "dataset objects as dataset=… instead (docs/datasets.md)."
     )
 
 
@@ -414,9 +438,24 @@ def read_config(source: str | Path) -> dict[str, Any]:
 
 
 def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> None:
-    """Apply a list of ``key=value`` overrides."""
+    """Apply a list of ``key=value`` overrides; a new dataset replaces the keys of the old one."""
     for override in check_overrides(overrides):
         apply_override(data, override)
+    replace_dataset(data, {override_key(override) for override in overrides})
+
+
+def replace_dataset(data: dict[str, Any], given: Collection[str]) -> None:
+    """Remove the keys of the old dataset if the keys ``given`` have set another one."""
+    kwargs, given = data.get("algo_kwargs"), set(given)
+    places = given.intersection(("dataset_path", "dataset_id"))
+    if isinstance(kwargs, dict) and any(kwargs[place] for place in places):
+        for key in {"dataset_path", "dataset_id", "dataset_kind"} - given:
+            kwargs.pop(key, None)
+
+
+def override_key(override: str) -> str:
+    """Return the key of an override, without `algo_kwargs.`."""
+    return override.partition("=")[0].removeprefix("algo_kwargs.")
 
 
 def check_overrides(overrides: Sequence[str]) -> list[str]:
@@ -440,7 +479,21 @@ def apply_override(data: dict[str, Any], override: str) -> None:
     key, equals, text = override.partition("=")
     if not equals or not key:
         raise ConfigError(f"{shown(override)} is not an override: write key=value.")
+    target, name = _find_key(data, key)
+    target[name] = parse_yaml(text, override)
+
+
+def set_key(data: dict[str, Any], key: str, value: Any) -> None:
+    """Set a key of a config's mapping, written as in an override: `optimizers.actor.eps`."""
+    target, name = _find_key(data, key)
+    target[name] = value
+
+
+def _find_key(data: dict[str, Any], key: str) -> tuple[dict[str, Any], str]:
+    """Return the mapping that contains a key, which is created if necessary, and its last part."""
     path = key.split(".")
+    if len(path) == 1 and path[0] in MOVED_KEYS:
+        path = [MOVED_KEYS[key], key]
     if path[0] not in TrainConfig.model_fields:
         algo = str(data.get("algo", ""))
         names = kwargs_keys(algo, data.get("algo_kwargs"))
@@ -454,7 +507,7 @@ def apply_override(data: dict[str, Any], override: str) -> None:
         target = target[part]
         if not isinstance(target, dict):
             raise ConfigError(f"{shown(key)} cannot be set: {shown(part)} is not a mapping.")
-    target[path[-1]] = parse_yaml(text, override)
+    return target, path[-1]
 
 
 def parse_env_kwargs(texts: Sequence[str]) -> dict[str, Any]:
@@ -465,16 +518,30 @@ def parse_env_kwargs(texts: Sequence[str]) -> dict[str, Any]:
     return dict(data["env_kwargs"])
 
 
-def name_overrides(env_id: str | None, overrides: Sequence[str]) -> None:
-    """Record that the user specified the environment, or arguments of it, in the overrides."""
+def name_config(config: TrainConfig) -> None:
+    """Record that the user specified the environment and the destinations of a config."""
+    name_env(config.env_id, config.env_kwargs)
+    name_destinations(config.logging)
+
+
+def name_overrides(config: TrainConfig, overrides: Sequence[str]) -> None:
+    """Record that the user specified the environment or a destination in the overrides.
+
+    Only the overrides themselves count, since the rest of the config comes from a run folder.
+    """
+    env_id = config.env_id
     for override in check_overrides(overrides):
         key = override.partition("=")[0]
         top, *path = key.split(".")
         if top == "env_id":
             name_env(env_id)
-        if top == "env_kwargs":
-            given: Any = {}
-            apply_override(given, override)
+        if top not in ("env_kwargs", "logging"):
+            continue
+        given: Any = {}
+        apply_override(given, override)
+        if top == "logging":
+            name_destinations(validated(LoggingConfig, given[top] or {}))
+        else:
             for part in (top, *path[:-1]):
                 given = given[part]
             name_kwargs(env_id, given or {}, *path[:-1])

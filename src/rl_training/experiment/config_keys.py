@@ -50,20 +50,32 @@ def config_keys(algo: str) -> list[ConfigKey]:
             name=name,
             group=group,
             required=field.is_required(),
-            default=_plain_default(field),
+            default=None if field.is_required() else tuples_to_lists(default_of(field)),
             allowed=allowed_text(field),
             description=" ".join((field.description or "").split()),
         )
         for group, model in groups.items()
-        for name, field in model.model_fields.items()
+        for name, field in _named_fields(model)
         if name not in NON_SETTINGS
     ]
 
 
-def _plain_default(field: FieldInfo) -> Any:
-    if field.is_required():
-        return None
-    return tuples_to_lists(field.get_default(call_default_factory=True))
+def _named_fields(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """Yield the fields of a model; those of a nested model have names such as `logging.csv`."""
+    for name, field in model.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from _named_fields(kind, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", field
+
+
+def default_of(field: FieldInfo) -> Any:
+    """Return a default; of a nested model, only what differs from its own defaults."""
+    default = field.get_default(call_default_factory=True)
+    if isinstance(default, BaseModel):
+        return default.model_dump(exclude_defaults=True)
+    return default
 
 
 def changed_settings(config: TrainConfig) -> dict[str, Any]:
@@ -88,7 +100,7 @@ def default_text(field: FieldInfo, mark: str = "") -> str:
     """Return a default as YAML on one line, surrounded by ``mark``."""
     if field.is_required():
         return "required"
-    return f"{mark}{yaml_text(field.get_default(call_default_factory=True))}{mark}"
+    return f"{mark}{yaml_text(default_of(field))}{mark}"
 
 
 def allowed_text(field: FieldInfo, mark: str = "") -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,23 +14,25 @@ from rl_training.data import (
     EpochSampler,
     MixedSampler,
     NormalizedSampler,
-    TransitionDataset,
     load_transition_dataset,
 )
+from rl_training.data.dataset_loaders import MAP_FROM, MemoryLimits
+from rl_training.data.given_data import GivenData
+from rl_training.data.recorded import RecordedData
 from rl_training.envs import time_limit
+from rl_training.envs.given import GivenEnv
+from rl_training.envs.resolving import is_object_label
 from rl_training.errors import ConfigError
 from rl_training.experiment.config import TrainConfig
+from rl_training.experiment.machine import available_memory, choose_device
 from rl_training.experiment.starter_data import record_starter
 from rl_training.rewards import RewardTransformConfig
-from rl_training.runtime.recording import record_random
+from rl_training.runtime.recording import record_random_columns
 from rl_training.runtime.seeding import Stream, derive_seed
 from rl_training.types import FIELD_NAMES, EnvSpec, Sampler
 
 STD_FLOOR = 1e-3
 """Added to the standard deviation of each observation entry, since an entry may be constant."""
-
-STATISTICS_CHUNK = 65_536
-"""Number of rows that are added to running statistics at a time."""
 
 HELD_OUT_WITHOUT_ENV = 0.05
 """Fraction of the rows that is held out for evaluation without an environment."""
@@ -39,43 +42,78 @@ HELD_OUT_WITHOUT_ENV = 0.05
 class RunData:
     """Recorded data of a run: training rows, held-out rows and a record that identifies them."""
 
-    train: TransitionDataset
-    held_out: TransitionDataset | None
+    train: RecordedData
+    held_out: RecordedData | None
     record: dict[str, Any]
     """Source, number of rows and SHA-256 of all rows, as saved in checkpoints."""
 
     @property
-    def num_rows(self) -> int:
-        """Number of all rows, including held-out rows."""
+    def rows_in_memory(self) -> int:
+        """Number of all rows, including held-out rows; 0 if they are read from a file."""
+        if self.train.on_host:
+            return 0
         return len(self.train) + (0 if self.held_out is None else len(self.held_out))
 
 
 def load_dataset(
-    config: TrainConfig, spec: EnvSpec | None, *, raw_rewards: bool = False
-) -> TransitionDataset:
-    """Load and check the dataset of a config, and transform its rewards."""
-    parts, env_id = config.parts, config.env_id
+    config: TrainConfig,
+    spec: EnvSpec | None,
+    given: GivenData | None = None,
+    *,
+    env: str | GivenEnv | None = None,
+    raw_rewards: bool = False,
+    recorded_limit: int | None = None,
+) -> RecordedData:
+    """Load and check the dataset of a config, and transform its rewards.
+
+    Args:
+        config: The config.
+        spec: Sizes and bounds of the environment; None without one.
+        given: The data of `dataset_kind: memory`.
+        env: The run's environment; by default, the one of the config.
+        raw_rewards: Whether to keep the recorded rewards.
+        recorded_limit: Time limit of an environment that was passed as an object and is not
+            available now.
+    """
+    parts, env = config.parts, env or config.env_id
     rewards = RewardTransformConfig() if raw_rewards else parts.rewards
     update: dict[str, Any] = {f"reward_{k}": v for k, v in rewards.model_dump().items()}
     if raw_rewards:
         update["return_scaling"] = False
     settings = parts.data.model_copy(update=update)
     columns = [name for name in declared_fields(config) if name not in FIELD_NAMES]
-    if env_id is None:
-        return load_transition_dataset(settings, columns=columns)
+    columns += () if spec is None else spec.mask_fields
+    limits = memory_limits(config.device)
+    if env is None:
+        return load_transition_dataset(settings, columns=columns, given=given, limits=limits)
 
-    def collect(size: int, seed: int) -> dict[str, Any]:
+    def collect(size: int, seed: int) -> Mapping[str, Any]:
         if settings.dataset_kind == "starter":
             return record_starter(config, size, seed)
-        return record_random(env_id, parts.env.make_kwargs, size, seed)
+        masks = spec is not None and spec.action_masks
+        return record_random_columns(env, parts.env.make_kwargs, size, seed, action_masks=masks)
 
+    missing = isinstance(env, str) and is_object_label(env)
+    limit = recorded_limit if missing else time_limit(env, parts.env.make_kwargs)
     return load_transition_dataset(
         settings,
         spec=spec,
-        time_limit=time_limit(env_id, parts.env.make_kwargs),
+        time_limit=limit,
         collect_random=collect,
         columns=columns,
+        given=given,
+        limits=limits,
     )
+
+
+def memory_limits(device: str) -> MemoryLimits:
+    """Return how many bytes of data are loaded for a device.
+
+    A GPU draws batches much faster if the data are in its memory.
+    """
+    host, where = available_memory(torch.device("cpu")), choose_device(device)
+    half = min(host, available_memory(where)) // 2
+    return MemoryLimits(MAP_FROM if where.type == "cpu" else max(half, MAP_FROM), host)
 
 
 def declared_fields(config: TrainConfig) -> tuple[str, ...]:
@@ -106,12 +144,22 @@ def supply_fields(
             source.supply(fields, **options)
 
 
-def load_run_data(config: TrainConfig, spec: EnvSpec | None) -> RunData:
-    """Load the dataset into host memory, and split it into training and held-out rows."""
+def load_run_data(
+    config: TrainConfig,
+    spec: EnvSpec | None,
+    given: GivenData | None = None,
+    *,
+    env: str | GivenEnv | None = None,
+    recorded_limit: int | None = None,
+) -> RunData:
+    """Load the dataset into host memory, and split it into training and held-out rows.
+
+    The arguments are those of `load_dataset`.
+    """
     settings = config.parts.data
-    dataset = load_dataset(config, spec)
+    dataset = load_dataset(config, spec, given, env=env, recorded_limit=recorded_limit)
     record = {
-        "source": settings.source,
+        "source": settings.source if given is None else given.source,
         "rows": len(dataset),
         "sha256": dataset.fingerprint(),
         "notes": list(dataset.notes),
@@ -146,7 +194,7 @@ def prepare_sampler(
     if algorithm.has_running_statistics:
         observe_rows(algorithm, data.train)
     for part in parts:
-        part.rows = part.rows.to(device)
+        part.to(device)
     return EpochSampler(data.train) if settings.sampling == "epochs" else data.train
 
 
@@ -168,14 +216,14 @@ def normalized(replay: Sampler, algorithm: Algorithm) -> Sampler:
     return NormalizedSampler(replay, *algorithm.normalization)
 
 
-def observe_rows(algorithm: Algorithm, dataset: TransitionDataset) -> None:
+def observe_rows(algorithm: Algorithm, dataset: RecordedData) -> None:
     """Initialize running statistics with recorded rows, which the first batch already contains."""
     device = algorithm.obs_shift.device
-    returns = torch.from_numpy(dataset.running_returns(discount(algorithm)))
-    obs = dataset.rows[:, dataset.layout.slices["observations"]]
-    chunks = (torch.split(values, STATISTICS_CHUNK) for values in (obs, returns))
-    for chunk in zip(*chunks, strict=True):
-        algorithm.observe(*(values.to(device) for values in chunk))
+    returns, start = dataset.running_returns(discount(algorithm)), 0
+    for vectors in dataset.vectors():
+        chunk = vectors, returns[start : start + len(vectors)]
+        algorithm.observe_vectors(*(torch.from_numpy(values).to(device) for values in chunk))
+        start += len(vectors)
 
 
 def discount(algorithm: Algorithm) -> float:

@@ -9,9 +9,11 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 
+from rl_training.boundary.reading import read_text
 from rl_training.errors import ConfigError
 from rl_training.text import shown
 
@@ -82,6 +84,21 @@ def usable_cores() -> int:
     """Return the number of cores that this process may use."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return cores or 1
+
+
+def cpu_name() -> str:
+    """Return the name of the processor."""
+    try:
+        lines = read_text(Path("/proc/cpuinfo")).splitlines()
+    except ConfigError:  # not Linux
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def hardware_name(device: torch.device) -> str:
+    """Return the name of the GPU or, for other devices, of the processor."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name()
 
 
 def threads_from_environment() -> int | None:

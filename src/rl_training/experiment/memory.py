@@ -17,6 +17,7 @@ from rl_training.algorithms.base import Algorithm
 from rl_training.algorithms.config import AlgorithmConfig, CollectionConfig, NetworkedConfig
 from rl_training.algorithms.registry import CustomEntry, get_algorithm
 from rl_training.config_model import Trait, keys_with
+from rl_training.data.frames import FrameLayout
 from rl_training.data.rows import RowLayout
 from rl_training.errors import ConfigError, RLTrainingError
 from rl_training.experiment.config import TrainConfig
@@ -43,32 +44,57 @@ class MemoryNeed:
     size: int
 
 
+PROCESS_BYTES = 400 << 20
+"""Memory of a process that has imported PyTorch and the environment."""
+
+
+@dataclass(frozen=True)
+class MemoryNeeds:
+    """Lower bounds on the memory of the parts of a run."""
+
+    data: MemoryNeed
+    host: list[MemoryNeed]
+    """Parts that are always in the memory of the machine."""
+    learner: list[MemoryNeed]
+    """Parts that are in the memory of the device."""
+
+    @classmethod
+    def of(cls, config: TrainConfig, spec: EnvSpec, rows: int = 0) -> MemoryNeeds:
+        """Return the needs of a run; its dataset has ``rows`` rows."""
+        parts = config.parts
+        settings, source = parts.algorithm, parts.data.source
+        if parts.data.dataset_kind == "random":
+            source = f"dataset_size = {rows}"
+        host: list[MemoryNeed] = []
+        learner = _learner_needs(config, spec)
+        if isinstance(settings, CollectionConfig):
+            replay, capacity = config.replay_class, settings.buffer_capacity
+            size = replay.num_bytes(capacity, spec)
+            place = host if replay.on_host else learner
+            place.append(MemoryNeed(f"buffer_capacity = {capacity}", "the replay", size))
+        if parts.env.vectorization == "async" and config.mode != "offline":
+            workers = f"num_envs = {config.num_envs}"
+            host.append(
+                MemoryNeed(workers, "the environment processes", config.num_envs * WORKER_BYTES)
+            )
+        return cls(MemoryNeed(source, "the dataset", rows * transition_bytes(spec)), host, learner)
+
+    def on_host(self, device: torch.device) -> int:
+        """Return an estimate of the memory of the run's process, without that of a GPU."""
+        learner = sum(need.size for need in self.learner) if device.type == "cpu" else 0
+        return PROCESS_BYTES + self.data.size + sum(need.size for need in self.host) + learner
+
+
 def check_memory(config: TrainConfig, spec: EnvSpec, device: torch.device, rows: int = 0) -> None:
     """Reject a run that needs more memory than is available; its dataset has ``rows`` rows."""
-    parts = config.parts
-    settings, row = parts.algorithm, RowLayout(spec.obs_dim, spec.action_width).width * FLOAT_BYTES
-    source = parts.data.source
-    if parts.data.dataset_kind == "random":
-        source = f"dataset_size = {rows}"
-    host: list[MemoryNeed] = []
-    learner = _learner_needs(config, spec, row)
-    if isinstance(settings, CollectionConfig):
-        replay, capacity = config.replay_class, settings.buffer_capacity
-        size = replay.num_bytes(capacity, spec)
-        place = host if replay.on_host else learner
-        place.append(MemoryNeed(f"buffer_capacity = {capacity}", "the replay", size))
-    if parts.env.vectorization == "async" and config.mode != "offline":
-        workers = f"num_envs = {config.num_envs}"
-        host.append(
-            MemoryNeed(workers, "the environment processes", config.num_envs * WORKER_BYTES)
-        )
-    data = MemoryNeed(source, "the dataset", rows * row)
+    needs = MemoryNeeds.of(config, spec, rows)
     if device.type == "cpu":
-        _compare([data, *host, *learner], "this machine", device)
+        _compare([needs.data, *needs.host, *needs.learner], "this machine", device)
     else:
-        _compare([data, *learner], str(device), device)
-        _compare([data], "this machine", torch.device("cpu"))
-        _compare(host, "this machine", torch.device("cpu"))  # after the data was moved to the GPU
+        _compare([needs.data, *needs.learner], str(device), device)
+        _compare([needs.data], "this machine", torch.device("cpu"))
+        # After the data was moved to the GPU.
+        _compare(needs.host, "this machine", torch.device("cpu"))
 
 
 def _compare(needs: list[MemoryNeed], place: str, device: torch.device) -> None:
@@ -83,8 +109,15 @@ def _compare(needs: list[MemoryNeed], place: str, device: torch.device) -> None:
     )
 
 
-def _learner_needs(config: TrainConfig, spec: EnvSpec, row: int) -> list[MemoryNeed]:
-    """Return the memory of networks, optimizers and an update; ``row`` is a transition's size."""
+def transition_bytes(spec: EnvSpec) -> int:
+    """Return the size of a stored transition, with a frame of each image."""
+    images = FrameLayout.of(spec.entries)
+    return RowLayout.of(spec).width * FLOAT_BYTES + (images.frame_size if images else 0)
+
+
+def _learner_needs(config: TrainConfig, spec: EnvSpec) -> list[MemoryNeed]:
+    """Return the memory of networks, optimizers and an update."""
+    row = (2 * spec.obs_dim + spec.action_width + 3) * FLOAT_BYTES  # of a batch
     settings = config.parts.algorithm
     size, keys = settings.batch_size, _values(settings, Trait.UPDATE_SIZE)
     least = (spec.obs_dim + spec.action_dim) * 4 * FLOAT_BYTES  # with gradient and moments
@@ -95,7 +128,8 @@ def _learner_needs(config: TrainConfig, spec: EnvSpec, row: int) -> list[MemoryN
     learner = plan_learner(config, spec)
     if learner is None:
         return [MemoryNeed(keys, "a batch", size * row)]
-    noise = sum(math.prod(field.shape) for field in learner.noise(size).values()) * FLOAT_BYTES
+    fields = learner.update_noise(size).values()
+    noise = sum(math.prod(field.shape) for field in fields) * FLOAT_BYTES
     update = size * row + noise + _backward_bytes(learner, size)
     networks = MemoryNeed(
         _values(settings, Trait.NETWORK_SIZE), "the learner", learner_bytes(learner)

@@ -56,12 +56,6 @@ def plain(value: Any, where: str, *, storable: bool = False, inside: tuple[int, 
     return copied
 
 
-def env_id_of(env: Any) -> str | None:
-    """Return the id with which an environment object was created; None if it has none."""
-    env_id = getattr(getattr(env, "spec", None), "id", None)
-    return env_id if isinstance(env_id, str) else None
-
-
 def _check_storable(value: Any, where: str) -> None:
     """Reject a value that a config file cannot represent, and NaN, which is not equal to itself."""
     if value is not None and type(value) not in (bool, int, float, str):

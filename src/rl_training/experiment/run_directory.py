@@ -16,8 +16,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
+from rl_training.boundary.locking import hold_lock, is_held
 from rl_training.boundary.reading import MAX_TEXT, read_json, read_text
 from rl_training.boundary.writing import TEMPORARY, remove, sync_folder, write_atomically
 from rl_training.boundary.yaml_codec import dump_yaml, parse_yaml
@@ -51,7 +50,7 @@ def now() -> str:
 
 
 @contextmanager
-def create_run(config: TrainConfig) -> Iterator[Path]:
+def create_run(config: TrainConfig, name: str | None = None) -> Iterator[Path]:
     """Create a hidden folder for a new run under `output_dir`; `name_run` renames it.
 
     If anything fails before that, the folder is removed, so that incomplete runs never appear.
@@ -60,7 +59,7 @@ def create_run(config: TrainConfig) -> Iterator[Path]:
         parent = Path(config.output_dir)
         parent.mkdir(parents=True, exist_ok=True)
         remove_abandoned_run_dirs(parent)
-        folder = parent / f"{TEMPORARY}{_name(config)}-{secrets.token_hex(4)}"
+        folder = parent / f"{TEMPORARY}{name or _name(config)}-{secrets.token_hex(4)}"
         folder.mkdir()
     try:
         with report_output_dir_errors(config):
@@ -72,9 +71,9 @@ def create_run(config: TrainConfig) -> Iterator[Path]:
         raise
 
 
-def name_run(folder: Path, config: TrainConfig) -> Path:
-    """Rename the hidden folder of a new run to the first free name, and sync it."""
-    base, number = _name(config), 1
+def name_run(folder: Path, config: TrainConfig, name: str | None = None) -> Path:
+    """Rename the hidden folder of a new run to ``name``, or to the first free name; sync it."""
+    base, number = name or _name(config), 1
     with report_output_dir_errors(config):
         sync_folder(folder)
         while True:
@@ -85,13 +84,15 @@ def name_run(folder: Path, config: TrainConfig) -> Path:
             except OSError:
                 if not path.exists():
                     raise
+                if name is not None:
+                    raise ConfigError(f"{path} already exists: move it away.") from None
                 number += 1
         sync_folder(path.parent)
     return path
 
 
 def _name(config: TrainConfig) -> str:
-    environment = re.sub(r"[^A-Za-z0-9.-]+", "-", config.env_id or "data")
+    environment = re.sub(r"[^A-Za-z0-9.-]+", "-", (config.env_id or "data").strip("<()>"))
     suffix = "_finetuned" if config.finetunes else ""
     return f"{config.algo}_{environment}_seed{config.seed}{suffix}"
 
@@ -108,17 +109,21 @@ def report_output_dir_errors(config: TrainConfig) -> Iterator[None]:
         ) from None
 
 
-def remove_abandoned_run_dirs(parent: Path) -> None:
+def remove_abandoned_run_dirs(parent: Path, name: str | None = None) -> None:
     """Remove hidden folders of killed runs that have not changed for an hour.
 
-    A folder that contains anything other than the files of a new run is kept.
+    With ``name``, only those of one run are removed, whatever their age; the caller must know that
+    no process is starting this run. A folder that contains anything other than the files of a new
+    run is kept.
     """
     for folder in parent.glob(f"{TEMPORARY}*"):
         with suppress(OSError):
             young = time.time() - folder.lstat().st_mtime < ABANDONED_SECONDS
-            if young or folder.is_symlink() or not _HIDDEN.fullmatch(folder.name):
+            if folder.is_symlink() or not _HIDDEN.fullmatch(folder.name):
                 continue
-            if {entry.name for entry in folder.iterdir()} <= _FIRST_ENTRIES:
+            own = name is not None and folder.name.rpartition("-")[0] == f"{TEMPORARY}{name}"
+            wanted = own if name is not None else not young
+            if wanted and {entry.name for entry in folder.iterdir()} <= _FIRST_ENTRIES:
                 shutil.rmtree(folder)
 
 
@@ -169,22 +174,9 @@ def reject_links(run_dir: Path) -> None:
 @contextmanager
 def lock_run(run_dir: Path) -> Iterator[None]:
     """Lock the run for this process; the lock is released even if the process is killed."""
-    file = run_dir / LOCK_FILE
-    if file.is_symlink() or (file.exists() and not file.is_file()):
-        raise ConfigError(f"{file} is not a regular file: remove it, then try again.")
-    lock = FileLock(file)
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        raise ConfigError(
-            f"{run_dir} is being trained by another process: stop that process first."
-        ) from None
-    except OSError as error:
-        raise ConfigError(f"{run_dir} cannot be written ({error}).") from None
-    try:
+    busy = f"{run_dir} is being trained by another process: stop that process first."
+    with hold_lock(run_dir / LOCK_FILE, what=run_dir, busy=busy):
         yield
-    finally:
-        lock.release()
 
 
 def is_locked(run_dir: Path) -> bool:
@@ -192,14 +184,7 @@ def is_locked(run_dir: Path) -> bool:
 
     A lock that cannot be opened counts as held, so that ``run.json`` is trusted.
     """
-    file = run_dir / LOCK_FILE
-    if file.is_symlink() or not file.is_file():
-        return False
-    try:
-        with lock_run(run_dir):
-            return False
-    except ConfigError:
-        return True
+    return is_held(run_dir / LOCK_FILE)
 
 
 # --- Finding ------------------------------------------------------------------

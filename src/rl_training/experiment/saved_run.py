@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -69,7 +71,7 @@ class SavedRun(Checkpoint):
             or not (np.abs(bounds) <= np.finfo(np.float32).max).all()
             or not np.less(spec.action_low, spec.action_high).all()
             or not -(2**53) < spec.action_start < 2**53
-            or (spec.action_start != 0 and not spec.discrete)
+            or ((spec.action_start != 0 or spec.action_masks) and not spec.discrete)
         ):
             raise CheckpointError(f"{self.path / MANIFEST} has an invalid env_spec")
         if get_algorithm(self.config.algo).goals != (spec.goal_dim > 0):
@@ -79,12 +81,22 @@ class SavedRun(Checkpoint):
             )
         return spec
 
+    @property
+    def recorded_limit(self) -> int | None:
+        """Time limit of an environment that was passed as an object, if it had one."""
+        record = self.manifest.get("environment")
+        limit = record.get("time_limit") if isinstance(record, dict) else None
+        return limit if type(limit) is int and limit > 0 else None
+
     def check_env(self, spec: EnvSpec, *, chosen: str | None = None) -> None:
         """Reject an environment whose sizes or bounds differ from those in training.
 
-        ``chosen`` is the environment that the user chose instead of the run's own, if any.
+        ``chosen`` is the environment that the user chose instead of the run's own, if any. Action
+        masks do not matter: they are not inputs of a network.
         """
-        if self.spec == spec:
+        with suppress(ConfigError):  # the spaces differ, as the error below says
+            spec = self.config.parts.narrowed(spec)
+        if self.spec == replace(spec, action_masks=self.spec.action_masks):
             return
         if chosen is not None:
             raise ConfigError(

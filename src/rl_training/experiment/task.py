@@ -3,19 +3,39 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
-from rl_training.algorithms.config import CollectionConfig, MixingConfig, ValueConfig
+from rl_training.algorithms.config import (
+    CollectionConfig,
+    MixingConfig,
+    NetworkedConfig,
+    ValueConfig,
+)
 from rl_training.algorithms.finetuning_config import FinetuningConfig
 from rl_training.algorithms.her import HindsightConfig
 from rl_training.algorithms.registry import HindsightEntry, get_algorithm
+from rl_training.config_model import Trait, keys_with
 from rl_training.data import DataConfig
-from rl_training.envs import examine_env, read_goal_task
+from rl_training.data.advice import Advice, DataSettings, advise
+from rl_training.data.given_data import GivenData
+from rl_training.envs import read_goal_task
+from rl_training.envs.factory import Inspection, check_num_envs, inspect_env
+from rl_training.envs.given import EnvRecord, GivenEnv
 from rl_training.errors import ConfigError
 from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.dataset_source import RunData, declared_fields, load_run_data
 from rl_training.experiment.machine import choose_device
 from rl_training.experiment.memory import check_memory
+from rl_training.experiment.run_envs import (
+    Evaluation,
+    EvaluationEnv,
+    PassedEnvs,
+    choose_evaluation,
+    with_record,
+)
+from rl_training.runtime.loggers.config import check_logging
+from rl_training.text import shown
 from rl_training.types import EnvSpec
 
 
@@ -28,16 +48,41 @@ class Task:
     data: RunData | None = None
     notes: tuple[str, ...] = ()
     """Notes about the environment for the user."""
+    advice: tuple[Advice, ...] = ()
+    """Advice about the data for the user."""
+    env: str | GivenEnv | None = None
+    """The environment: an id, or an object of the user."""
+    env_record: EnvRecord | None = None
+    """Description of the environment if it is an object."""
+    evaluation: EvaluationEnv | None = None
+    """The environment to evaluate in."""
+    skipped_evaluation: str | None = None
+    """Warning that there is no environment to evaluate in."""
 
 
-def check_config(config: TrainConfig, *, starts: bool = True) -> Task:
+def check_config(
+    config: TrainConfig,
+    passed: PassedEnvs | None = None,
+    *,
+    given: GivenData | None = None,
+    starts: bool = True,
+    use_masks: bool = True,
+) -> Task:
     """Check everything about a config that can be checked before anything is written.
 
-    ``starts`` is whether the run or its learning-rate schedule starts here. A schedule that an
-    earlier version started is not checked again.
+    Args:
+        config: The config, with all defaults.
+        passed: Environments that the user passed as objects.
+        given: The data of `dataset_kind: memory`.
+        starts: Whether the run or its learning-rate schedule starts here. A schedule that an
+            earlier version started is not checked again.
+        use_masks: Whether to use the environment's action masks, unless the config says otherwise.
+            A run continues as it started.
     """
+    passed = passed or PassedEnvs()
     device = choose_device(config.device)
     parts = config.parts
+    check_logging(config.logging)
     if parts.controls.engine == "cuda_graph" and device.type != "cuda":
         raise ConfigError(
             "engine = cuda_graph requires a CUDA device: use engine=auto or engine=compiled."
@@ -45,34 +90,93 @@ def check_config(config: TrainConfig, *, starts: bool = True) -> Task:
     _check_sources(config)
     _check_normalization(config)
     _check_fields(config)
-    spec: EnvSpec | None = None
-    notes: tuple[str, ...] = ()
-    if config.env_id is not None:
-        plays = config.eval_episodes > 0
-        spec, notes = examine_env(config.env_id, parts.env, evaluated=plays)
-        _check_spec(config, spec)
+    found = _inspect_env(config, passed, use_masks=use_masks)
+    env, spec, env_spec = None, None, None
+    if found is not None:
+        config, env_spec = with_record(config, found.record), found.spec
+        spec = config.parts.narrowed(env_spec)
+        env = passed.training_env(config)
+        _check_spec(config, spec, env)
         recorded = parts.data.dataset_size if parts.data.dataset_kind == "random" else 0
         check_memory(config, spec, device, rows=recorded)
-    data = load_run_data(config, spec) if parts.data.dataset_kind is not None else None
-    if spec is None:
+    data = None
+    if parts.data.dataset_kind is not None:
+        data = load_run_data(config, spec, given, env=env)
+    if spec is None or parts.data.action_range == "data":
         assert data is not None
         assert data.train.spec is not None
-        spec = data.train.spec
-        _check_spec(config, spec)
+        config, spec = _with_action_range(config, data.train.spec), data.train.spec
+        _check_spec(config, spec, env)
     if data is not None:
-        check_memory(config, spec, device, rows=data.num_rows)
+        check_memory(config, spec, device, rows=data.rows_in_memory)
+    evaluation = choose_evaluation(config, passed, env, env_spec or spec)
     _check_rows(config, data)
-    _check_stopping(config, data)
-    settings, envs = parts.algorithm, config.num_envs
+    _check_stopping(config, data, evaluation)
+    _check_capacity(config)
+    config = _with_budget(config, data)
+    if starts:
+        _check_schedule(config)
+    return Task(
+        config,
+        spec,
+        data,
+        notes=(*(found.notes if found else ()), *evaluation.notes, *_unused_keys(config, spec)),
+        advice=tuple(_advise(config, data, spec)) if data and starts else (),
+        env=env,
+        env_record=found.record if found else None,
+        evaluation=evaluation.env,
+        skipped_evaluation=evaluation.skipped,
+    )
+
+
+def _inspect_env(config: TrainConfig, passed: PassedEnvs, *, use_masks: bool) -> Inspection | None:
+    """Check the environment of a run with one reset and one step; None if it has none."""
+    env, settings = passed.training_env(config), config.parts.env
+    if env is None:
+        return None
+    check_num_envs(env, settings, config.num_envs)
+    plays = config.eval_episodes > 0 and passed.eval_env is None
+    if isinstance(env, GivenEnv) and config.mode != "offline":
+        plays = plays and env.another() is not None
+    if not use_masks:
+        settings = settings.model_copy(update={"action_masks": False})
+    found = inspect_env(env, settings, evaluated=plays)
+    spec, ignored = _supported_masks(config, found.spec)
+    return found._replace(spec=spec, notes=(*found.notes, *ignored))
+
+
+def _advise(config: TrainConfig, data: RunData, spec: EnvSpec) -> list[Advice]:
+    """Return advice about the data of a run, whose actions are already mapped to [-1, 1]."""
+    parts = config.parts
+    running = (
+        isinstance(parts.algorithm, CollectionConfig) and parts.algorithm.normalize_observations
+    )
+    settings = DataSettings(
+        normalizes=parts.data.normalize_states or running,
+        limits_actions=parts.data.action_range != "environment",
+    )
+    ones = (1.0,) * spec.action_dim
+    mapped = replace(spec, action_low=tuple(-x for x in ones), action_high=ones)
+    return advise(data.train, None if spec.discrete else mapped, settings)
+
+
+def _with_action_range(config: TrainConfig, spec: EnvSpec) -> TrainConfig:
+    """Return the config with the range of the data's actions, so that a run does not need them."""
+    if config.parts.data.action_range != "data":
+        return config
+    found = [list(spec.action_low), list(spec.action_high)]
+    kwargs = {**config.algo_kwargs, "action_range": found}
+    return config.model_copy(update={"algo_kwargs": kwargs})
+
+
+def _check_capacity(config: TrainConfig) -> None:
+    """Check that the replay has a row for every environment."""
+    settings, envs = config.parts.algorithm, config.num_envs
     if isinstance(settings, CollectionConfig) and settings.buffer_capacity < envs:
         raise ConfigError(
             f"buffer_capacity = {settings.buffer_capacity}: should be at least num_envs, which is "
             f"{envs}."
         )
-    config = _with_budget(config, data)
-    if starts:
-        _check_schedule(config)
-    return Task(config, spec, data, notes)
 
 
 def _check_sources(config: TrainConfig) -> None:
@@ -83,7 +187,7 @@ def _check_sources(config: TrainConfig) -> None:
         _check_online(data, algo)
     if mode != "online" and data.dataset_kind is None and not config.finetunes:
         raise ConfigError(
-            f"{algo} learns from recorded data: set dataset_kind and dataset_path "
+            f"{algo} learns from recorded data: set dataset_path, or pass dataset=… in Python "
             "(docs/datasets.md)."
         )
     if isinstance(parts.algorithm, MixingConfig):
@@ -103,10 +207,10 @@ def _check_sources(config: TrainConfig) -> None:
             f"num_epochs = {data.num_epochs} is for recorded data, but {algo} collects data: set "
             "total_timesteps instead."
         )
-    if config.env_id is None and data.action_low is None:
+    if config.env_id is None and data.action_low is None and data.action_range == "environment":
         raise ConfigError(
             "Without an environment, the action bounds are unknown: set action_low and "
-            "action_high, or env_id."
+            "action_high, or action_range=data, or env_id."
         )
     if config.env_id is not None and data.action_low is not None:
         raise ConfigError(
@@ -139,7 +243,7 @@ def _check_normalization(config: TrainConfig) -> None:
         )
     if settings.normalize_rewards and isinstance(settings, HindsightConfig):
         raise ConfigError(
-            "normalize_rewards = true does not work with relabeled rewards: leave it out."
+            "normalize_rewards = true does not work with relabeled rewards: set it to false."
         )
     if settings.normalize_rewards and not isinstance(settings, ValueConfig):
         raise ConfigError(
@@ -150,11 +254,13 @@ def _check_normalization(config: TrainConfig) -> None:
 
 def _check_online(data: DataConfig, algo: str) -> None:
     """Reject settings that apply to recorded data only."""
-    for key in ("dataset_kind", "normalize_states", "return_scaling", "sampling"):
+    keys = ("dataset_path", "dataset_id", "dataset_kind")
+    for key in (*keys, "normalize_states", "return_scaling", "sampling", "action_range"):
         value = getattr(data, key)
         if value != DataConfig.model_fields[key].default:
             raise ConfigError(
-                f"{key} = {value} is for recorded data, but {algo} learns online: leave it out."
+                f"{key} = {value} is for recorded data, but {algo} learns online: leave it out, or "
+                "use an algorithm that learns from recorded data."
             )
 
 
@@ -164,7 +270,7 @@ def _check_mixing(data: DataConfig, settings: MixingConfig) -> None:
         value = getattr(settings, key)
         if data.dataset_kind is None and value > 0:
             raise ConfigError(
-                f"{key} = {value} requires a dataset: set dataset_kind, or set {key} to 0."
+                f"{key} = {value} requires a dataset: set dataset_path, or set {key} to 0."
             )
     if data.return_scaling:
         raise ConfigError(
@@ -188,7 +294,7 @@ def _check_rows(config: TrainConfig, data: RunData | None) -> None:
         )
 
 
-def _check_spec(config: TrainConfig, spec: EnvSpec) -> None:
+def _check_spec(config: TrainConfig, spec: EnvSpec, env: str | GivenEnv | None) -> None:
     """Check that the algorithm supports the spaces of the environment."""
     algo, env_id, settings = config.algo, config.env_id, config.parts.algorithm
     goals = get_algorithm(algo).goals
@@ -199,17 +305,69 @@ def _check_spec(config: TrainConfig, spec: EnvSpec) -> None:
             f"which {algo} does not support: use algo: her{base}."
         )
     if isinstance(settings, HindsightConfig) and not spec.goal_dim:
+        space = ", ".join(map(str, spec.entries)) or f"Box({spec.obs_dim})"
         raise ConfigError(
-            f"{env_id} has the observation space Box({spec.obs_dim}), but {algo} needs a Dict of "
-            "observation, achieved_goal and desired_goal, each a flat Box: use algo: "
-            f"{settings.base_algo} on this environment."
+            f"{env_id} has the observation space {space}, but {algo} needs a Dict of observation, "
+            "achieved_goal and desired_goal, each a flat Box, with goals of the same size: use "
+            f"algo: {settings.base_algo} on this environment."
         )
-    config.learner_class.check_spec(spec)
-    if goals and env_id is not None:
-        read_goal_task(env_id, config.parts.env)
+    if goals and spec.discrete:
+        raise ConfigError(
+            f"{algo} needs a bounded Box action space, but {env_id} has the action space "
+            f"Discrete({spec.action_dim}): use an environment with continuous actions."
+        )
+    config.learner_class.for_spec(spec).check_spec(spec)
+    _check_images(config, spec)
+    if goals and env is not None:
+        read_goal_task(env, config.parts.env)
 
 
-def _check_stopping(config: TrainConfig, data: RunData | None) -> None:
+def _unused_keys(config: TrainConfig, spec: EnvSpec) -> Iterator[str]:
+    """Yield a note for each option that was changed but does not apply to the actions."""
+    settings = config.parts.algorithm
+    trait, kind = (
+        (Trait.CONTINUOUS, "discrete") if spec.discrete else (Trait.DISCRETE, "continuous")
+    )
+    for key in keys_with(trait, type(settings)):
+        value = getattr(settings, key)
+        if value != type(settings).model_fields[key].get_default():
+            yield f"{key} = {shown(value)} has no effect with {kind} actions."
+
+
+def _check_images(config: TrainConfig, spec: EnvSpec) -> None:
+    """Reject settings for images without images, and those for vectors without vectors."""
+    settings, data = config.parts.algorithm, config.parts.data
+    kinds = {entry.kind for entry in spec.entries}
+    shifts = isinstance(settings, NetworkedConfig) and settings.augmentation != "none"
+    if shifts and "image" not in kinds:
+        raise ConfigError(
+            "augmentation = random_shift shifts images, but the observations have none: leave it "
+            "out."
+        )
+    normalized = {"normalize_states": data.normalize_states}
+    if isinstance(settings, CollectionConfig):
+        normalized["normalize_observations"] = settings.normalize_observations
+    for key, is_set in normalized.items():
+        if is_set and kinds == {"image"}:
+            raise ConfigError(
+                f"{key} = true has no effect on images, whose pixels the network scales: leave it "
+                "out."
+            )
+
+
+def _supported_masks(config: TrainConfig, spec: EnvSpec) -> tuple[EnvSpec, tuple[str, ...]]:
+    """Return the environment as the learner sees it: without masks if it does not support them."""
+    learner = config.learner_class.for_spec(spec)
+    if not spec.action_masks or (learner.mask_fields and not spec.goal_dim):
+        return spec, ()
+    note = (
+        f"{config.env_id} provides action masks, but {config.algo} does not support them and may "
+        "choose illegal actions."
+    )
+    return replace(spec, action_masks=False), (note,)
+
+
+def _check_stopping(config: TrainConfig, data: RunData | None, evaluation: Evaluation) -> None:
     """Check that the metric of early stopping will be available."""
     stopping = config.parts.controls.early_stopping
     held_out = data is not None and data.held_out is not None
@@ -220,10 +378,11 @@ def _check_stopping(config: TrainConfig, data: RunData | None) -> None:
             "early_stopping.metric = eval_loss requires held-out rows: set validation_fraction "
             "above 0."
         )
-    if stopping.metric != "eval_loss" and config.env_id is None:
+    if stopping.metric != "eval_loss" and evaluation.env is None:
+        choice = "set env_id" if config.env_id is None else "pass eval_env"
         raise ConfigError(
-            f"early_stopping.metric = {stopping.metric} requires an environment: set env_id, or "
-            "use metric eval_loss with mode min."
+            f"early_stopping.metric = {stopping.metric} requires an environment to evaluate in: "
+            f"{choice}, or use metric eval_loss with mode min."
         )
 
 

@@ -23,6 +23,10 @@ from rl_training.algorithms.cql import CQLAlgorithm as CQL
 from rl_training.algorithms.cql import CQLAlgorithm as CQLAlgorithm
 from rl_training.algorithms.cql import CQLConfig as CQLConfig
 from rl_training.algorithms.cql import cql_loss as cql_loss
+from rl_training.algorithms.crossq import CrossQAlgorithm as CrossQ
+from rl_training.algorithms.crossq import CrossQAlgorithm as CrossQAlgorithm
+from rl_training.algorithms.crossq import CrossQConfig as CrossQConfig
+from rl_training.algorithms.crossq import crossq_loss as crossq_loss
 from rl_training.algorithms.ddpg import DDPGAlgorithm as DDPG
 from rl_training.algorithms.ddpg import DDPGAlgorithm as DDPGAlgorithm
 from rl_training.algorithms.ddpg import DDPGConfig as DDPGConfig
@@ -36,6 +40,10 @@ from rl_training.algorithms.edac import EDACAlgorithm as EDACAlgorithm
 from rl_training.algorithms.edac import EDACConfig as EDACConfig
 from rl_training.algorithms.edac import critic_diversity_loss as critic_diversity_loss
 from rl_training.algorithms.edac import edac_loss as edac_loss
+from rl_training.algorithms.flash_sac import FlashSACAlgorithm as FlashSAC
+from rl_training.algorithms.flash_sac import FlashSACAlgorithm as FlashSACAlgorithm
+from rl_training.algorithms.flash_sac import FlashSACConfig as FlashSACConfig
+from rl_training.algorithms.flash_sac import flash_sac_loss as flash_sac_loss
 from rl_training.algorithms.iql import IQLAlgorithm as IQL
 from rl_training.algorithms.iql import IQLAlgorithm as IQLAlgorithm
 from rl_training.algorithms.iql import IQLConfig as IQLConfig

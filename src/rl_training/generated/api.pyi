@@ -1,7 +1,9 @@
 """The exports of `rl_training.api`. Written by `make generate`. Do not edit."""
 
+from rl_training.api.cards import model_card as model_card
 from rl_training.api.checkpoints import evaluate_checkpoint as evaluate_checkpoint
 from rl_training.api.checkpoints import predict_checkpoint as predict_checkpoint
+from rl_training.api.exporting import export_checkpoint as export_checkpoint
 from rl_training.api.finetuning import finetune as finetune
 from rl_training.api.managed import ManagedAlgorithm as ManagedAlgorithm
 from rl_training.api.plots import plot_runs as plot_runs
@@ -22,13 +24,17 @@ from rl_training.generated.managed import SAC as SAC
 from rl_training.generated.managed import TD3 as TD3
 from rl_training.generated.managed import TD3BC as TD3BC
 from rl_training.generated.managed import TQC as TQC
+from rl_training.generated.managed import CrossQ as CrossQ
+from rl_training.generated.managed import FlashSAC as FlashSAC
 from rl_training.generated.managed import ReBRAC as ReBRAC
 from rl_training.generated.managed import train_awac as train_awac
 from rl_training.generated.managed import train_bc as train_bc
 from rl_training.generated.managed import train_cql as train_cql
+from rl_training.generated.managed import train_crossq as train_crossq
 from rl_training.generated.managed import train_ddpg as train_ddpg
 from rl_training.generated.managed import train_dqn as train_dqn
 from rl_training.generated.managed import train_edac as train_edac
+from rl_training.generated.managed import train_flash_sac as train_flash_sac
 from rl_training.generated.managed import train_her as train_her
 from rl_training.generated.managed import train_iql as train_iql
 from rl_training.generated.managed import train_rebrac as train_rebrac

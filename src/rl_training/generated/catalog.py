@@ -4,6 +4,16 @@ from typing import Any
 
 ALGORITHMS: list[dict[str, Any]] = [
     {
+        "name": "crossq",
+        "title": "CrossQ",
+        "paper": "arXiv 1902.05605",
+        "mode": "online",
+        "actions": "continuous",
+        "summary": "SAC with batch renormalization instead of target networks.",
+        "class_name": "CrossQAlgorithm",
+        "goals": False,
+    },
+    {
         "name": "ddpg",
         "title": "Deep Deterministic Policy Gradient",
         "paper": "arXiv 1509.02971",
@@ -19,8 +29,19 @@ ALGORITHMS: list[dict[str, Any]] = [
         "paper": "arXiv 1312.5602",
         "mode": "online",
         "actions": "discrete",
-        "summary": "Q-learning with a target network; Double DQN as an option.",
+        "summary": "Q-learning with a target network; Double DQN, dueling streams "
+        "and quantiles as options.",
         "class_name": "DQNAlgorithm",
+        "goals": False,
+    },
+    {
+        "name": "flash_sac",
+        "title": "FlashSAC",
+        "paper": "arXiv 2604.04539",
+        "mode": "online",
+        "actions": "continuous",
+        "summary": "SAC with categorical critics, BatchNorm and unit-norm weights.",
+        "class_name": "FlashSACAlgorithm",
         "goals": False,
     },
     {
@@ -48,7 +69,7 @@ ALGORITHMS: list[dict[str, Any]] = [
         "title": "Soft Actor-Critic",
         "paper": "arXiv 1812.05905",
         "mode": "online",
-        "actions": "continuous",
+        "actions": "both",
         "summary": "Entropy-regularized actor-critic with a learned temperature.",
         "class_name": "SACAlgorithm",
         "goals": False,
@@ -78,7 +99,7 @@ ALGORITHMS: list[dict[str, Any]] = [
         "title": "Advantage-Weighted Actor-Critic",
         "paper": "arXiv 2006.09359",
         "mode": "offline",
-        "actions": "continuous",
+        "actions": "both",
         "summary": "Twin critics and advantage-weighted imitation of the dataset.",
         "class_name": "AWACAlgorithm",
         "goals": False,
@@ -88,7 +109,7 @@ ALGORITHMS: list[dict[str, Any]] = [
         "title": "Behavior Cloning",
         "paper": "Pomerleau, 1988",
         "mode": "offline",
-        "actions": "continuous",
+        "actions": "both",
         "summary": "Supervised learning of the recorded actions.",
         "class_name": "BCAlgorithm",
         "goals": False,
@@ -98,7 +119,7 @@ ALGORITHMS: list[dict[str, Any]] = [
         "title": "Conservative Q-Learning",
         "paper": "arXiv 2006.04779",
         "mode": "offline",
-        "actions": "continuous",
+        "actions": "both",
         "summary": "SAC with critics pushed down on actions outside the dataset.",
         "class_name": "CQLAlgorithm",
         "goals": False,
@@ -118,7 +139,7 @@ ALGORITHMS: list[dict[str, Any]] = [
         "title": "Implicit Q-Learning",
         "paper": "arXiv 2110.06169",
         "mode": "offline",
-        "actions": "continuous",
+        "actions": "both",
         "summary": "Expectile values and advantage-weighted imitation of the data.",
         "class_name": "IQLAlgorithm",
         "goals": False,
@@ -156,8 +177,10 @@ ALGORITHMS: list[dict[str, Any]] = [
 ]
 
 EXPORTS = {
+    "crossq": ["CrossQAlgorithm", "CrossQConfig", "crossq_loss"],
     "ddpg": ["DDPGAlgorithm", "DDPGConfig", "ddpg_loss"],
     "dqn": ["DQNAlgorithm", "DQNConfig", "dqn_loss"],
+    "flash_sac": ["FlashSACAlgorithm", "FlashSACConfig", "flash_sac_loss"],
     "redq": ["REDQAlgorithm", "REDQConfig", "redq_loss"],
     "sac": ["SACAlgorithm", "SACConfig", "sac_loss"],
     "td3": ["TD3Algorithm", "TD3Config", "td3_loss"],
@@ -174,8 +197,10 @@ EXPORTS = {
 """What each algorithm's module exports."""
 
 SHORT = {
+    "crossq": "CrossQAlgorithm as CrossQ",
     "ddpg": "DDPGAlgorithm as DDPG",
     "dqn": "DQNAlgorithm as DQN",
+    "flash_sac": "FlashSACAlgorithm as FlashSAC",
     "redq": "REDQAlgorithm as REDQ",
     "sac": "SACAlgorithm as SAC",
     "td3": "TD3Algorithm as TD3",
@@ -192,8 +217,10 @@ SHORT = {
 """The learners' short names, in `rl_training.algorithms`."""
 
 MANAGED = [
+    "CrossQ",
     "DDPG",
     "DQN",
+    "FlashSAC",
     "HER",
     "REDQ",
     "SAC",
@@ -207,8 +234,10 @@ MANAGED = [
     "ReBRAC",
     "TD3BC",
     "RLPD",
+    "train_crossq",
     "train_ddpg",
     "train_dqn",
+    "train_flash_sac",
     "train_her",
     "train_redq",
     "train_sac",

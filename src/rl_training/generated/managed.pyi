@@ -6,9 +6,227 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from rl_training.api.managed import ManagedAlgorithm
+from rl_training.data.given_data import DatasetLike
+from rl_training.envs import EnvLike
 from rl_training.experiment.config import TrainConfig
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.training_loop import TrainResult
+
+class CrossQ(ManagedAlgorithm):
+    """CrossQ (arXiv 1902.05605).
+
+    SAC with batch renormalization instead of target networks.
+
+    >>> CrossQ("Pendulum-v1").learn(20_000).evaluate()
+
+    See docs/environments.md for environments and docs/configuration.md for the options.
+
+    Environments:
+        env: An environment id, a gymnasium.Env, a class or a function that makes one, or a
+            Gymnasium vector environment.
+        env_id: The same as env, for an id.
+        eval_env: The environment to evaluate in (default: a new one like env).
+
+    CrossQ options:
+        batch_size (default 256): Number of transitions in each gradient update.
+        learning_rate (default 0.001): Learning rate of Adam, for every network; a schedule
+            scales it.
+        hidden_sizes (default (256, 256)): Widths of the hidden layers.
+        optimizers (default {}): Options of Adam for each optimizer by name, or for `all`
+            (docs/configuration.md).
+        gamma (default 0.99): Discount factor γ of future rewards.
+        tau (default 0.005): Has no effect: CrossQ has no target networks.
+        n_step (default 1): Number of rewards in a target before it bootstraps; fewer at the end
+            of an episode.
+        buffer_capacity (default 1000000): Capacity of the replay buffer in transitions; the
+            oldest are overwritten.
+        learning_starts (default 5000): Environment steps with uniform random actions before the
+            first update.
+        train_frequency (default 1): Transitions to collect between rounds of updates.
+        gradient_updates_per_step (default 1): Number of gradient updates in each round.
+        replay (default 'uniform'): How transitions are sampled: uniformly, or by the size of
+            their TD errors.
+        priority_exponent (default 0.6): Exponent α of the priorities; 0 samples uniformly.
+        importance_exponent (default 0.4): Initial exponent β of the importance weights; it
+            grows to 1 over the run's budget.
+        priority_epsilon (default 1e-06): Constant added to every absolute TD error, so that
+            each transition can be sampled.
+        normalize_observations (default False): Standardize observations with running statistics
+            of the collected observations.
+        normalize_rewards (default False): Divide rewards by the running standard deviation of
+            the discounted return.
+        return_bound (default None): With `normalize_rewards`: largest absolute discounted
+            return after the division.
+        exploration_hold (default 1): Longest time that exploration keeps its noise, in steps; 1
+            draws new noise in each step.
+        networks (default {}): Trunk and options of each network by name, or of `all`
+            (docs/configuration.md).
+        augmentation (default 'none'): Shift the images of every batch at random, as in DrQ
+            (docs/pixels.md).
+        augmentation_pad (default 4): Largest shift of an image in each direction, in pixels.
+        num_critics (default 2): Number of critics in the ensemble.
+        alpha (default 'auto'): Entropy temperature α: a fixed number, or `auto` to learn it.
+        initial_alpha (default 1.0): Initial value of a learned α.
+        target_entropy (default 'auto'): Target entropy of a learned α; `auto` is −|A| for |A|
+            continuous action values.
+        entropy_fraction (default 0.5): Target entropy of discrete actions with `target_entropy:
+            auto`, as a fraction of log |A|.
+        critic_hidden_sizes (default (2048, 2048)): Widths of the critics' hidden layers.
+        policy_delay (default 3): Number of critic updates per update of the actor and the
+            temperature.
+
+    Run options:
+        seed (default 0): Seed of all random streams.
+        output_dir (default 'runs'): Folder in which run folders are created.
+        device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
+        num_envs (default 1): Number of training environments, which are stepped together.
+        eval_episodes (default 10): Number of episodes of each evaluation.
+        checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
+            and the end are always saved.
+        log_interval (default 1000): Steps between log entries.
+        tags (default ()): Labels of the run.
+        logging (default {}): Destinations of metrics in addition to metrics.jsonl.
+        env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
+
+    Data and reward options:
+        dataset_kind (default None): Format of the recorded data; by default, that of
+            dataset_path or dataset_id.
+        dataset_path (default None): A .npz, .pt or .hdf5 file, a folder of .npy files, or the
+            folder of a Minari dataset.
+        dataset_id (default None): The id of a Minari dataset.
+        dataset_download (default False): Download a Minari dataset if it is missing.
+        dataset_memory (default 'auto'): Load the data, or read rows from memory-mapped files as
+            needed; auto maps large files.
+        dataset_size (default 10000): Number of transitions in a random dataset.
+        dataset_seed (default 0): Seed of a random dataset.
+        reward_scale (default 1.0): Factor by which every reward is multiplied.
+        reward_shift (default 0.0): Constant added to every reward after scaling.
+        reward_clip_min (default None): Smallest reward after scaling and shifting.
+        reward_clip_max (default None): Largest reward after scaling and shifting.
+        return_scaling (default False): Multiply the dataset's rewards by 1000 / (largest return
+            - smallest return).
+        normalize_states (default False): Normalize observations with the dataset's mean and
+            standard deviation.
+        sampling (default 'replacement'): Draw dataset rows independently, or every row once per
+            epoch.
+        num_epochs (default None): Training budget in passes over the training rows.
+        validation_fraction (default None): Share of rows to hold out, in whole episodes; None
+            means 0.05 without env_id, else 0.
+        action_range (default 'environment'): Actions the policy chooses from: all of the
+            environment's, or the range of the data's.
+        action_low (default None): Lower action bounds of the data; only needed if env_id is
+            None.
+        action_high (default None): Upper action bounds of the data; only needed if env_id is
+            None.
+
+    Control options:
+        eval_interval (default 5000): Steps between evaluations; 0 to evaluate only at the end.
+        early_stopping (default None): When to stop before total_timesteps; None to disable.
+        learning_rate_schedule (default 'constant'): Learning-rate schedule: constant, linear or
+            cosine.
+        learning_rate_warmup (default 0): Steps of linear warm-up from 0.
+        learning_rate_final (default 0.0): Fraction of the learning rate at the end of the
+            schedule.
+        schedule_horizon (default None): Step at which the schedule ends; by default,
+            total_timesteps of the first run.
+        keep_checkpoints (default 3): Number of newest checkpoints to keep, in addition to the
+            best.
+        num_threads (default None): Number of CPU threads; None for OMP_NUM_THREADS or a default
+            for this machine.
+        engine (default 'auto'): Execution of updates: eager, compiled or cuda_graph; auto
+            chooses by device and budget.
+        matmul_precision (default 'high'): Precision of float32 matrix products on a GPU:
+            highest, or high for TF32.
+    """
+
+    algo: ClassVar[str]
+    def __init__(
+        self,
+        env: EnvLike | None = None,
+        *,
+        env_id: str | None = None,
+        eval_env: EnvLike | None = None,
+        batch_size: int = 256,
+        learning_rate: float = 0.001,
+        hidden_sizes: Sequence[int] = (256, 256),
+        optimizers: dict[str, Any] = {},
+        gamma: float = 0.99,
+        tau: float = 0.005,
+        n_step: int = 1,
+        buffer_capacity: int = 1000000,
+        learning_starts: int = 5000,
+        train_frequency: int = 1,
+        gradient_updates_per_step: int = 1,
+        replay: Literal["uniform", "prioritized"] = "uniform",
+        priority_exponent: float = 0.6,
+        importance_exponent: float = 0.4,
+        priority_epsilon: float = 1e-06,
+        normalize_observations: bool = False,
+        normalize_rewards: bool = False,
+        return_bound: float | None = None,
+        exploration_hold: int = 1,
+        networks: dict[str, Any] = {},
+        augmentation: Literal["none", "random_shift"] = "none",
+        augmentation_pad: int = 4,
+        num_critics: int = 2,
+        alpha: float | Literal["auto"] = "auto",
+        initial_alpha: float = 1.0,
+        target_entropy: float | Literal["auto"] = "auto",
+        entropy_fraction: float = 0.5,
+        critic_hidden_sizes: Sequence[int] = (2048, 2048),
+        policy_delay: int = 3,
+        seed: int = 0,
+        output_dir: str | PathLike[str] = "runs",
+        device: str = "auto",
+        num_envs: int = 1,
+        eval_episodes: int = 10,
+        checkpoint_interval: int = 10000,
+        log_interval: int = 1000,
+        tags: Sequence[str] = (),
+        logging: dict[str, Any] = {},
+        env_kwargs: dict[str, Any] = {},
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "npy", "minari", "starter", "memory"]
+        | None = None,
+        dataset_path: str | PathLike[str] | None = None,
+        dataset_id: str | None = None,
+        dataset_download: bool = False,
+        dataset_memory: Literal["auto", "load", "map"] = "auto",
+        dataset_size: int = 10000,
+        dataset_seed: int = 0,
+        reward_scale: float = 1.0,
+        reward_shift: float = 0.0,
+        reward_clip_min: float | None = None,
+        reward_clip_max: float | None = None,
+        return_scaling: bool = False,
+        normalize_states: bool = False,
+        sampling: Literal["replacement", "epochs"] = "replacement",
+        num_epochs: int | None = None,
+        validation_fraction: float | None = None,
+        action_range: Literal["environment", "data"] | Sequence[Sequence[float]] = "environment",
+        action_low: float | Sequence[float] | None = None,
+        action_high: float | Sequence[float] | None = None,
+        eval_interval: int = 5000,
+        early_stopping: dict[str, Any] | None = None,
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] = "constant",
+        learning_rate_warmup: int = 0,
+        learning_rate_final: float = 0.0,
+        schedule_horizon: int | None = None,
+        keep_checkpoints: int = 3,
+        num_threads: int | None = None,
+        engine: Literal["auto", "eager", "compiled", "cuda_graph"] = "auto",
+        matmul_precision: Literal["highest", "high"] = "high",
+    ) -> None: ...
+
+def train_crossq(
+    config: TrainConfig | dict[str, Any] | str | Path,
+    *,
+    env: EnvLike | None = None,
+    eval_env: EnvLike | None = None,
+    dataset: DatasetLike | None = None,
+    callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
+) -> TrainResult:
+    """Train CrossQ from a config with `algo: crossq`."""
 
 class DDPG(ManagedAlgorithm):
     """Deep Deterministic Policy Gradient (arXiv 1509.02971).
@@ -17,7 +235,13 @@ class DDPG(ManagedAlgorithm):
 
     >>> DDPG("Pendulum-v1").learn(20_000).evaluate()
 
-    See docs/configuration.md for details of the options.
+    See docs/environments.md for environments and docs/configuration.md for the options.
+
+    Environments:
+        env: An environment id, a gymnasium.Env, a class or a function that makes one, or a
+            Gymnasium vector environment.
+        env_id: The same as env, for an id.
+        eval_env: The environment to evaluate in (default: a new one like env).
 
     DDPG options:
         batch_size (default 256): Number of transitions in each gradient update.
@@ -48,8 +272,15 @@ class DDPG(ManagedAlgorithm):
             of the collected observations.
         normalize_rewards (default False): Divide rewards by the running standard deviation of
             the discounted return.
+        return_bound (default None): With `normalize_rewards`: largest absolute discounted
+            return after the division.
+        exploration_hold (default 1): Longest time that exploration keeps its noise, in steps; 1
+            draws new noise in each step.
         networks (default {}): Trunk and options of each network by name, or of `all`
             (docs/configuration.md).
+        augmentation (default 'none'): Shift the images of every batch at random, as in DrQ
+            (docs/pixels.md).
+        augmentation_pad (default 4): Largest shift of an image in each direction, in pixels.
         num_critics (default 1): Number of critics; the target uses their minimum, the actor
             only the first.
         exploration_noise (default 0.1): Standard deviation of the Gaussian noise on collected
@@ -65,13 +296,18 @@ class DDPG(ManagedAlgorithm):
             and the end are always saved.
         log_interval (default 1000): Steps between log entries.
         tags (default ()): Labels of the run.
+        logging (default {}): Destinations of metrics in addition to metrics.jsonl.
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Format of the recorded data; None means that there is none.
-        dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
+        dataset_kind (default None): Format of the recorded data; by default, that of
+            dataset_path or dataset_id.
+        dataset_path (default None): A .npz, .pt or .hdf5 file, a folder of .npy files, or the
+            folder of a Minari dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
+        dataset_memory (default 'auto'): Load the data, or read rows from memory-mapped files as
+            needed; auto maps large files.
         dataset_size (default 10000): Number of transitions in a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
         reward_scale (default 1.0): Factor by which every reward is multiplied.
@@ -87,6 +323,8 @@ class DDPG(ManagedAlgorithm):
         num_epochs (default None): Training budget in passes over the training rows.
         validation_fraction (default None): Share of rows to hold out, in whole episodes; None
             means 0.05 without env_id, else 0.
+        action_range (default 'environment'): Actions the policy chooses from: all of the
+            environment's, or the range of the data's.
         action_low (default None): Lower action bounds of the data; only needed if env_id is
             None.
         action_high (default None): Upper action bounds of the data; only needed if env_id is
@@ -104,7 +342,6 @@ class DDPG(ManagedAlgorithm):
             total_timesteps of the first run.
         keep_checkpoints (default 3): Number of newest checkpoints to keep, in addition to the
             best.
-        tensorboard (default True): Write TensorBoard files in addition to metrics.jsonl.
         num_threads (default None): Number of CPU threads; None for OMP_NUM_THREADS or a default
             for this machine.
         engine (default 'auto'): Execution of updates: eager, compiled or cuda_graph; auto
@@ -116,8 +353,10 @@ class DDPG(ManagedAlgorithm):
     algo: ClassVar[str]
     def __init__(
         self,
-        env_id: str,
+        env: EnvLike | None = None,
         *,
+        env_id: str | None = None,
+        eval_env: EnvLike | None = None,
         batch_size: int = 256,
         learning_rate: float = 0.0003,
         hidden_sizes: Sequence[int] = (256, 256),
@@ -135,7 +374,11 @@ class DDPG(ManagedAlgorithm):
         priority_epsilon: float = 1e-06,
         normalize_observations: bool = False,
         normalize_rewards: bool = False,
+        return_bound: float | None = None,
+        exploration_hold: int = 1,
         networks: dict[str, Any] = {},
+        augmentation: Literal["none", "random_shift"] = "none",
+        augmentation_pad: int = 4,
         num_critics: int = 1,
         exploration_noise: float = 0.1,
         seed: int = 0,
@@ -146,11 +389,14 @@ class DDPG(ManagedAlgorithm):
         checkpoint_interval: int = 10000,
         log_interval: int = 1000,
         tags: Sequence[str] = (),
+        logging: dict[str, Any] = {},
         env_kwargs: dict[str, Any] = {},
-        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari", "starter"] | None = None,
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "npy", "minari", "starter", "memory"]
+        | None = None,
         dataset_path: str | PathLike[str] | None = None,
         dataset_id: str | None = None,
         dataset_download: bool = False,
+        dataset_memory: Literal["auto", "load", "map"] = "auto",
         dataset_size: int = 10000,
         dataset_seed: int = 0,
         reward_scale: float = 1.0,
@@ -162,6 +408,7 @@ class DDPG(ManagedAlgorithm):
         sampling: Literal["replacement", "epochs"] = "replacement",
         num_epochs: int | None = None,
         validation_fraction: float | None = None,
+        action_range: Literal["environment", "data"] | Sequence[Sequence[float]] = "environment",
         action_low: float | Sequence[float] | None = None,
         action_high: float | Sequence[float] | None = None,
         eval_interval: int = 5000,
@@ -171,7 +418,6 @@ class DDPG(ManagedAlgorithm):
         learning_rate_final: float = 0.0,
         schedule_horizon: int | None = None,
         keep_checkpoints: int = 3,
-        tensorboard: bool = True,
         num_threads: int | None = None,
         engine: Literal["auto", "eager", "compiled", "cuda_graph"] = "auto",
         matmul_precision: Literal["highest", "high"] = "high",
@@ -180,6 +426,9 @@ class DDPG(ManagedAlgorithm):
 def train_ddpg(
     config: TrainConfig | dict[str, Any] | str | Path,
     *,
+    env: EnvLike | None = None,
+    eval_env: EnvLike | None = None,
+    dataset: DatasetLike | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
@@ -188,11 +437,17 @@ def train_ddpg(
 class DQN(ManagedAlgorithm):
     """Deep Q-Network (arXiv 1312.5602).
 
-    Q-learning with a target network; Double DQN as an option.
+    Q-learning with a target network; Double DQN, dueling streams and quantiles as options.
 
     >>> DQN("CartPole-v1").learn(20_000).evaluate()
 
-    See docs/configuration.md for details of the options.
+    See docs/environments.md for environments and docs/configuration.md for the options.
+
+    Environments:
+        env: An environment id, a gymnasium.Env, a class or a function that makes one, or a
+            Gymnasium vector environment.
+        env_id: The same as env, for an id.
+        eval_env: The environment to evaluate in (default: a new one like env).
 
     DQN options:
         batch_size (default 128): Number of transitions in each gradient update.
@@ -221,9 +476,20 @@ class DQN(ManagedAlgorithm):
             of the collected observations.
         normalize_rewards (default False): Divide rewards by the running standard deviation of
             the discounted return.
+        return_bound (default None): With `normalize_rewards`: largest absolute discounted
+            return after the division.
+        exploration_hold (default 1): Longest time that exploration keeps its noise, in steps; 1
+            draws new noise in each step.
         networks (default {}): Trunk and options of each network by name, or of `all`
             (docs/configuration.md).
+        augmentation (default 'none'): Shift the images of every batch at random, as in DrQ
+            (docs/pixels.md).
+        augmentation_pad (default 4): Largest shift of an image in each direction, in pixels.
         double (default False): Choose the target's action with the online network (Double DQN).
+        dueling (default False): Estimate the value of a state and the advantages of its actions
+            in separate streams.
+        num_quantiles (default 1): Quantiles of each action's return, as in QR-DQN; 1 learns the
+            expected return only.
         layer_norm (default False): Apply LayerNorm to every hidden layer, before its
             activation.
         target_update_interval (default 50): Gradient updates between target updates; use 1 with
@@ -245,13 +511,18 @@ class DQN(ManagedAlgorithm):
             and the end are always saved.
         log_interval (default 1000): Steps between log entries.
         tags (default ()): Labels of the run.
+        logging (default {}): Destinations of metrics in addition to metrics.jsonl.
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Format of the recorded data; None means that there is none.
-        dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
+        dataset_kind (default None): Format of the recorded data; by default, that of
+            dataset_path or dataset_id.
+        dataset_path (default None): A .npz, .pt or .hdf5 file, a folder of .npy files, or the
+            folder of a Minari dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
+        dataset_memory (default 'auto'): Load the data, or read rows from memory-mapped files as
+            needed; auto maps large files.
         dataset_size (default 10000): Number of transitions in a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
         reward_scale (default 1.0): Factor by which every reward is multiplied.
@@ -267,6 +538,8 @@ class DQN(ManagedAlgorithm):
         num_epochs (default None): Training budget in passes over the training rows.
         validation_fraction (default None): Share of rows to hold out, in whole episodes; None
             means 0.05 without env_id, else 0.
+        action_range (default 'environment'): Actions the policy chooses from: all of the
+            environment's, or the range of the data's.
         action_low (default None): Lower action bounds of the data; only needed if env_id is
             None.
         action_high (default None): Upper action bounds of the data; only needed if env_id is
@@ -284,7 +557,6 @@ class DQN(ManagedAlgorithm):
             total_timesteps of the first run.
         keep_checkpoints (default 3): Number of newest checkpoints to keep, in addition to the
             best.
-        tensorboard (default True): Write TensorBoard files in addition to metrics.jsonl.
         num_threads (default None): Number of CPU threads; None for OMP_NUM_THREADS or a default
             for this machine.
         engine (default 'auto'): Execution of updates: eager, compiled or cuda_graph; auto
@@ -296,8 +568,10 @@ class DQN(ManagedAlgorithm):
     algo: ClassVar[str]
     def __init__(
         self,
-        env_id: str,
+        env: EnvLike | None = None,
         *,
+        env_id: str | None = None,
+        eval_env: EnvLike | None = None,
         batch_size: int = 128,
         learning_rate: float = 0.00025,
         hidden_sizes: Sequence[int] = (120, 84),
@@ -315,8 +589,14 @@ class DQN(ManagedAlgorithm):
         priority_epsilon: float = 1e-06,
         normalize_observations: bool = False,
         normalize_rewards: bool = False,
+        return_bound: float | None = None,
+        exploration_hold: int = 1,
         networks: dict[str, Any] = {},
+        augmentation: Literal["none", "random_shift"] = "none",
+        augmentation_pad: int = 4,
         double: bool = False,
+        dueling: bool = False,
+        num_quantiles: int = 1,
         layer_norm: bool = False,
         target_update_interval: int = 50,
         max_grad_norm: float | None = 10.0,
@@ -331,11 +611,14 @@ class DQN(ManagedAlgorithm):
         checkpoint_interval: int = 10000,
         log_interval: int = 1000,
         tags: Sequence[str] = (),
+        logging: dict[str, Any] = {},
         env_kwargs: dict[str, Any] = {},
-        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari", "starter"] | None = None,
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "npy", "minari", "starter", "memory"]
+        | None = None,
         dataset_path: str | PathLike[str] | None = None,
         dataset_id: str | None = None,
         dataset_download: bool = False,
+        dataset_memory: Literal["auto", "load", "map"] = "auto",
         dataset_size: int = 10000,
         dataset_seed: int = 0,
         reward_scale: float = 1.0,
@@ -347,6 +630,7 @@ class DQN(ManagedAlgorithm):
         sampling: Literal["replacement", "epochs"] = "replacement",
         num_epochs: int | None = None,
         validation_fraction: float | None = None,
+        action_range: Literal["environment", "data"] | Sequence[Sequence[float]] = "environment",
         action_low: float | Sequence[float] | None = None,
         action_high: float | Sequence[float] | None = None,
         eval_interval: int = 5000,
@@ -356,7 +640,6 @@ class DQN(ManagedAlgorithm):
         learning_rate_final: float = 0.0,
         schedule_horizon: int | None = None,
         keep_checkpoints: int = 3,
-        tensorboard: bool = True,
         num_threads: int | None = None,
         engine: Literal["auto", "eager", "compiled", "cuda_graph"] = "auto",
         matmul_precision: Literal["highest", "high"] = "high",
@@ -365,10 +648,242 @@ class DQN(ManagedAlgorithm):
 def train_dqn(
     config: TrainConfig | dict[str, Any] | str | Path,
     *,
+    env: EnvLike | None = None,
+    eval_env: EnvLike | None = None,
+    dataset: DatasetLike | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
     """Train DQN from a config with `algo: dqn`."""
+
+class FlashSAC(ManagedAlgorithm):
+    """FlashSAC (arXiv 2604.04539).
+
+    SAC with categorical critics, BatchNorm and unit-norm weights.
+
+    >>> FlashSAC("Pendulum-v1").learn(20_000).evaluate()
+
+    See docs/environments.md for environments and docs/configuration.md for the options.
+
+    Environments:
+        env: An environment id, a gymnasium.Env, a class or a function that makes one, or a
+            Gymnasium vector environment.
+        env_id: The same as env, for an id.
+        eval_env: The environment to evaluate in (default: a new one like env).
+
+    FlashSAC options:
+        batch_size (default 512): Number of transitions in each gradient update.
+        learning_rate (default 0.0003): Learning rate of Adam, for every network; a schedule
+            scales it.
+        hidden_sizes (default (128, 128)): Width of each residual block of the actor; all are
+            equal.
+        optimizers (default {}): Options of Adam for each optimizer by name, or for `all`
+            (docs/configuration.md).
+        gamma (default 0.99): Discount factor γ of future rewards.
+        tau (default 0.01): Polyak rate τ of the target networks: target ← (1 − τ) target + τ
+            online.
+        n_step (default 1): Number of rewards in a target before it bootstraps; fewer at the end
+            of an episode.
+        buffer_capacity (default 1000000): Capacity of the replay buffer in transitions; the
+            oldest are overwritten.
+        learning_starts (default 10000): Environment steps with uniform random actions before
+            the first update.
+        train_frequency (default 1): Transitions to collect between rounds of updates.
+        gradient_updates_per_step (default 1): Number of gradient updates in each round.
+        replay (default 'uniform'): How transitions are sampled: uniformly, or by the size of
+            their TD errors.
+        priority_exponent (default 0.6): Exponent α of the priorities; 0 samples uniformly.
+        importance_exponent (default 0.4): Initial exponent β of the importance weights; it
+            grows to 1 over the run's budget.
+        priority_epsilon (default 1e-06): Constant added to every absolute TD error, so that
+            each transition can be sampled.
+        normalize_observations (default False): Standardize observations with running statistics
+            of the collected observations.
+        normalize_rewards (default True): Divide rewards by the running standard deviation of
+            the discounted return.
+        return_bound (default 5.0): The critics' bins span ± this, and normalized rewards keep
+            discounted returns within it.
+        exploration_hold (default 16): Longest time that exploration keeps its noise, in steps;
+            1 draws new noise in each step.
+        networks (default {}): Trunk and options of each network by name, or of `all`
+            (docs/configuration.md).
+        augmentation (default 'none'): Shift the images of every batch at random, as in DrQ
+            (docs/pixels.md).
+        augmentation_pad (default 4): Largest shift of an image in each direction, in pixels.
+        num_critics (default 2): Number of critics in the ensemble.
+        alpha (default 'auto'): Entropy temperature α: a fixed number, or `auto` to learn it.
+        initial_alpha (default 0.01): Initial value of a learned α.
+        target_entropy (default 'auto'): Target entropy of a learned α; `auto` is −|A| for |A|
+            continuous action values.
+        entropy_fraction (default 0.5): Target entropy of discrete actions with `target_entropy:
+            auto`, as a fraction of log |A|.
+        critic_hidden_sizes (default (256, 256)): Width of each residual block of the critics;
+            all are equal.
+        num_bins (default 101): Number of bins of the critics' distributions.
+        policy_delay (default 2): Number of critic updates per update of the actor and the
+            temperature.
+        target_deviation (default 0.15): With `target_entropy: auto`: the target is the entropy
+            of a Gaussian with this deviation.
+        decay_steps (default 1000000): Steps of an optimizer over which its learning rate
+            decays, with a cosine.
+        decay_final (default 0.5): Fraction of the learning rate after the decay.
+
+    Run options:
+        seed (default 0): Seed of all random streams.
+        output_dir (default 'runs'): Folder in which run folders are created.
+        device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
+        num_envs (default 1): Number of training environments, which are stepped together.
+        eval_episodes (default 10): Number of episodes of each evaluation.
+        checkpoint_interval (default 10000): Steps between checkpoints; the start, a new best
+            and the end are always saved.
+        log_interval (default 1000): Steps between log entries.
+        tags (default ()): Labels of the run.
+        logging (default {}): Destinations of metrics in addition to metrics.jsonl.
+        env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
+
+    Data and reward options:
+        dataset_kind (default None): Format of the recorded data; by default, that of
+            dataset_path or dataset_id.
+        dataset_path (default None): A .npz, .pt or .hdf5 file, a folder of .npy files, or the
+            folder of a Minari dataset.
+        dataset_id (default None): The id of a Minari dataset.
+        dataset_download (default False): Download a Minari dataset if it is missing.
+        dataset_memory (default 'auto'): Load the data, or read rows from memory-mapped files as
+            needed; auto maps large files.
+        dataset_size (default 10000): Number of transitions in a random dataset.
+        dataset_seed (default 0): Seed of a random dataset.
+        reward_scale (default 1.0): Factor by which every reward is multiplied.
+        reward_shift (default 0.0): Constant added to every reward after scaling.
+        reward_clip_min (default None): Smallest reward after scaling and shifting.
+        reward_clip_max (default None): Largest reward after scaling and shifting.
+        return_scaling (default False): Multiply the dataset's rewards by 1000 / (largest return
+            - smallest return).
+        normalize_states (default False): Normalize observations with the dataset's mean and
+            standard deviation.
+        sampling (default 'replacement'): Draw dataset rows independently, or every row once per
+            epoch.
+        num_epochs (default None): Training budget in passes over the training rows.
+        validation_fraction (default None): Share of rows to hold out, in whole episodes; None
+            means 0.05 without env_id, else 0.
+        action_range (default 'environment'): Actions the policy chooses from: all of the
+            environment's, or the range of the data's.
+        action_low (default None): Lower action bounds of the data; only needed if env_id is
+            None.
+        action_high (default None): Upper action bounds of the data; only needed if env_id is
+            None.
+
+    Control options:
+        eval_interval (default 5000): Steps between evaluations; 0 to evaluate only at the end.
+        early_stopping (default None): When to stop before total_timesteps; None to disable.
+        learning_rate_schedule (default 'constant'): Learning-rate schedule: constant, linear or
+            cosine.
+        learning_rate_warmup (default 0): Steps of linear warm-up from 0.
+        learning_rate_final (default 0.0): Fraction of the learning rate at the end of the
+            schedule.
+        schedule_horizon (default None): Step at which the schedule ends; by default,
+            total_timesteps of the first run.
+        keep_checkpoints (default 3): Number of newest checkpoints to keep, in addition to the
+            best.
+        num_threads (default None): Number of CPU threads; None for OMP_NUM_THREADS or a default
+            for this machine.
+        engine (default 'auto'): Execution of updates: eager, compiled or cuda_graph; auto
+            chooses by device and budget.
+        matmul_precision (default 'high'): Precision of float32 matrix products on a GPU:
+            highest, or high for TF32.
+    """
+
+    algo: ClassVar[str]
+    def __init__(
+        self,
+        env: EnvLike | None = None,
+        *,
+        env_id: str | None = None,
+        eval_env: EnvLike | None = None,
+        batch_size: int = 512,
+        learning_rate: float = 0.0003,
+        hidden_sizes: Sequence[int] = (128, 128),
+        optimizers: dict[str, Any] = {},
+        gamma: float = 0.99,
+        tau: float = 0.01,
+        n_step: int = 1,
+        buffer_capacity: int = 1000000,
+        learning_starts: int = 10000,
+        train_frequency: int = 1,
+        gradient_updates_per_step: int = 1,
+        replay: Literal["uniform", "prioritized"] = "uniform",
+        priority_exponent: float = 0.6,
+        importance_exponent: float = 0.4,
+        priority_epsilon: float = 1e-06,
+        normalize_observations: bool = False,
+        normalize_rewards: bool = True,
+        return_bound: float = 5.0,
+        exploration_hold: int = 16,
+        networks: dict[str, Any] = {},
+        augmentation: Literal["none", "random_shift"] = "none",
+        augmentation_pad: int = 4,
+        num_critics: int = 2,
+        alpha: float | Literal["auto"] = "auto",
+        initial_alpha: float = 0.01,
+        target_entropy: float | Literal["auto"] = "auto",
+        entropy_fraction: float = 0.5,
+        critic_hidden_sizes: Sequence[int] = (256, 256),
+        num_bins: int = 101,
+        policy_delay: int = 2,
+        target_deviation: float = 0.15,
+        decay_steps: int = 1000000,
+        decay_final: float = 0.5,
+        seed: int = 0,
+        output_dir: str | PathLike[str] = "runs",
+        device: str = "auto",
+        num_envs: int = 1,
+        eval_episodes: int = 10,
+        checkpoint_interval: int = 10000,
+        log_interval: int = 1000,
+        tags: Sequence[str] = (),
+        logging: dict[str, Any] = {},
+        env_kwargs: dict[str, Any] = {},
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "npy", "minari", "starter", "memory"]
+        | None = None,
+        dataset_path: str | PathLike[str] | None = None,
+        dataset_id: str | None = None,
+        dataset_download: bool = False,
+        dataset_memory: Literal["auto", "load", "map"] = "auto",
+        dataset_size: int = 10000,
+        dataset_seed: int = 0,
+        reward_scale: float = 1.0,
+        reward_shift: float = 0.0,
+        reward_clip_min: float | None = None,
+        reward_clip_max: float | None = None,
+        return_scaling: bool = False,
+        normalize_states: bool = False,
+        sampling: Literal["replacement", "epochs"] = "replacement",
+        num_epochs: int | None = None,
+        validation_fraction: float | None = None,
+        action_range: Literal["environment", "data"] | Sequence[Sequence[float]] = "environment",
+        action_low: float | Sequence[float] | None = None,
+        action_high: float | Sequence[float] | None = None,
+        eval_interval: int = 5000,
+        early_stopping: dict[str, Any] | None = None,
+        learning_rate_schedule: Literal["constant", "linear", "cosine"] = "constant",
+        learning_rate_warmup: int = 0,
+        learning_rate_final: float = 0.0,
+        schedule_horizon: int | None = None,
+        keep_checkpoints: int = 3,
+        num_threads: int | None = None,
+        engine: Literal["auto", "eager", "compiled", "cuda_graph"] = "auto",
+        matmul_precision: Literal["highest", "high"] = "high",
+    ) -> None: ...
+
+def train_flash_sac(
+    config: TrainConfig | dict[str, Any] | str | Path,
+    *,
+    env: EnvLike | None = None,
+    eval_env: EnvLike | None = None,
+    dataset: DatasetLike | None = None,
+    callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
+) -> TrainResult:
+    """Train FlashSAC from a config with `algo: flash_sac`."""
 
 class HER(ManagedAlgorithm):
     """Hindsight Experience Replay (arXiv 1707.01495).
@@ -377,7 +892,13 @@ class HER(ManagedAlgorithm):
 
     >>> HER("rl_training/PointGoal-v0").learn(20_000).evaluate()
 
-    See docs/configuration.md for details of the options.
+    See docs/environments.md for environments and docs/configuration.md for the options.
+
+    Environments:
+        env: An environment id, a gymnasium.Env, a class or a function that makes one, or a
+            Gymnasium vector environment.
+        env_id: The same as env, for an id.
+        eval_env: The environment to evaluate in (default: a new one like env).
 
     HER options:
         batch_size (default 256): Number of transitions in each gradient update.
@@ -408,13 +929,22 @@ class HER(ManagedAlgorithm):
             of the collected observations.
         normalize_rewards (default False): Divide rewards by the running standard deviation of
             the discounted return.
+        return_bound (default None): With `normalize_rewards`: largest absolute discounted
+            return after the division.
+        exploration_hold (default 1): Longest time that exploration keeps its noise, in steps; 1
+            draws new noise in each step.
         networks (default {}): Trunk and options of each network by name, or of `all`
             (docs/configuration.md).
+        augmentation (default 'none'): Shift the images of every batch at random, as in DrQ
+            (docs/pixels.md).
+        augmentation_pad (default 4): Largest shift of an image in each direction, in pixels.
         num_critics (default 2): Number of critics in the ensemble.
         alpha (default 'auto'): Entropy temperature α: a fixed number, or `auto` to learn it.
         initial_alpha (default 1.0): Initial value of a learned α.
         target_entropy (default 'auto'): Target entropy of a learned α; `auto` is −|A| for |A|
-            action dimensions.
+            continuous action values.
+        entropy_fraction (default 0.5): Target entropy of discrete actions with `target_entropy:
+            auto`, as a fraction of log |A|.
         base_algo (default 'sac'): The learner: any online algorithm for continuous actions; its
             options are accepted too.
         her_strategy (default 'future'): Which achieved goals of the episode replace a
@@ -422,11 +952,44 @@ class HER(ManagedAlgorithm):
         her_ratio (default 0.8): Share of transitions that are relabeled with another goal; 0
             relabels none.
 
+    With base_algo='crossq':
+        learning_rate (default 0.001): Learning rate of Adam, for every network; a schedule
+            scales it.
+        critic_hidden_sizes (default (2048, 2048)): Widths of the critics' hidden layers.
+        policy_delay (default 3): Number of critic updates per update of the actor and the
+            temperature.
+
     With base_algo='ddpg':
         num_critics (default 1): Number of critics; the target uses their minimum, the actor
             only the first.
         exploration_noise (default 0.1): Standard deviation of the Gaussian noise on collected
             actions, which are in [−1, 1].
+
+    With base_algo='flash_sac':
+        batch_size (default 512): Number of transitions in each gradient update.
+        hidden_sizes (default (128, 128)): Width of each residual block of the actor; all are
+            equal.
+        tau (default 0.01): Polyak rate τ of the target networks: target ← (1 − τ) target + τ
+            online.
+        learning_starts (default 10000): Environment steps with uniform random actions before
+            the first update.
+        normalize_rewards (default True): Divide rewards by the running standard deviation of
+            the discounted return.
+        return_bound (default 5.0): The critics' bins span ± this, and normalized rewards keep
+            discounted returns within it.
+        exploration_hold (default 16): Longest time that exploration keeps its noise, in steps;
+            1 draws new noise in each step.
+        initial_alpha (default 0.01): Initial value of a learned α.
+        critic_hidden_sizes (default (256, 256)): Width of each residual block of the critics;
+            all are equal.
+        num_bins (default 101): Number of bins of the critics' distributions.
+        policy_delay (default 2): Number of critic updates per update of the actor and the
+            temperature.
+        target_deviation (default 0.15): With `target_entropy: auto`: the target is the entropy
+            of a Gaussian with this deviation.
+        decay_steps (default 1000000): Steps of an optimizer over which its learning rate
+            decays, with a cosine.
+        decay_final (default 0.5): Fraction of the learning rate after the decay.
 
     With base_algo='redq':
         gradient_updates_per_step (default 20): Number G of updates in each round; the last one
@@ -461,13 +1024,18 @@ class HER(ManagedAlgorithm):
             and the end are always saved.
         log_interval (default 1000): Steps between log entries.
         tags (default ()): Labels of the run.
+        logging (default {}): Destinations of metrics in addition to metrics.jsonl.
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Format of the recorded data; None means that there is none.
-        dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
+        dataset_kind (default None): Format of the recorded data; by default, that of
+            dataset_path or dataset_id.
+        dataset_path (default None): A .npz, .pt or .hdf5 file, a folder of .npy files, or the
+            folder of a Minari dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
+        dataset_memory (default 'auto'): Load the data, or read rows from memory-mapped files as
+            needed; auto maps large files.
         dataset_size (default 10000): Number of transitions in a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
         reward_scale (default 1.0): Factor by which every reward is multiplied.
@@ -483,6 +1051,8 @@ class HER(ManagedAlgorithm):
         num_epochs (default None): Training budget in passes over the training rows.
         validation_fraction (default None): Share of rows to hold out, in whole episodes; None
             means 0.05 without env_id, else 0.
+        action_range (default 'environment'): Actions the policy chooses from: all of the
+            environment's, or the range of the data's.
         action_low (default None): Lower action bounds of the data; only needed if env_id is
             None.
         action_high (default None): Upper action bounds of the data; only needed if env_id is
@@ -500,7 +1070,6 @@ class HER(ManagedAlgorithm):
             total_timesteps of the first run.
         keep_checkpoints (default 3): Number of newest checkpoints to keep, in addition to the
             best.
-        tensorboard (default True): Write TensorBoard files in addition to metrics.jsonl.
         num_threads (default None): Number of CPU threads; None for OMP_NUM_THREADS or a default
             for this machine.
         engine (default 'auto'): Execution of updates: eager, compiled or cuda_graph; auto
@@ -512,8 +1081,10 @@ class HER(ManagedAlgorithm):
     algo: ClassVar[str]
     def __init__(
         self,
-        env_id: str,
+        env: EnvLike | None = None,
         *,
+        env_id: str | None = None,
+        eval_env: EnvLike | None = None,
         batch_size: int = 256,
         learning_rate: float = 0.0003,
         hidden_sizes: Sequence[int] = (256, 256),
@@ -531,22 +1102,31 @@ class HER(ManagedAlgorithm):
         priority_epsilon: float = 1e-06,
         normalize_observations: bool = False,
         normalize_rewards: bool = False,
+        return_bound: float | None = None,
+        exploration_hold: int = 1,
         networks: dict[str, Any] = {},
+        augmentation: Literal["none", "random_shift"] = "none",
+        augmentation_pad: int = 4,
         num_critics: int = 2,
         alpha: float | Literal["auto"] = "auto",
         initial_alpha: float = 1.0,
         target_entropy: float | Literal["auto"] = "auto",
+        entropy_fraction: float = 0.5,
         base_algo: str = "sac",
         her_strategy: Literal["future", "final", "episode"] = "future",
         her_ratio: float = 0.8,
-        exploration_noise: float = ...,
-        subset_size: int = ...,
+        critic_hidden_sizes: Sequence[int] = ...,
         policy_delay: int = ...,
+        exploration_noise: float = ...,
+        num_bins: int = ...,
+        target_deviation: float = ...,
+        decay_steps: int = ...,
+        decay_final: float = ...,
+        subset_size: int = ...,
         target_noise: float = ...,
         target_noise_clip: float = ...,
         num_quantiles: int = ...,
         top_quantiles_to_drop_per_net: int = ...,
-        critic_hidden_sizes: Sequence[int] = ...,
         seed: int = 0,
         output_dir: str | PathLike[str] = "runs",
         device: str = "auto",
@@ -555,11 +1135,14 @@ class HER(ManagedAlgorithm):
         checkpoint_interval: int = 10000,
         log_interval: int = 1000,
         tags: Sequence[str] = (),
+        logging: dict[str, Any] = {},
         env_kwargs: dict[str, Any] = {},
-        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari", "starter"] | None = None,
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "npy", "minari", "starter", "memory"]
+        | None = None,
         dataset_path: str | PathLike[str] | None = None,
         dataset_id: str | None = None,
         dataset_download: bool = False,
+        dataset_memory: Literal["auto", "load", "map"] = "auto",
         dataset_size: int = 10000,
         dataset_seed: int = 0,
         reward_scale: float = 1.0,
@@ -571,6 +1154,7 @@ class HER(ManagedAlgorithm):
         sampling: Literal["replacement", "epochs"] = "replacement",
         num_epochs: int | None = None,
         validation_fraction: float | None = None,
+        action_range: Literal["environment", "data"] | Sequence[Sequence[float]] = "environment",
         action_low: float | Sequence[float] | None = None,
         action_high: float | Sequence[float] | None = None,
         eval_interval: int = 5000,
@@ -580,7 +1164,6 @@ class HER(ManagedAlgorithm):
         learning_rate_final: float = 0.0,
         schedule_horizon: int | None = None,
         keep_checkpoints: int = 3,
-        tensorboard: bool = True,
         num_threads: int | None = None,
         engine: Literal["auto", "eager", "compiled", "cuda_graph"] = "auto",
         matmul_precision: Literal["highest", "high"] = "high",
@@ -589,6 +1172,9 @@ class HER(ManagedAlgorithm):
 def train_her(
     config: TrainConfig | dict[str, Any] | str | Path,
     *,
+    env: EnvLike | None = None,
+    eval_env: EnvLike | None = None,
+    dataset: DatasetLike | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
@@ -601,7 +1187,13 @@ class REDQ(ManagedAlgorithm):
 
     >>> REDQ("Pendulum-v1").learn(20_000).evaluate()
 
-    See docs/configuration.md for details of the options.
+    See docs/environments.md for environments and docs/configuration.md for the options.
+
+    Environments:
+        env: An environment id, a gymnasium.Env, a class or a function that makes one, or a
+            Gymnasium vector environment.
+        env_id: The same as env, for an id.
+        eval_env: The environment to evaluate in (default: a new one like env).
 
     REDQ options:
         batch_size (default 256): Number of transitions in each gradient update.
@@ -633,13 +1225,22 @@ class REDQ(ManagedAlgorithm):
             of the collected observations.
         normalize_rewards (default False): Divide rewards by the running standard deviation of
             the discounted return.
+        return_bound (default None): With `normalize_rewards`: largest absolute discounted
+            return after the division.
+        exploration_hold (default 1): Longest time that exploration keeps its noise, in steps; 1
+            draws new noise in each step.
         networks (default {}): Trunk and options of each network by name, or of `all`
             (docs/configuration.md).
+        augmentation (default 'none'): Shift the images of every batch at random, as in DrQ
+            (docs/pixels.md).
+        augmentation_pad (default 4): Largest shift of an image in each direction, in pixels.
         num_critics (default 10): Number N of critics.
         alpha (default 'auto'): Entropy temperature α: a fixed number, or `auto` to learn it.
         initial_alpha (default 1.0): Initial value of a learned α.
         target_entropy (default 'auto'): Target entropy of a learned α; `auto` is −|A| for |A|
-            action dimensions.
+            continuous action values.
+        entropy_fraction (default 0.5): Target entropy of discrete actions with `target_entropy:
+            auto`, as a fraction of log |A|.
         subset_size (default 2): Number M ≤ N of target critics whose minimum is used, drawn at
             random in each update.
 
@@ -653,13 +1254,18 @@ class REDQ(ManagedAlgorithm):
             and the end are always saved.
         log_interval (default 1000): Steps between log entries.
         tags (default ()): Labels of the run.
+        logging (default {}): Destinations of metrics in addition to metrics.jsonl.
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Format of the recorded data; None means that there is none.
-        dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
+        dataset_kind (default None): Format of the recorded data; by default, that of
+            dataset_path or dataset_id.
+        dataset_path (default None): A .npz, .pt or .hdf5 file, a folder of .npy files, or the
+            folder of a Minari dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
+        dataset_memory (default 'auto'): Load the data, or read rows from memory-mapped files as
+            needed; auto maps large files.
         dataset_size (default 10000): Number of transitions in a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
         reward_scale (default 1.0): Factor by which every reward is multiplied.
@@ -675,6 +1281,8 @@ class REDQ(ManagedAlgorithm):
         num_epochs (default None): Training budget in passes over the training rows.
         validation_fraction (default None): Share of rows to hold out, in whole episodes; None
             means 0.05 without env_id, else 0.
+        action_range (default 'environment'): Actions the policy chooses from: all of the
+            environment's, or the range of the data's.
         action_low (default None): Lower action bounds of the data; only needed if env_id is
             None.
         action_high (default None): Upper action bounds of the data; only needed if env_id is
@@ -692,7 +1300,6 @@ class REDQ(ManagedAlgorithm):
             total_timesteps of the first run.
         keep_checkpoints (default 3): Number of newest checkpoints to keep, in addition to the
             best.
-        tensorboard (default True): Write TensorBoard files in addition to metrics.jsonl.
         num_threads (default None): Number of CPU threads; None for OMP_NUM_THREADS or a default
             for this machine.
         engine (default 'auto'): Execution of updates: eager, compiled or cuda_graph; auto
@@ -704,8 +1311,10 @@ class REDQ(ManagedAlgorithm):
     algo: ClassVar[str]
     def __init__(
         self,
-        env_id: str,
+        env: EnvLike | None = None,
         *,
+        env_id: str | None = None,
+        eval_env: EnvLike | None = None,
         batch_size: int = 256,
         learning_rate: float = 0.0003,
         hidden_sizes: Sequence[int] = (256, 256),
@@ -723,11 +1332,16 @@ class REDQ(ManagedAlgorithm):
         priority_epsilon: float = 1e-06,
         normalize_observations: bool = False,
         normalize_rewards: bool = False,
+        return_bound: float | None = None,
+        exploration_hold: int = 1,
         networks: dict[str, Any] = {},
+        augmentation: Literal["none", "random_shift"] = "none",
+        augmentation_pad: int = 4,
         num_critics: int = 10,
         alpha: float | Literal["auto"] = "auto",
         initial_alpha: float = 1.0,
         target_entropy: float | Literal["auto"] = "auto",
+        entropy_fraction: float = 0.5,
         subset_size: int = 2,
         seed: int = 0,
         output_dir: str | PathLike[str] = "runs",
@@ -737,11 +1351,14 @@ class REDQ(ManagedAlgorithm):
         checkpoint_interval: int = 10000,
         log_interval: int = 1000,
         tags: Sequence[str] = (),
+        logging: dict[str, Any] = {},
         env_kwargs: dict[str, Any] = {},
-        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari", "starter"] | None = None,
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "npy", "minari", "starter", "memory"]
+        | None = None,
         dataset_path: str | PathLike[str] | None = None,
         dataset_id: str | None = None,
         dataset_download: bool = False,
+        dataset_memory: Literal["auto", "load", "map"] = "auto",
         dataset_size: int = 10000,
         dataset_seed: int = 0,
         reward_scale: float = 1.0,
@@ -753,6 +1370,7 @@ class REDQ(ManagedAlgorithm):
         sampling: Literal["replacement", "epochs"] = "replacement",
         num_epochs: int | None = None,
         validation_fraction: float | None = None,
+        action_range: Literal["environment", "data"] | Sequence[Sequence[float]] = "environment",
         action_low: float | Sequence[float] | None = None,
         action_high: float | Sequence[float] | None = None,
         eval_interval: int = 5000,
@@ -762,7 +1380,6 @@ class REDQ(ManagedAlgorithm):
         learning_rate_final: float = 0.0,
         schedule_horizon: int | None = None,
         keep_checkpoints: int = 3,
-        tensorboard: bool = True,
         num_threads: int | None = None,
         engine: Literal["auto", "eager", "compiled", "cuda_graph"] = "auto",
         matmul_precision: Literal["highest", "high"] = "high",
@@ -771,6 +1388,9 @@ class REDQ(ManagedAlgorithm):
 def train_redq(
     config: TrainConfig | dict[str, Any] | str | Path,
     *,
+    env: EnvLike | None = None,
+    eval_env: EnvLike | None = None,
+    dataset: DatasetLike | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
@@ -783,7 +1403,13 @@ class SAC(ManagedAlgorithm):
 
     >>> SAC("Pendulum-v1").learn(20_000).evaluate()
 
-    See docs/configuration.md for details of the options.
+    See docs/environments.md for environments and docs/configuration.md for the options.
+
+    Environments:
+        env: An environment id, a gymnasium.Env, a class or a function that makes one, or a
+            Gymnasium vector environment.
+        env_id: The same as env, for an id.
+        eval_env: The environment to evaluate in (default: a new one like env).
 
     SAC options:
         batch_size (default 256): Number of transitions in each gradient update.
@@ -814,13 +1440,22 @@ class SAC(ManagedAlgorithm):
             of the collected observations.
         normalize_rewards (default False): Divide rewards by the running standard deviation of
             the discounted return.
+        return_bound (default None): With `normalize_rewards`: largest absolute discounted
+            return after the division.
+        exploration_hold (default 1): Longest time that exploration keeps its noise, in steps; 1
+            draws new noise in each step.
         networks (default {}): Trunk and options of each network by name, or of `all`
             (docs/configuration.md).
+        augmentation (default 'none'): Shift the images of every batch at random, as in DrQ
+            (docs/pixels.md).
+        augmentation_pad (default 4): Largest shift of an image in each direction, in pixels.
         num_critics (default 2): Number of critics in the ensemble.
         alpha (default 'auto'): Entropy temperature α: a fixed number, or `auto` to learn it.
         initial_alpha (default 1.0): Initial value of a learned α.
         target_entropy (default 'auto'): Target entropy of a learned α; `auto` is −|A| for |A|
-            action dimensions.
+            continuous action values.
+        entropy_fraction (default 0.5): Target entropy of discrete actions with `target_entropy:
+            auto`, as a fraction of log |A|.
 
     Run options:
         seed (default 0): Seed of all random streams.
@@ -832,13 +1467,18 @@ class SAC(ManagedAlgorithm):
             and the end are always saved.
         log_interval (default 1000): Steps between log entries.
         tags (default ()): Labels of the run.
+        logging (default {}): Destinations of metrics in addition to metrics.jsonl.
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Format of the recorded data; None means that there is none.
-        dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
+        dataset_kind (default None): Format of the recorded data; by default, that of
+            dataset_path or dataset_id.
+        dataset_path (default None): A .npz, .pt or .hdf5 file, a folder of .npy files, or the
+            folder of a Minari dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
+        dataset_memory (default 'auto'): Load the data, or read rows from memory-mapped files as
+            needed; auto maps large files.
         dataset_size (default 10000): Number of transitions in a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
         reward_scale (default 1.0): Factor by which every reward is multiplied.
@@ -854,6 +1494,8 @@ class SAC(ManagedAlgorithm):
         num_epochs (default None): Training budget in passes over the training rows.
         validation_fraction (default None): Share of rows to hold out, in whole episodes; None
             means 0.05 without env_id, else 0.
+        action_range (default 'environment'): Actions the policy chooses from: all of the
+            environment's, or the range of the data's.
         action_low (default None): Lower action bounds of the data; only needed if env_id is
             None.
         action_high (default None): Upper action bounds of the data; only needed if env_id is
@@ -871,7 +1513,6 @@ class SAC(ManagedAlgorithm):
             total_timesteps of the first run.
         keep_checkpoints (default 3): Number of newest checkpoints to keep, in addition to the
             best.
-        tensorboard (default True): Write TensorBoard files in addition to metrics.jsonl.
         num_threads (default None): Number of CPU threads; None for OMP_NUM_THREADS or a default
             for this machine.
         engine (default 'auto'): Execution of updates: eager, compiled or cuda_graph; auto
@@ -883,8 +1524,10 @@ class SAC(ManagedAlgorithm):
     algo: ClassVar[str]
     def __init__(
         self,
-        env_id: str,
+        env: EnvLike | None = None,
         *,
+        env_id: str | None = None,
+        eval_env: EnvLike | None = None,
         batch_size: int = 256,
         learning_rate: float = 0.0003,
         hidden_sizes: Sequence[int] = (256, 256),
@@ -902,11 +1545,16 @@ class SAC(ManagedAlgorithm):
         priority_epsilon: float = 1e-06,
         normalize_observations: bool = False,
         normalize_rewards: bool = False,
+        return_bound: float | None = None,
+        exploration_hold: int = 1,
         networks: dict[str, Any] = {},
+        augmentation: Literal["none", "random_shift"] = "none",
+        augmentation_pad: int = 4,
         num_critics: int = 2,
         alpha: float | Literal["auto"] = "auto",
         initial_alpha: float = 1.0,
         target_entropy: float | Literal["auto"] = "auto",
+        entropy_fraction: float = 0.5,
         seed: int = 0,
         output_dir: str | PathLike[str] = "runs",
         device: str = "auto",
@@ -915,11 +1563,14 @@ class SAC(ManagedAlgorithm):
         checkpoint_interval: int = 10000,
         log_interval: int = 1000,
         tags: Sequence[str] = (),
+        logging: dict[str, Any] = {},
         env_kwargs: dict[str, Any] = {},
-        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari", "starter"] | None = None,
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "npy", "minari", "starter", "memory"]
+        | None = None,
         dataset_path: str | PathLike[str] | None = None,
         dataset_id: str | None = None,
         dataset_download: bool = False,
+        dataset_memory: Literal["auto", "load", "map"] = "auto",
         dataset_size: int = 10000,
         dataset_seed: int = 0,
         reward_scale: float = 1.0,
@@ -931,6 +1582,7 @@ class SAC(ManagedAlgorithm):
         sampling: Literal["replacement", "epochs"] = "replacement",
         num_epochs: int | None = None,
         validation_fraction: float | None = None,
+        action_range: Literal["environment", "data"] | Sequence[Sequence[float]] = "environment",
         action_low: float | Sequence[float] | None = None,
         action_high: float | Sequence[float] | None = None,
         eval_interval: int = 5000,
@@ -940,7 +1592,6 @@ class SAC(ManagedAlgorithm):
         learning_rate_final: float = 0.0,
         schedule_horizon: int | None = None,
         keep_checkpoints: int = 3,
-        tensorboard: bool = True,
         num_threads: int | None = None,
         engine: Literal["auto", "eager", "compiled", "cuda_graph"] = "auto",
         matmul_precision: Literal["highest", "high"] = "high",
@@ -949,6 +1600,9 @@ class SAC(ManagedAlgorithm):
 def train_sac(
     config: TrainConfig | dict[str, Any] | str | Path,
     *,
+    env: EnvLike | None = None,
+    eval_env: EnvLike | None = None,
+    dataset: DatasetLike | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
@@ -961,7 +1615,13 @@ class TD3(ManagedAlgorithm):
 
     >>> TD3("Pendulum-v1").learn(20_000).evaluate()
 
-    See docs/configuration.md for details of the options.
+    See docs/environments.md for environments and docs/configuration.md for the options.
+
+    Environments:
+        env: An environment id, a gymnasium.Env, a class or a function that makes one, or a
+            Gymnasium vector environment.
+        env_id: The same as env, for an id.
+        eval_env: The environment to evaluate in (default: a new one like env).
 
     TD3 options:
         batch_size (default 256): Number of transitions in each gradient update.
@@ -992,8 +1652,15 @@ class TD3(ManagedAlgorithm):
             of the collected observations.
         normalize_rewards (default False): Divide rewards by the running standard deviation of
             the discounted return.
+        return_bound (default None): With `normalize_rewards`: largest absolute discounted
+            return after the division.
+        exploration_hold (default 1): Longest time that exploration keeps its noise, in steps; 1
+            draws new noise in each step.
         networks (default {}): Trunk and options of each network by name, or of `all`
             (docs/configuration.md).
+        augmentation (default 'none'): Shift the images of every batch at random, as in DrQ
+            (docs/pixels.md).
+        augmentation_pad (default 4): Largest shift of an image in each direction, in pixels.
         num_critics (default 2): Number of critics; the target uses their minimum.
         exploration_noise (default 0.1): Standard deviation of the Gaussian noise on collected
             actions, which are in [−1, 1].
@@ -1013,13 +1680,18 @@ class TD3(ManagedAlgorithm):
             and the end are always saved.
         log_interval (default 1000): Steps between log entries.
         tags (default ()): Labels of the run.
+        logging (default {}): Destinations of metrics in addition to metrics.jsonl.
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Format of the recorded data; None means that there is none.
-        dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
+        dataset_kind (default None): Format of the recorded data; by default, that of
+            dataset_path or dataset_id.
+        dataset_path (default None): A .npz, .pt or .hdf5 file, a folder of .npy files, or the
+            folder of a Minari dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
+        dataset_memory (default 'auto'): Load the data, or read rows from memory-mapped files as
+            needed; auto maps large files.
         dataset_size (default 10000): Number of transitions in a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
         reward_scale (default 1.0): Factor by which every reward is multiplied.
@@ -1035,6 +1707,8 @@ class TD3(ManagedAlgorithm):
         num_epochs (default None): Training budget in passes over the training rows.
         validation_fraction (default None): Share of rows to hold out, in whole episodes; None
             means 0.05 without env_id, else 0.
+        action_range (default 'environment'): Actions the policy chooses from: all of the
+            environment's, or the range of the data's.
         action_low (default None): Lower action bounds of the data; only needed if env_id is
             None.
         action_high (default None): Upper action bounds of the data; only needed if env_id is
@@ -1052,7 +1726,6 @@ class TD3(ManagedAlgorithm):
             total_timesteps of the first run.
         keep_checkpoints (default 3): Number of newest checkpoints to keep, in addition to the
             best.
-        tensorboard (default True): Write TensorBoard files in addition to metrics.jsonl.
         num_threads (default None): Number of CPU threads; None for OMP_NUM_THREADS or a default
             for this machine.
         engine (default 'auto'): Execution of updates: eager, compiled or cuda_graph; auto
@@ -1064,8 +1737,10 @@ class TD3(ManagedAlgorithm):
     algo: ClassVar[str]
     def __init__(
         self,
-        env_id: str,
+        env: EnvLike | None = None,
         *,
+        env_id: str | None = None,
+        eval_env: EnvLike | None = None,
         batch_size: int = 256,
         learning_rate: float = 0.0003,
         hidden_sizes: Sequence[int] = (256, 256),
@@ -1083,7 +1758,11 @@ class TD3(ManagedAlgorithm):
         priority_epsilon: float = 1e-06,
         normalize_observations: bool = False,
         normalize_rewards: bool = False,
+        return_bound: float | None = None,
+        exploration_hold: int = 1,
         networks: dict[str, Any] = {},
+        augmentation: Literal["none", "random_shift"] = "none",
+        augmentation_pad: int = 4,
         num_critics: int = 2,
         exploration_noise: float = 0.1,
         policy_delay: int = 2,
@@ -1097,11 +1776,14 @@ class TD3(ManagedAlgorithm):
         checkpoint_interval: int = 10000,
         log_interval: int = 1000,
         tags: Sequence[str] = (),
+        logging: dict[str, Any] = {},
         env_kwargs: dict[str, Any] = {},
-        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari", "starter"] | None = None,
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "npy", "minari", "starter", "memory"]
+        | None = None,
         dataset_path: str | PathLike[str] | None = None,
         dataset_id: str | None = None,
         dataset_download: bool = False,
+        dataset_memory: Literal["auto", "load", "map"] = "auto",
         dataset_size: int = 10000,
         dataset_seed: int = 0,
         reward_scale: float = 1.0,
@@ -1113,6 +1795,7 @@ class TD3(ManagedAlgorithm):
         sampling: Literal["replacement", "epochs"] = "replacement",
         num_epochs: int | None = None,
         validation_fraction: float | None = None,
+        action_range: Literal["environment", "data"] | Sequence[Sequence[float]] = "environment",
         action_low: float | Sequence[float] | None = None,
         action_high: float | Sequence[float] | None = None,
         eval_interval: int = 5000,
@@ -1122,7 +1805,6 @@ class TD3(ManagedAlgorithm):
         learning_rate_final: float = 0.0,
         schedule_horizon: int | None = None,
         keep_checkpoints: int = 3,
-        tensorboard: bool = True,
         num_threads: int | None = None,
         engine: Literal["auto", "eager", "compiled", "cuda_graph"] = "auto",
         matmul_precision: Literal["highest", "high"] = "high",
@@ -1131,6 +1813,9 @@ class TD3(ManagedAlgorithm):
 def train_td3(
     config: TrainConfig | dict[str, Any] | str | Path,
     *,
+    env: EnvLike | None = None,
+    eval_env: EnvLike | None = None,
+    dataset: DatasetLike | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
@@ -1143,7 +1828,13 @@ class TQC(ManagedAlgorithm):
 
     >>> TQC("Pendulum-v1").learn(20_000).evaluate()
 
-    See docs/configuration.md for details of the options.
+    See docs/environments.md for environments and docs/configuration.md for the options.
+
+    Environments:
+        env: An environment id, a gymnasium.Env, a class or a function that makes one, or a
+            Gymnasium vector environment.
+        env_id: The same as env, for an id.
+        eval_env: The environment to evaluate in (default: a new one like env).
 
     TQC options:
         batch_size (default 256): Number of transitions in each gradient update.
@@ -1174,13 +1865,22 @@ class TQC(ManagedAlgorithm):
             of the collected observations.
         normalize_rewards (default False): Divide rewards by the running standard deviation of
             the discounted return.
+        return_bound (default None): With `normalize_rewards`: largest absolute discounted
+            return after the division.
+        exploration_hold (default 1): Longest time that exploration keeps its noise, in steps; 1
+            draws new noise in each step.
         networks (default {}): Trunk and options of each network by name, or of `all`
             (docs/configuration.md).
+        augmentation (default 'none'): Shift the images of every batch at random, as in DrQ
+            (docs/pixels.md).
+        augmentation_pad (default 4): Largest shift of an image in each direction, in pixels.
         num_critics (default 5): Number N of critics.
         alpha (default 'auto'): Entropy temperature α: a fixed number, or `auto` to learn it.
         initial_alpha (default 1.0): Initial value of a learned α.
         target_entropy (default 'auto'): Target entropy of a learned α; `auto` is −|A| for |A|
-            action dimensions.
+            continuous action values.
+        entropy_fraction (default 0.5): Target entropy of discrete actions with `target_entropy:
+            auto`, as a fraction of log |A|.
         num_quantiles (default 25): Number M of quantiles per critic.
         top_quantiles_to_drop_per_net (default 2): Number of largest target quantiles to drop
             per critic; less than `num_quantiles`.
@@ -1196,13 +1896,18 @@ class TQC(ManagedAlgorithm):
             and the end are always saved.
         log_interval (default 1000): Steps between log entries.
         tags (default ()): Labels of the run.
+        logging (default {}): Destinations of metrics in addition to metrics.jsonl.
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Format of the recorded data; None means that there is none.
-        dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
+        dataset_kind (default None): Format of the recorded data; by default, that of
+            dataset_path or dataset_id.
+        dataset_path (default None): A .npz, .pt or .hdf5 file, a folder of .npy files, or the
+            folder of a Minari dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
+        dataset_memory (default 'auto'): Load the data, or read rows from memory-mapped files as
+            needed; auto maps large files.
         dataset_size (default 10000): Number of transitions in a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
         reward_scale (default 1.0): Factor by which every reward is multiplied.
@@ -1218,6 +1923,8 @@ class TQC(ManagedAlgorithm):
         num_epochs (default None): Training budget in passes over the training rows.
         validation_fraction (default None): Share of rows to hold out, in whole episodes; None
             means 0.05 without env_id, else 0.
+        action_range (default 'environment'): Actions the policy chooses from: all of the
+            environment's, or the range of the data's.
         action_low (default None): Lower action bounds of the data; only needed if env_id is
             None.
         action_high (default None): Upper action bounds of the data; only needed if env_id is
@@ -1235,7 +1942,6 @@ class TQC(ManagedAlgorithm):
             total_timesteps of the first run.
         keep_checkpoints (default 3): Number of newest checkpoints to keep, in addition to the
             best.
-        tensorboard (default True): Write TensorBoard files in addition to metrics.jsonl.
         num_threads (default None): Number of CPU threads; None for OMP_NUM_THREADS or a default
             for this machine.
         engine (default 'auto'): Execution of updates: eager, compiled or cuda_graph; auto
@@ -1247,8 +1953,10 @@ class TQC(ManagedAlgorithm):
     algo: ClassVar[str]
     def __init__(
         self,
-        env_id: str,
+        env: EnvLike | None = None,
         *,
+        env_id: str | None = None,
+        eval_env: EnvLike | None = None,
         batch_size: int = 256,
         learning_rate: float = 0.0003,
         hidden_sizes: Sequence[int] = (256, 256),
@@ -1266,11 +1974,16 @@ class TQC(ManagedAlgorithm):
         priority_epsilon: float = 1e-06,
         normalize_observations: bool = False,
         normalize_rewards: bool = False,
+        return_bound: float | None = None,
+        exploration_hold: int = 1,
         networks: dict[str, Any] = {},
+        augmentation: Literal["none", "random_shift"] = "none",
+        augmentation_pad: int = 4,
         num_critics: int = 5,
         alpha: float | Literal["auto"] = "auto",
         initial_alpha: float = 1.0,
         target_entropy: float | Literal["auto"] = "auto",
+        entropy_fraction: float = 0.5,
         num_quantiles: int = 25,
         top_quantiles_to_drop_per_net: int = 2,
         critic_hidden_sizes: Sequence[int] = (512, 512, 512),
@@ -1282,11 +1995,14 @@ class TQC(ManagedAlgorithm):
         checkpoint_interval: int = 10000,
         log_interval: int = 1000,
         tags: Sequence[str] = (),
+        logging: dict[str, Any] = {},
         env_kwargs: dict[str, Any] = {},
-        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari", "starter"] | None = None,
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "npy", "minari", "starter", "memory"]
+        | None = None,
         dataset_path: str | PathLike[str] | None = None,
         dataset_id: str | None = None,
         dataset_download: bool = False,
+        dataset_memory: Literal["auto", "load", "map"] = "auto",
         dataset_size: int = 10000,
         dataset_seed: int = 0,
         reward_scale: float = 1.0,
@@ -1298,6 +2014,7 @@ class TQC(ManagedAlgorithm):
         sampling: Literal["replacement", "epochs"] = "replacement",
         num_epochs: int | None = None,
         validation_fraction: float | None = None,
+        action_range: Literal["environment", "data"] | Sequence[Sequence[float]] = "environment",
         action_low: float | Sequence[float] | None = None,
         action_high: float | Sequence[float] | None = None,
         eval_interval: int = 5000,
@@ -1307,7 +2024,6 @@ class TQC(ManagedAlgorithm):
         learning_rate_final: float = 0.0,
         schedule_horizon: int | None = None,
         keep_checkpoints: int = 3,
-        tensorboard: bool = True,
         num_threads: int | None = None,
         engine: Literal["auto", "eager", "compiled", "cuda_graph"] = "auto",
         matmul_precision: Literal["highest", "high"] = "high",
@@ -1316,6 +2032,9 @@ class TQC(ManagedAlgorithm):
 def train_tqc(
     config: TrainConfig | dict[str, Any] | str | Path,
     *,
+    env: EnvLike | None = None,
+    eval_env: EnvLike | None = None,
+    dataset: DatasetLike | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
@@ -1326,9 +2045,18 @@ class AWAC(ManagedAlgorithm):
 
     Twin critics and advantage-weighted imitation of the dataset.
 
-    >>> AWAC("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(20_000).evaluate()
+    >>> AWAC("Pendulum-v1", dataset="data.npz").learn(20_000).evaluate()
 
-    See docs/configuration.md for details of the options.
+    See docs/environments.md for environments and docs/configuration.md for the options.
+
+    Environments:
+        env: An environment id, a gymnasium.Env, a class or a function that makes one, or a
+            Gymnasium vector environment.
+        env_id: The same as env, for an id.
+        eval_env: The environment to evaluate in (default: a new one like env).
+
+    dataset: Recorded data: a path, a Minari id, a mapping of arrays, a TransitionDataset or a
+        Minari dataset.
 
     AWAC options:
         batch_size (default 1024): Number of transitions in each gradient update.
@@ -1344,6 +2072,9 @@ class AWAC(ManagedAlgorithm):
             of an episode.
         networks (default {}): Trunk and options of each network by name, or of `all`
             (docs/configuration.md).
+        augmentation (default 'none'): Shift the images of every batch at random, as in DrQ
+            (docs/pixels.md).
+        augmentation_pad (default 4): Largest shift of an image in each direction, in pixels.
         num_critics (default 2): Number of critics in the ensemble.
         weight_clip (default 100.0): Upper bound on a transition's weight in the actor loss; 100
             is common.
@@ -1368,13 +2099,18 @@ class AWAC(ManagedAlgorithm):
             and the end are always saved.
         log_interval (default 1000): Steps between log entries.
         tags (default ()): Labels of the run.
+        logging (default {}): Destinations of metrics in addition to metrics.jsonl.
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Format of the recorded data; None means that there is none.
-        dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
+        dataset_kind (default None): Format of the recorded data; by default, that of
+            dataset_path or dataset_id.
+        dataset_path (default None): A .npz, .pt or .hdf5 file, a folder of .npy files, or the
+            folder of a Minari dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
+        dataset_memory (default 'auto'): Load the data, or read rows from memory-mapped files as
+            needed; auto maps large files.
         dataset_size (default 10000): Number of transitions in a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
         reward_scale (default 1.0): Factor by which every reward is multiplied.
@@ -1390,6 +2126,8 @@ class AWAC(ManagedAlgorithm):
         num_epochs (default None): Training budget in passes over the training rows.
         validation_fraction (default None): Share of rows to hold out, in whole episodes; None
             means 0.05 without env_id, else 0.
+        action_range (default 'environment'): Actions the policy chooses from: all of the
+            environment's, or the range of the data's.
         action_low (default None): Lower action bounds of the data; only needed if env_id is
             None.
         action_high (default None): Upper action bounds of the data; only needed if env_id is
@@ -1407,7 +2145,6 @@ class AWAC(ManagedAlgorithm):
             total_timesteps of the first run.
         keep_checkpoints (default 3): Number of newest checkpoints to keep, in addition to the
             best.
-        tensorboard (default True): Write TensorBoard files in addition to metrics.jsonl.
         num_threads (default None): Number of CPU threads; None for OMP_NUM_THREADS or a default
             for this machine.
         engine (default 'auto'): Execution of updates: eager, compiled or cuda_graph; auto
@@ -1419,8 +2156,11 @@ class AWAC(ManagedAlgorithm):
     algo: ClassVar[str]
     def __init__(
         self,
-        env_id: str | None = None,
+        env: EnvLike | None = None,
         *,
+        env_id: str | None = None,
+        eval_env: EnvLike | None = None,
+        dataset: DatasetLike | None = None,
         batch_size: int = 1024,
         learning_rate: float = 0.0003,
         hidden_sizes: Sequence[int] = (256, 256, 256, 256),
@@ -1429,6 +2169,8 @@ class AWAC(ManagedAlgorithm):
         tau: float = 0.005,
         n_step: int = 1,
         networks: dict[str, Any] = {},
+        augmentation: Literal["none", "random_shift"] = "none",
+        augmentation_pad: int = 4,
         num_critics: int = 2,
         weight_clip: float = 100.0,
         log_std_bounds: Sequence[float] = (-6.0, 0.0),
@@ -1445,11 +2187,14 @@ class AWAC(ManagedAlgorithm):
         checkpoint_interval: int = 10000,
         log_interval: int = 1000,
         tags: Sequence[str] = (),
+        logging: dict[str, Any] = {},
         env_kwargs: dict[str, Any] = {},
-        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari", "starter"] | None = None,
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "npy", "minari", "starter", "memory"]
+        | None = None,
         dataset_path: str | PathLike[str] | None = None,
         dataset_id: str | None = None,
         dataset_download: bool = False,
+        dataset_memory: Literal["auto", "load", "map"] = "auto",
         dataset_size: int = 10000,
         dataset_seed: int = 0,
         reward_scale: float = 1.0,
@@ -1461,6 +2206,7 @@ class AWAC(ManagedAlgorithm):
         sampling: Literal["replacement", "epochs"] = "replacement",
         num_epochs: int | None = None,
         validation_fraction: float | None = None,
+        action_range: Literal["environment", "data"] | Sequence[Sequence[float]] = "environment",
         action_low: float | Sequence[float] | None = None,
         action_high: float | Sequence[float] | None = None,
         eval_interval: int = 5000,
@@ -1470,7 +2216,6 @@ class AWAC(ManagedAlgorithm):
         learning_rate_final: float = 0.0,
         schedule_horizon: int | None = None,
         keep_checkpoints: int = 3,
-        tensorboard: bool = True,
         num_threads: int | None = None,
         engine: Literal["auto", "eager", "compiled", "cuda_graph"] = "auto",
         matmul_precision: Literal["highest", "high"] = "high",
@@ -1479,6 +2224,9 @@ class AWAC(ManagedAlgorithm):
 def train_awac(
     config: TrainConfig | dict[str, Any] | str | Path,
     *,
+    env: EnvLike | None = None,
+    eval_env: EnvLike | None = None,
+    dataset: DatasetLike | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
@@ -1489,9 +2237,18 @@ class BC(ManagedAlgorithm):
 
     Supervised learning of the recorded actions.
 
-    >>> BC("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(20_000).evaluate()
+    >>> BC("Pendulum-v1", dataset="data.npz").learn(20_000).evaluate()
 
-    See docs/configuration.md for details of the options.
+    See docs/environments.md for environments and docs/configuration.md for the options.
+
+    Environments:
+        env: An environment id, a gymnasium.Env, a class or a function that makes one, or a
+            Gymnasium vector environment.
+        env_id: The same as env, for an id.
+        eval_env: The environment to evaluate in (default: a new one like env).
+
+    dataset: Recorded data: a path, a Minari id, a mapping of arrays, a TransitionDataset or a
+        Minari dataset.
 
     BC options:
         batch_size (default 256): Number of transitions in each gradient update.
@@ -1502,8 +2259,12 @@ class BC(ManagedAlgorithm):
             (docs/configuration.md).
         networks (default {}): Trunk and options of each network by name, or of `all`
             (docs/configuration.md).
+        augmentation (default 'none'): Shift the images of every batch at random, as in DrQ
+            (docs/pixels.md).
+        augmentation_pad (default 4): Largest shift of an image in each direction, in pixels.
         loss (default 'mse'): Squared error of a deterministic action (`mse`), or likelihood of
-            a Gaussian policy.
+            a Gaussian policy.  Discrete actions always use the likelihood, of a categorical
+            policy.
 
     Run options:
         seed (default 0): Seed of all random streams.
@@ -1515,13 +2276,18 @@ class BC(ManagedAlgorithm):
             and the end are always saved.
         log_interval (default 1000): Steps between log entries.
         tags (default ()): Labels of the run.
+        logging (default {}): Destinations of metrics in addition to metrics.jsonl.
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Format of the recorded data; None means that there is none.
-        dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
+        dataset_kind (default None): Format of the recorded data; by default, that of
+            dataset_path or dataset_id.
+        dataset_path (default None): A .npz, .pt or .hdf5 file, a folder of .npy files, or the
+            folder of a Minari dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
+        dataset_memory (default 'auto'): Load the data, or read rows from memory-mapped files as
+            needed; auto maps large files.
         dataset_size (default 10000): Number of transitions in a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
         reward_scale (default 1.0): Factor by which every reward is multiplied.
@@ -1537,6 +2303,8 @@ class BC(ManagedAlgorithm):
         num_epochs (default None): Training budget in passes over the training rows.
         validation_fraction (default None): Share of rows to hold out, in whole episodes; None
             means 0.05 without env_id, else 0.
+        action_range (default 'environment'): Actions the policy chooses from: all of the
+            environment's, or the range of the data's.
         action_low (default None): Lower action bounds of the data; only needed if env_id is
             None.
         action_high (default None): Upper action bounds of the data; only needed if env_id is
@@ -1554,7 +2322,6 @@ class BC(ManagedAlgorithm):
             total_timesteps of the first run.
         keep_checkpoints (default 3): Number of newest checkpoints to keep, in addition to the
             best.
-        tensorboard (default True): Write TensorBoard files in addition to metrics.jsonl.
         num_threads (default None): Number of CPU threads; None for OMP_NUM_THREADS or a default
             for this machine.
         engine (default 'auto'): Execution of updates: eager, compiled or cuda_graph; auto
@@ -1566,13 +2333,18 @@ class BC(ManagedAlgorithm):
     algo: ClassVar[str]
     def __init__(
         self,
-        env_id: str | None = None,
+        env: EnvLike | None = None,
         *,
+        env_id: str | None = None,
+        eval_env: EnvLike | None = None,
+        dataset: DatasetLike | None = None,
         batch_size: int = 256,
         learning_rate: float = 0.0003,
         hidden_sizes: Sequence[int] = (256, 256),
         optimizers: dict[str, Any] = {},
         networks: dict[str, Any] = {},
+        augmentation: Literal["none", "random_shift"] = "none",
+        augmentation_pad: int = 4,
         loss: Literal["mse", "likelihood"] = "mse",
         seed: int = 0,
         output_dir: str | PathLike[str] = "runs",
@@ -1582,11 +2354,14 @@ class BC(ManagedAlgorithm):
         checkpoint_interval: int = 10000,
         log_interval: int = 1000,
         tags: Sequence[str] = (),
+        logging: dict[str, Any] = {},
         env_kwargs: dict[str, Any] = {},
-        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari", "starter"] | None = None,
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "npy", "minari", "starter", "memory"]
+        | None = None,
         dataset_path: str | PathLike[str] | None = None,
         dataset_id: str | None = None,
         dataset_download: bool = False,
+        dataset_memory: Literal["auto", "load", "map"] = "auto",
         dataset_size: int = 10000,
         dataset_seed: int = 0,
         reward_scale: float = 1.0,
@@ -1598,6 +2373,7 @@ class BC(ManagedAlgorithm):
         sampling: Literal["replacement", "epochs"] = "replacement",
         num_epochs: int | None = None,
         validation_fraction: float | None = None,
+        action_range: Literal["environment", "data"] | Sequence[Sequence[float]] = "environment",
         action_low: float | Sequence[float] | None = None,
         action_high: float | Sequence[float] | None = None,
         eval_interval: int = 5000,
@@ -1607,7 +2383,6 @@ class BC(ManagedAlgorithm):
         learning_rate_final: float = 0.0,
         schedule_horizon: int | None = None,
         keep_checkpoints: int = 3,
-        tensorboard: bool = True,
         num_threads: int | None = None,
         engine: Literal["auto", "eager", "compiled", "cuda_graph"] = "auto",
         matmul_precision: Literal["highest", "high"] = "high",
@@ -1616,6 +2391,9 @@ class BC(ManagedAlgorithm):
 def train_bc(
     config: TrainConfig | dict[str, Any] | str | Path,
     *,
+    env: EnvLike | None = None,
+    eval_env: EnvLike | None = None,
+    dataset: DatasetLike | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
@@ -1626,9 +2404,18 @@ class CQL(ManagedAlgorithm):
 
     SAC with critics pushed down on actions outside the dataset.
 
-    >>> CQL("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(20_000).evaluate()
+    >>> CQL("Pendulum-v1", dataset="data.npz").learn(20_000).evaluate()
 
-    See docs/configuration.md for details of the options.
+    See docs/environments.md for environments and docs/configuration.md for the options.
+
+    Environments:
+        env: An environment id, a gymnasium.Env, a class or a function that makes one, or a
+            Gymnasium vector environment.
+        env_id: The same as env, for an id.
+        eval_env: The environment to evaluate in (default: a new one like env).
+
+    dataset: Recorded data: a path, a Minari id, a mapping of arrays, a TransitionDataset or a
+        Minari dataset.
 
     CQL options:
         batch_size (default 256): Number of transitions in each gradient update.
@@ -1644,11 +2431,14 @@ class CQL(ManagedAlgorithm):
             of an episode.
         networks (default {}): Trunk and options of each network by name, or of `all`
             (docs/configuration.md).
+        augmentation (default 'none'): Shift the images of every batch at random, as in DrQ
+            (docs/pixels.md).
+        augmentation_pad (default 4): Largest shift of an image in each direction, in pixels.
         num_critics (default 2): Number of critics in the ensemble.
         alpha (default 'auto'): Entropy temperature α: a fixed number, or `auto` to learn it.
         initial_alpha (default 1.0): Initial value of a learned α.
         target_entropy (default 'auto'): Target entropy of a learned α; `auto` is −|A| for |A|
-            action dimensions.
+            continuous action values.
         policy_learning_rate (default 0.0001): Learning rate of the actor and the temperature;
             the critics use `learning_rate`.
         conservative_weight (default 5.0): Weight of the conservative term relative to the
@@ -1660,6 +2450,8 @@ class CQL(ManagedAlgorithm):
             multiplier; None uses a fixed weight.
         backup_entropy (default False): Include the entropy term −α log π in the critics'
             target.
+        epsilon (default 0.05): Probability of a random action while fine-tuning with discrete
+            actions.
 
     Run options:
         seed (default 0): Seed of all random streams.
@@ -1671,13 +2463,18 @@ class CQL(ManagedAlgorithm):
             and the end are always saved.
         log_interval (default 1000): Steps between log entries.
         tags (default ()): Labels of the run.
+        logging (default {}): Destinations of metrics in addition to metrics.jsonl.
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Format of the recorded data; None means that there is none.
-        dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
+        dataset_kind (default None): Format of the recorded data; by default, that of
+            dataset_path or dataset_id.
+        dataset_path (default None): A .npz, .pt or .hdf5 file, a folder of .npy files, or the
+            folder of a Minari dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
+        dataset_memory (default 'auto'): Load the data, or read rows from memory-mapped files as
+            needed; auto maps large files.
         dataset_size (default 10000): Number of transitions in a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
         reward_scale (default 1.0): Factor by which every reward is multiplied.
@@ -1693,6 +2490,8 @@ class CQL(ManagedAlgorithm):
         num_epochs (default None): Training budget in passes over the training rows.
         validation_fraction (default None): Share of rows to hold out, in whole episodes; None
             means 0.05 without env_id, else 0.
+        action_range (default 'environment'): Actions the policy chooses from: all of the
+            environment's, or the range of the data's.
         action_low (default None): Lower action bounds of the data; only needed if env_id is
             None.
         action_high (default None): Upper action bounds of the data; only needed if env_id is
@@ -1710,7 +2509,6 @@ class CQL(ManagedAlgorithm):
             total_timesteps of the first run.
         keep_checkpoints (default 3): Number of newest checkpoints to keep, in addition to the
             best.
-        tensorboard (default True): Write TensorBoard files in addition to metrics.jsonl.
         num_threads (default None): Number of CPU threads; None for OMP_NUM_THREADS or a default
             for this machine.
         engine (default 'auto'): Execution of updates: eager, compiled or cuda_graph; auto
@@ -1722,8 +2520,11 @@ class CQL(ManagedAlgorithm):
     algo: ClassVar[str]
     def __init__(
         self,
-        env_id: str | None = None,
+        env: EnvLike | None = None,
         *,
+        env_id: str | None = None,
+        eval_env: EnvLike | None = None,
+        dataset: DatasetLike | None = None,
         batch_size: int = 256,
         learning_rate: float = 0.0003,
         hidden_sizes: Sequence[int] = (256, 256),
@@ -1732,6 +2533,8 @@ class CQL(ManagedAlgorithm):
         tau: float = 0.005,
         n_step: int = 1,
         networks: dict[str, Any] = {},
+        augmentation: Literal["none", "random_shift"] = "none",
+        augmentation_pad: int = 4,
         num_critics: int = 2,
         alpha: float | Literal["auto"] = "auto",
         initial_alpha: float = 1.0,
@@ -1742,6 +2545,7 @@ class CQL(ManagedAlgorithm):
         conservative_temperature: float = 1.0,
         lagrange_threshold: float | None = None,
         backup_entropy: bool = False,
+        epsilon: float = 0.05,
         seed: int = 0,
         output_dir: str | PathLike[str] = "runs",
         device: str = "auto",
@@ -1750,11 +2554,14 @@ class CQL(ManagedAlgorithm):
         checkpoint_interval: int = 10000,
         log_interval: int = 1000,
         tags: Sequence[str] = (),
+        logging: dict[str, Any] = {},
         env_kwargs: dict[str, Any] = {},
-        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari", "starter"] | None = None,
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "npy", "minari", "starter", "memory"]
+        | None = None,
         dataset_path: str | PathLike[str] | None = None,
         dataset_id: str | None = None,
         dataset_download: bool = False,
+        dataset_memory: Literal["auto", "load", "map"] = "auto",
         dataset_size: int = 10000,
         dataset_seed: int = 0,
         reward_scale: float = 1.0,
@@ -1766,6 +2573,7 @@ class CQL(ManagedAlgorithm):
         sampling: Literal["replacement", "epochs"] = "replacement",
         num_epochs: int | None = None,
         validation_fraction: float | None = None,
+        action_range: Literal["environment", "data"] | Sequence[Sequence[float]] = "environment",
         action_low: float | Sequence[float] | None = None,
         action_high: float | Sequence[float] | None = None,
         eval_interval: int = 5000,
@@ -1775,7 +2583,6 @@ class CQL(ManagedAlgorithm):
         learning_rate_final: float = 0.0,
         schedule_horizon: int | None = None,
         keep_checkpoints: int = 3,
-        tensorboard: bool = True,
         num_threads: int | None = None,
         engine: Literal["auto", "eager", "compiled", "cuda_graph"] = "auto",
         matmul_precision: Literal["highest", "high"] = "high",
@@ -1784,6 +2591,9 @@ class CQL(ManagedAlgorithm):
 def train_cql(
     config: TrainConfig | dict[str, Any] | str | Path,
     *,
+    env: EnvLike | None = None,
+    eval_env: EnvLike | None = None,
+    dataset: DatasetLike | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
@@ -1794,9 +2604,18 @@ class EDAC(ManagedAlgorithm):
 
     SAC with the minimum over a large, diversified ensemble of critics.
 
-    >>> EDAC("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(20_000).evaluate()
+    >>> EDAC("Pendulum-v1", dataset="data.npz").learn(20_000).evaluate()
 
-    See docs/configuration.md for details of the options.
+    See docs/environments.md for environments and docs/configuration.md for the options.
+
+    Environments:
+        env: An environment id, a gymnasium.Env, a class or a function that makes one, or a
+            Gymnasium vector environment.
+        env_id: The same as env, for an id.
+        eval_env: The environment to evaluate in (default: a new one like env).
+
+    dataset: Recorded data: a path, a Minari id, a mapping of arrays, a TransitionDataset or a
+        Minari dataset.
 
     EDAC options:
         batch_size (default 256): Number of transitions in each gradient update.
@@ -1812,11 +2631,14 @@ class EDAC(ManagedAlgorithm):
             of an episode.
         networks (default {}): Trunk and options of each network by name, or of `all`
             (docs/configuration.md).
+        augmentation (default 'none'): Shift the images of every batch at random, as in DrQ
+            (docs/pixels.md).
+        augmentation_pad (default 4): Largest shift of an image in each direction, in pixels.
         num_critics (default 10): Number N of critics; the paper uses 10 to 50.
         alpha (default 'auto'): Entropy temperature α: a fixed number, or `auto` to learn it.
         initial_alpha (default 1.0): Initial value of a learned α.
         target_entropy (default 'auto'): Target entropy of a learned α; `auto` is −|A| for |A|
-            action dimensions.
+            continuous action values.
         eta (default 1.0): Weight η of the diversity term; 0 gives SAC-N.
 
     Run options:
@@ -1829,13 +2651,18 @@ class EDAC(ManagedAlgorithm):
             and the end are always saved.
         log_interval (default 1000): Steps between log entries.
         tags (default ()): Labels of the run.
+        logging (default {}): Destinations of metrics in addition to metrics.jsonl.
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Format of the recorded data; None means that there is none.
-        dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
+        dataset_kind (default None): Format of the recorded data; by default, that of
+            dataset_path or dataset_id.
+        dataset_path (default None): A .npz, .pt or .hdf5 file, a folder of .npy files, or the
+            folder of a Minari dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
+        dataset_memory (default 'auto'): Load the data, or read rows from memory-mapped files as
+            needed; auto maps large files.
         dataset_size (default 10000): Number of transitions in a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
         reward_scale (default 1.0): Factor by which every reward is multiplied.
@@ -1851,6 +2678,8 @@ class EDAC(ManagedAlgorithm):
         num_epochs (default None): Training budget in passes over the training rows.
         validation_fraction (default None): Share of rows to hold out, in whole episodes; None
             means 0.05 without env_id, else 0.
+        action_range (default 'environment'): Actions the policy chooses from: all of the
+            environment's, or the range of the data's.
         action_low (default None): Lower action bounds of the data; only needed if env_id is
             None.
         action_high (default None): Upper action bounds of the data; only needed if env_id is
@@ -1868,7 +2697,6 @@ class EDAC(ManagedAlgorithm):
             total_timesteps of the first run.
         keep_checkpoints (default 3): Number of newest checkpoints to keep, in addition to the
             best.
-        tensorboard (default True): Write TensorBoard files in addition to metrics.jsonl.
         num_threads (default None): Number of CPU threads; None for OMP_NUM_THREADS or a default
             for this machine.
         engine (default 'auto'): Execution of updates: eager, compiled or cuda_graph; auto
@@ -1880,8 +2708,11 @@ class EDAC(ManagedAlgorithm):
     algo: ClassVar[str]
     def __init__(
         self,
-        env_id: str | None = None,
+        env: EnvLike | None = None,
         *,
+        env_id: str | None = None,
+        eval_env: EnvLike | None = None,
+        dataset: DatasetLike | None = None,
         batch_size: int = 256,
         learning_rate: float = 0.0003,
         hidden_sizes: Sequence[int] = (256, 256),
@@ -1890,6 +2721,8 @@ class EDAC(ManagedAlgorithm):
         tau: float = 0.005,
         n_step: int = 1,
         networks: dict[str, Any] = {},
+        augmentation: Literal["none", "random_shift"] = "none",
+        augmentation_pad: int = 4,
         num_critics: int = 10,
         alpha: float | Literal["auto"] = "auto",
         initial_alpha: float = 1.0,
@@ -1903,11 +2736,14 @@ class EDAC(ManagedAlgorithm):
         checkpoint_interval: int = 10000,
         log_interval: int = 1000,
         tags: Sequence[str] = (),
+        logging: dict[str, Any] = {},
         env_kwargs: dict[str, Any] = {},
-        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari", "starter"] | None = None,
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "npy", "minari", "starter", "memory"]
+        | None = None,
         dataset_path: str | PathLike[str] | None = None,
         dataset_id: str | None = None,
         dataset_download: bool = False,
+        dataset_memory: Literal["auto", "load", "map"] = "auto",
         dataset_size: int = 10000,
         dataset_seed: int = 0,
         reward_scale: float = 1.0,
@@ -1919,6 +2755,7 @@ class EDAC(ManagedAlgorithm):
         sampling: Literal["replacement", "epochs"] = "replacement",
         num_epochs: int | None = None,
         validation_fraction: float | None = None,
+        action_range: Literal["environment", "data"] | Sequence[Sequence[float]] = "environment",
         action_low: float | Sequence[float] | None = None,
         action_high: float | Sequence[float] | None = None,
         eval_interval: int = 5000,
@@ -1928,7 +2765,6 @@ class EDAC(ManagedAlgorithm):
         learning_rate_final: float = 0.0,
         schedule_horizon: int | None = None,
         keep_checkpoints: int = 3,
-        tensorboard: bool = True,
         num_threads: int | None = None,
         engine: Literal["auto", "eager", "compiled", "cuda_graph"] = "auto",
         matmul_precision: Literal["highest", "high"] = "high",
@@ -1937,6 +2773,9 @@ class EDAC(ManagedAlgorithm):
 def train_edac(
     config: TrainConfig | dict[str, Any] | str | Path,
     *,
+    env: EnvLike | None = None,
+    eval_env: EnvLike | None = None,
+    dataset: DatasetLike | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
@@ -1947,9 +2786,18 @@ class IQL(ManagedAlgorithm):
 
     Expectile values and advantage-weighted imitation of the data.
 
-    >>> IQL("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(20_000).evaluate()
+    >>> IQL("Pendulum-v1", dataset="data.npz").learn(20_000).evaluate()
 
-    See docs/configuration.md for details of the options.
+    See docs/environments.md for environments and docs/configuration.md for the options.
+
+    Environments:
+        env: An environment id, a gymnasium.Env, a class or a function that makes one, or a
+            Gymnasium vector environment.
+        env_id: The same as env, for an id.
+        eval_env: The environment to evaluate in (default: a new one like env).
+
+    dataset: Recorded data: a path, a Minari id, a mapping of arrays, a TransitionDataset or a
+        Minari dataset.
 
     IQL options:
         batch_size (default 256): Number of transitions in each gradient update.
@@ -1965,6 +2813,9 @@ class IQL(ManagedAlgorithm):
             of an episode.
         networks (default {}): Trunk and options of each network by name, or of `all`
             (docs/configuration.md).
+        augmentation (default 'none'): Shift the images of every batch at random, as in DrQ
+            (docs/pixels.md).
+        augmentation_pad (default 4): Largest shift of an image in each direction, in pixels.
         num_critics (default 2): Number of critics in the ensemble.
         weight_clip (default 100.0): Upper bound on a transition's weight in the actor loss; 100
             is common.
@@ -1985,13 +2836,18 @@ class IQL(ManagedAlgorithm):
             and the end are always saved.
         log_interval (default 1000): Steps between log entries.
         tags (default ()): Labels of the run.
+        logging (default {}): Destinations of metrics in addition to metrics.jsonl.
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Format of the recorded data; None means that there is none.
-        dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
+        dataset_kind (default None): Format of the recorded data; by default, that of
+            dataset_path or dataset_id.
+        dataset_path (default None): A .npz, .pt or .hdf5 file, a folder of .npy files, or the
+            folder of a Minari dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
+        dataset_memory (default 'auto'): Load the data, or read rows from memory-mapped files as
+            needed; auto maps large files.
         dataset_size (default 10000): Number of transitions in a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
         reward_scale (default 1.0): Factor by which every reward is multiplied.
@@ -2007,6 +2863,8 @@ class IQL(ManagedAlgorithm):
         num_epochs (default None): Training budget in passes over the training rows.
         validation_fraction (default None): Share of rows to hold out, in whole episodes; None
             means 0.05 without env_id, else 0.
+        action_range (default 'environment'): Actions the policy chooses from: all of the
+            environment's, or the range of the data's.
         action_low (default None): Lower action bounds of the data; only needed if env_id is
             None.
         action_high (default None): Upper action bounds of the data; only needed if env_id is
@@ -2024,7 +2882,6 @@ class IQL(ManagedAlgorithm):
             total_timesteps of the first run.
         keep_checkpoints (default 3): Number of newest checkpoints to keep, in addition to the
             best.
-        tensorboard (default True): Write TensorBoard files in addition to metrics.jsonl.
         num_threads (default None): Number of CPU threads; None for OMP_NUM_THREADS or a default
             for this machine.
         engine (default 'auto'): Execution of updates: eager, compiled or cuda_graph; auto
@@ -2036,8 +2893,11 @@ class IQL(ManagedAlgorithm):
     algo: ClassVar[str]
     def __init__(
         self,
-        env_id: str | None = None,
+        env: EnvLike | None = None,
         *,
+        env_id: str | None = None,
+        eval_env: EnvLike | None = None,
+        dataset: DatasetLike | None = None,
         batch_size: int = 256,
         learning_rate: float = 0.0003,
         hidden_sizes: Sequence[int] = (256, 256),
@@ -2046,6 +2906,8 @@ class IQL(ManagedAlgorithm):
         tau: float = 0.005,
         n_step: int = 1,
         networks: dict[str, Any] = {},
+        augmentation: Literal["none", "random_shift"] = "none",
+        augmentation_pad: int = 4,
         num_critics: int = 2,
         weight_clip: float = 100.0,
         log_std_bounds: Sequence[float] = (-5.0, 2.0),
@@ -2059,11 +2921,14 @@ class IQL(ManagedAlgorithm):
         checkpoint_interval: int = 10000,
         log_interval: int = 1000,
         tags: Sequence[str] = (),
+        logging: dict[str, Any] = {},
         env_kwargs: dict[str, Any] = {},
-        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari", "starter"] | None = None,
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "npy", "minari", "starter", "memory"]
+        | None = None,
         dataset_path: str | PathLike[str] | None = None,
         dataset_id: str | None = None,
         dataset_download: bool = False,
+        dataset_memory: Literal["auto", "load", "map"] = "auto",
         dataset_size: int = 10000,
         dataset_seed: int = 0,
         reward_scale: float = 1.0,
@@ -2075,6 +2940,7 @@ class IQL(ManagedAlgorithm):
         sampling: Literal["replacement", "epochs"] = "replacement",
         num_epochs: int | None = None,
         validation_fraction: float | None = None,
+        action_range: Literal["environment", "data"] | Sequence[Sequence[float]] = "environment",
         action_low: float | Sequence[float] | None = None,
         action_high: float | Sequence[float] | None = None,
         eval_interval: int = 5000,
@@ -2084,7 +2950,6 @@ class IQL(ManagedAlgorithm):
         learning_rate_final: float = 0.0,
         schedule_horizon: int | None = None,
         keep_checkpoints: int = 3,
-        tensorboard: bool = True,
         num_threads: int | None = None,
         engine: Literal["auto", "eager", "compiled", "cuda_graph"] = "auto",
         matmul_precision: Literal["highest", "high"] = "high",
@@ -2093,6 +2958,9 @@ class IQL(ManagedAlgorithm):
 def train_iql(
     config: TrainConfig | dict[str, Any] | str | Path,
     *,
+    env: EnvLike | None = None,
+    eval_env: EnvLike | None = None,
+    dataset: DatasetLike | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
@@ -2103,9 +2971,18 @@ class ReBRAC(ManagedAlgorithm):
 
     TD3+BC with separate penalties for the actor and the critics.
 
-    >>> ReBRAC("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(20_000).evaluate()
+    >>> ReBRAC("Pendulum-v1", dataset="data.npz").learn(20_000).evaluate()
 
-    See docs/configuration.md for details of the options.
+    See docs/environments.md for environments and docs/configuration.md for the options.
+
+    Environments:
+        env: An environment id, a gymnasium.Env, a class or a function that makes one, or a
+            Gymnasium vector environment.
+        env_id: The same as env, for an id.
+        eval_env: The environment to evaluate in (default: a new one like env).
+
+    dataset: Recorded data: a path, a Minari id, a mapping of arrays, a TransitionDataset or a
+        Minari dataset.
 
     ReBRAC options:
         batch_size (default 1024): Number of transitions in each gradient update.
@@ -2121,6 +2998,9 @@ class ReBRAC(ManagedAlgorithm):
             of an episode.
         networks (default {}): Trunk and options of each network by name, or of `all`
             (docs/configuration.md).
+        augmentation (default 'none'): Shift the images of every batch at random, as in DrQ
+            (docs/pixels.md).
+        augmentation_pad (default 4): Largest shift of an image in each direction, in pixels.
         num_critics (default 2): Number of critics; the target uses their minimum.
         exploration_noise (default 0.1): Standard deviation of the Gaussian noise on collected
             actions, which are in [−1, 1].
@@ -2144,13 +3024,18 @@ class ReBRAC(ManagedAlgorithm):
             and the end are always saved.
         log_interval (default 1000): Steps between log entries.
         tags (default ()): Labels of the run.
+        logging (default {}): Destinations of metrics in addition to metrics.jsonl.
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Format of the recorded data; None means that there is none.
-        dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
+        dataset_kind (default None): Format of the recorded data; by default, that of
+            dataset_path or dataset_id.
+        dataset_path (default None): A .npz, .pt or .hdf5 file, a folder of .npy files, or the
+            folder of a Minari dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
+        dataset_memory (default 'auto'): Load the data, or read rows from memory-mapped files as
+            needed; auto maps large files.
         dataset_size (default 10000): Number of transitions in a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
         reward_scale (default 1.0): Factor by which every reward is multiplied.
@@ -2166,6 +3051,8 @@ class ReBRAC(ManagedAlgorithm):
         num_epochs (default None): Training budget in passes over the training rows.
         validation_fraction (default None): Share of rows to hold out, in whole episodes; None
             means 0.05 without env_id, else 0.
+        action_range (default 'environment'): Actions the policy chooses from: all of the
+            environment's, or the range of the data's.
         action_low (default None): Lower action bounds of the data; only needed if env_id is
             None.
         action_high (default None): Upper action bounds of the data; only needed if env_id is
@@ -2183,7 +3070,6 @@ class ReBRAC(ManagedAlgorithm):
             total_timesteps of the first run.
         keep_checkpoints (default 3): Number of newest checkpoints to keep, in addition to the
             best.
-        tensorboard (default True): Write TensorBoard files in addition to metrics.jsonl.
         num_threads (default None): Number of CPU threads; None for OMP_NUM_THREADS or a default
             for this machine.
         engine (default 'auto'): Execution of updates: eager, compiled or cuda_graph; auto
@@ -2195,8 +3081,11 @@ class ReBRAC(ManagedAlgorithm):
     algo: ClassVar[str]
     def __init__(
         self,
-        env_id: str | None = None,
+        env: EnvLike | None = None,
         *,
+        env_id: str | None = None,
+        eval_env: EnvLike | None = None,
+        dataset: DatasetLike | None = None,
         batch_size: int = 1024,
         learning_rate: float = 0.001,
         hidden_sizes: Sequence[int] = (256, 256, 256),
@@ -2205,6 +3094,8 @@ class ReBRAC(ManagedAlgorithm):
         tau: float = 0.005,
         n_step: int = 1,
         networks: dict[str, Any] = {},
+        augmentation: Literal["none", "random_shift"] = "none",
+        augmentation_pad: int = 4,
         num_critics: int = 2,
         exploration_noise: float = 0.1,
         policy_delay: int = 2,
@@ -2220,11 +3111,14 @@ class ReBRAC(ManagedAlgorithm):
         checkpoint_interval: int = 10000,
         log_interval: int = 1000,
         tags: Sequence[str] = (),
+        logging: dict[str, Any] = {},
         env_kwargs: dict[str, Any] = {},
-        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari", "starter"] | None = None,
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "npy", "minari", "starter", "memory"]
+        | None = None,
         dataset_path: str | PathLike[str] | None = None,
         dataset_id: str | None = None,
         dataset_download: bool = False,
+        dataset_memory: Literal["auto", "load", "map"] = "auto",
         dataset_size: int = 10000,
         dataset_seed: int = 0,
         reward_scale: float = 1.0,
@@ -2236,6 +3130,7 @@ class ReBRAC(ManagedAlgorithm):
         sampling: Literal["replacement", "epochs"] = "replacement",
         num_epochs: int | None = None,
         validation_fraction: float | None = None,
+        action_range: Literal["environment", "data"] | Sequence[Sequence[float]] = "environment",
         action_low: float | Sequence[float] | None = None,
         action_high: float | Sequence[float] | None = None,
         eval_interval: int = 5000,
@@ -2245,7 +3140,6 @@ class ReBRAC(ManagedAlgorithm):
         learning_rate_final: float = 0.0,
         schedule_horizon: int | None = None,
         keep_checkpoints: int = 3,
-        tensorboard: bool = True,
         num_threads: int | None = None,
         engine: Literal["auto", "eager", "compiled", "cuda_graph"] = "auto",
         matmul_precision: Literal["highest", "high"] = "high",
@@ -2254,6 +3148,9 @@ class ReBRAC(ManagedAlgorithm):
 def train_rebrac(
     config: TrainConfig | dict[str, Any] | str | Path,
     *,
+    env: EnvLike | None = None,
+    eval_env: EnvLike | None = None,
+    dataset: DatasetLike | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
@@ -2264,9 +3161,18 @@ class TD3BC(ManagedAlgorithm):
 
     TD3 with an imitation term in the actor loss.
 
-    >>> TD3BC("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(20_000).evaluate()
+    >>> TD3BC("Pendulum-v1", dataset="data.npz").learn(20_000).evaluate()
 
-    See docs/configuration.md for details of the options.
+    See docs/environments.md for environments and docs/configuration.md for the options.
+
+    Environments:
+        env: An environment id, a gymnasium.Env, a class or a function that makes one, or a
+            Gymnasium vector environment.
+        env_id: The same as env, for an id.
+        eval_env: The environment to evaluate in (default: a new one like env).
+
+    dataset: Recorded data: a path, a Minari id, a mapping of arrays, a TransitionDataset or a
+        Minari dataset.
 
     TD3BC options:
         batch_size (default 256): Number of transitions in each gradient update.
@@ -2282,6 +3188,9 @@ class TD3BC(ManagedAlgorithm):
             of an episode.
         networks (default {}): Trunk and options of each network by name, or of `all`
             (docs/configuration.md).
+        augmentation (default 'none'): Shift the images of every batch at random, as in DrQ
+            (docs/pixels.md).
+        augmentation_pad (default 4): Largest shift of an image in each direction, in pixels.
         num_critics (default 2): Number of critics; the target uses their minimum.
         exploration_noise (default 0.1): Standard deviation of the Gaussian noise on collected
             actions, which are in [−1, 1].
@@ -2303,13 +3212,18 @@ class TD3BC(ManagedAlgorithm):
             and the end are always saved.
         log_interval (default 1000): Steps between log entries.
         tags (default ()): Labels of the run.
+        logging (default {}): Destinations of metrics in addition to metrics.jsonl.
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Format of the recorded data; None means that there is none.
-        dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
+        dataset_kind (default None): Format of the recorded data; by default, that of
+            dataset_path or dataset_id.
+        dataset_path (default None): A .npz, .pt or .hdf5 file, a folder of .npy files, or the
+            folder of a Minari dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
+        dataset_memory (default 'auto'): Load the data, or read rows from memory-mapped files as
+            needed; auto maps large files.
         dataset_size (default 10000): Number of transitions in a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
         reward_scale (default 1.0): Factor by which every reward is multiplied.
@@ -2325,6 +3239,8 @@ class TD3BC(ManagedAlgorithm):
         num_epochs (default None): Training budget in passes over the training rows.
         validation_fraction (default None): Share of rows to hold out, in whole episodes; None
             means 0.05 without env_id, else 0.
+        action_range (default 'environment'): Actions the policy chooses from: all of the
+            environment's, or the range of the data's.
         action_low (default None): Lower action bounds of the data; only needed if env_id is
             None.
         action_high (default None): Upper action bounds of the data; only needed if env_id is
@@ -2342,7 +3258,6 @@ class TD3BC(ManagedAlgorithm):
             total_timesteps of the first run.
         keep_checkpoints (default 3): Number of newest checkpoints to keep, in addition to the
             best.
-        tensorboard (default True): Write TensorBoard files in addition to metrics.jsonl.
         num_threads (default None): Number of CPU threads; None for OMP_NUM_THREADS or a default
             for this machine.
         engine (default 'auto'): Execution of updates: eager, compiled or cuda_graph; auto
@@ -2354,8 +3269,11 @@ class TD3BC(ManagedAlgorithm):
     algo: ClassVar[str]
     def __init__(
         self,
-        env_id: str | None = None,
+        env: EnvLike | None = None,
         *,
+        env_id: str | None = None,
+        eval_env: EnvLike | None = None,
+        dataset: DatasetLike | None = None,
         batch_size: int = 256,
         learning_rate: float = 0.0003,
         hidden_sizes: Sequence[int] = (256, 256),
@@ -2364,6 +3282,8 @@ class TD3BC(ManagedAlgorithm):
         tau: float = 0.005,
         n_step: int = 1,
         networks: dict[str, Any] = {},
+        augmentation: Literal["none", "random_shift"] = "none",
+        augmentation_pad: int = 4,
         num_critics: int = 2,
         exploration_noise: float = 0.1,
         policy_delay: int = 2,
@@ -2378,11 +3298,14 @@ class TD3BC(ManagedAlgorithm):
         checkpoint_interval: int = 10000,
         log_interval: int = 1000,
         tags: Sequence[str] = (),
+        logging: dict[str, Any] = {},
         env_kwargs: dict[str, Any] = {},
-        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari", "starter"] | None = None,
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "npy", "minari", "starter", "memory"]
+        | None = None,
         dataset_path: str | PathLike[str] | None = None,
         dataset_id: str | None = None,
         dataset_download: bool = False,
+        dataset_memory: Literal["auto", "load", "map"] = "auto",
         dataset_size: int = 10000,
         dataset_seed: int = 0,
         reward_scale: float = 1.0,
@@ -2394,6 +3317,7 @@ class TD3BC(ManagedAlgorithm):
         sampling: Literal["replacement", "epochs"] = "replacement",
         num_epochs: int | None = None,
         validation_fraction: float | None = None,
+        action_range: Literal["environment", "data"] | Sequence[Sequence[float]] = "environment",
         action_low: float | Sequence[float] | None = None,
         action_high: float | Sequence[float] | None = None,
         eval_interval: int = 5000,
@@ -2403,7 +3327,6 @@ class TD3BC(ManagedAlgorithm):
         learning_rate_final: float = 0.0,
         schedule_horizon: int | None = None,
         keep_checkpoints: int = 3,
-        tensorboard: bool = True,
         num_threads: int | None = None,
         engine: Literal["auto", "eager", "compiled", "cuda_graph"] = "auto",
         matmul_precision: Literal["highest", "high"] = "high",
@@ -2412,6 +3335,9 @@ class TD3BC(ManagedAlgorithm):
 def train_td3_bc(
     config: TrainConfig | dict[str, Any] | str | Path,
     *,
+    env: EnvLike | None = None,
+    eval_env: EnvLike | None = None,
+    dataset: DatasetLike | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:
@@ -2422,9 +3348,18 @@ class RLPD(ManagedAlgorithm):
 
     REDQ with LayerNorm critics on mixed batches of recorded and new data.
 
-    >>> RLPD("Pendulum-v1", dataset_kind="npz", dataset_path="data.npz").learn(20_000).evaluate()
+    >>> RLPD("Pendulum-v1", dataset="data.npz").learn(20_000).evaluate()
 
-    See docs/configuration.md for details of the options.
+    See docs/environments.md for environments and docs/configuration.md for the options.
+
+    Environments:
+        env: An environment id, a gymnasium.Env, a class or a function that makes one, or a
+            Gymnasium vector environment.
+        env_id: The same as env, for an id.
+        eval_env: The environment to evaluate in (default: a new one like env).
+
+    dataset: Recorded data: a path, a Minari id, a mapping of arrays, a TransitionDataset or a
+        Minari dataset.
 
     RLPD options:
         batch_size (default 256): Number of transitions in each gradient update.
@@ -2456,6 +3391,10 @@ class RLPD(ManagedAlgorithm):
             of the collected observations.
         normalize_rewards (default False): Divide rewards by the running standard deviation of
             the discounted return.
+        return_bound (default None): With `normalize_rewards`: largest absolute discounted
+            return after the division.
+        exploration_hold (default 1): Longest time that exploration keeps its noise, in steps; 1
+            draws new noise in each step.
         offline_batch_ratio (default 0.5): Share of dataset rows in every batch, rounded to
             whole rows (half up).
         offline_pretrain_updates (default 0): Updates on the dataset alone before the first
@@ -2464,11 +3403,16 @@ class RLPD(ManagedAlgorithm):
             policy acts from the start.
         networks (default {}): Trunk and options of each network by name, or of `all`
             (docs/configuration.md).
+        augmentation (default 'none'): Shift the images of every batch at random, as in DrQ
+            (docs/pixels.md).
+        augmentation_pad (default 4): Largest shift of an image in each direction, in pixels.
         num_critics (default 10): Number N of critics.
         alpha (default 'auto'): Entropy temperature α: a fixed number, or `auto` to learn it.
         initial_alpha (default 1.0): Initial value of a learned α.
         target_entropy (default 'auto'): Target entropy of a learned α; `auto` is −|A|/2 for |A|
             action dimensions.
+        entropy_fraction (default 0.5): Target entropy of discrete actions with `target_entropy:
+            auto`, as a fraction of log |A|.
         subset_size (default 2): Number M ≤ N of target critics whose minimum is used, drawn at
             random in each update.
         backup_entropy (default True): Include the entropy term −α log π in the critics' target.
@@ -2485,13 +3429,18 @@ class RLPD(ManagedAlgorithm):
             and the end are always saved.
         log_interval (default 1000): Steps between log entries.
         tags (default ()): Labels of the run.
+        logging (default {}): Destinations of metrics in addition to metrics.jsonl.
         env_kwargs (default {}): `vectorization`, `wrappers`, and arguments of gymnasium.make.
 
     Data and reward options:
-        dataset_kind (default None): Format of the recorded data; None means that there is none.
-        dataset_path (default None): The file of an npz, pt, hdf5 or starter dataset.
+        dataset_kind (default None): Format of the recorded data; by default, that of
+            dataset_path or dataset_id.
+        dataset_path (default None): A .npz, .pt or .hdf5 file, a folder of .npy files, or the
+            folder of a Minari dataset.
         dataset_id (default None): The id of a Minari dataset.
         dataset_download (default False): Download a Minari dataset if it is missing.
+        dataset_memory (default 'auto'): Load the data, or read rows from memory-mapped files as
+            needed; auto maps large files.
         dataset_size (default 10000): Number of transitions in a random dataset.
         dataset_seed (default 0): Seed of a random dataset.
         reward_scale (default 1.0): Factor by which every reward is multiplied.
@@ -2507,6 +3456,8 @@ class RLPD(ManagedAlgorithm):
         num_epochs (default None): Training budget in passes over the training rows.
         validation_fraction (default None): Share of rows to hold out, in whole episodes; None
             means 0.05 without env_id, else 0.
+        action_range (default 'environment'): Actions the policy chooses from: all of the
+            environment's, or the range of the data's.
         action_low (default None): Lower action bounds of the data; only needed if env_id is
             None.
         action_high (default None): Upper action bounds of the data; only needed if env_id is
@@ -2524,7 +3475,6 @@ class RLPD(ManagedAlgorithm):
             total_timesteps of the first run.
         keep_checkpoints (default 3): Number of newest checkpoints to keep, in addition to the
             best.
-        tensorboard (default True): Write TensorBoard files in addition to metrics.jsonl.
         num_threads (default None): Number of CPU threads; None for OMP_NUM_THREADS or a default
             for this machine.
         engine (default 'auto'): Execution of updates: eager, compiled or cuda_graph; auto
@@ -2536,8 +3486,11 @@ class RLPD(ManagedAlgorithm):
     algo: ClassVar[str]
     def __init__(
         self,
-        env_id: str,
+        env: EnvLike | None = None,
         *,
+        env_id: str | None = None,
+        eval_env: EnvLike | None = None,
+        dataset: DatasetLike | None = None,
         batch_size: int = 256,
         learning_rate: float = 0.0003,
         hidden_sizes: Sequence[int] = (256, 256),
@@ -2555,14 +3508,19 @@ class RLPD(ManagedAlgorithm):
         priority_epsilon: float = 1e-06,
         normalize_observations: bool = False,
         normalize_rewards: bool = False,
+        return_bound: float | None = None,
+        exploration_hold: int = 1,
         offline_batch_ratio: float = 0.5,
         offline_pretrain_updates: int = 0,
         random_play: bool = True,
         networks: dict[str, Any] = {},
+        augmentation: Literal["none", "random_shift"] = "none",
+        augmentation_pad: int = 4,
         num_critics: int = 10,
         alpha: float | Literal["auto"] = "auto",
         initial_alpha: float = 1.0,
         target_entropy: float | Literal["auto"] = "auto",
+        entropy_fraction: float = 0.5,
         subset_size: int = 2,
         backup_entropy: bool = True,
         layer_norm: bool = True,
@@ -2574,11 +3532,14 @@ class RLPD(ManagedAlgorithm):
         checkpoint_interval: int = 10000,
         log_interval: int = 1000,
         tags: Sequence[str] = (),
+        logging: dict[str, Any] = {},
         env_kwargs: dict[str, Any] = {},
-        dataset_kind: Literal["random", "npz", "pt", "hdf5", "minari", "starter"] | None = None,
+        dataset_kind: Literal["random", "npz", "pt", "hdf5", "npy", "minari", "starter", "memory"]
+        | None = None,
         dataset_path: str | PathLike[str] | None = None,
         dataset_id: str | None = None,
         dataset_download: bool = False,
+        dataset_memory: Literal["auto", "load", "map"] = "auto",
         dataset_size: int = 10000,
         dataset_seed: int = 0,
         reward_scale: float = 1.0,
@@ -2590,6 +3551,7 @@ class RLPD(ManagedAlgorithm):
         sampling: Literal["replacement", "epochs"] = "replacement",
         num_epochs: int | None = None,
         validation_fraction: float | None = None,
+        action_range: Literal["environment", "data"] | Sequence[Sequence[float]] = "environment",
         action_low: float | Sequence[float] | None = None,
         action_high: float | Sequence[float] | None = None,
         eval_interval: int = 5000,
@@ -2599,7 +3561,6 @@ class RLPD(ManagedAlgorithm):
         learning_rate_final: float = 0.0,
         schedule_horizon: int | None = None,
         keep_checkpoints: int = 3,
-        tensorboard: bool = True,
         num_threads: int | None = None,
         engine: Literal["auto", "eager", "compiled", "cuda_graph"] = "auto",
         matmul_precision: Literal["highest", "high"] = "high",
@@ -2608,6 +3569,9 @@ class RLPD(ManagedAlgorithm):
 def train_rlpd(
     config: TrainConfig | dict[str, Any] | str | Path,
     *,
+    env: EnvLike | None = None,
+    eval_env: EnvLike | None = None,
+    dataset: DatasetLike | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> TrainResult:

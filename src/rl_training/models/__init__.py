@@ -13,14 +13,18 @@ else:
         __name__,
         {
             "actor_critic": [
-                *("ActorCriticModel", "GaussianActorCritic", "MLPIQLModel", "MLPREDQModel"),
-                *("MLPSACModel", "MLPTD3Model"),
+                *("ActorCriticModel", "BinnedActorCritic", "GaussianActorCritic"),
+                *("MLPIQLModel", "MLPREDQModel", "MLPSACModel", "MLPTD3Model"),
             ],
             "actors": [
                 *("ActionSample", "DeterministicActor", "GaussianActor", "SquashedGaussianActor"),
                 "TanhMeanGaussianActor",
             ],
-            "critics": ["EnsembleCritic"],
+            "categorical": [
+                *("CategoricalActor", "CategoricalActorCritic", "DiscreteCritic"),
+                *("DiscreteIQLModel", "DiscreteQModel"),
+            ],
+            "critics": ["BinnedCritic", "EnsembleCritic"],
             "mlp": ["MLP"],
             "network": ["FlatModule", "Network", "Trunk"],
             "network_config": ["TrunkConfig"],

@@ -17,7 +17,7 @@ from rl_training.models.actors import (
     SquashedGaussianActor,
     TanhMeanGaussianActor,
 )
-from rl_training.models.critics import EnsembleCritic
+from rl_training.models.critics import BinnedCritic, Critic, EnsembleCritic, ValueNetwork
 from rl_training.models.network import Network
 from rl_training.models.network_config import Sizes, TrunkConfig, plain_mlp
 
@@ -33,15 +33,20 @@ class ActorCriticModel(nn.Module):
     """
 
     actor: Actor
+    critic: Critic
     target: Tensor
 
-    def __init__(self, actor: Actor, critic: EnsembleCritic, *, target: bool = True) -> None:
+    def __init__(self, actor: Actor, critic: Critic, *, target: bool = True) -> None:
         super().__init__()
         self.actor = actor
         self.critic = critic
         self.has_target = target
         if target:
             self.register_buffer("target", critic.flat.detach().clone())
+
+    def vectors(self) -> dict[str, Network]:
+        """Return the network whose layout each target vector has, by tensor name."""
+        return {"target": self.critic} if self.has_target else {}
 
     def q_values(self, obs: Tensor, actions: Tensor) -> Tensor:
         """Return Q-values of all critics, ``[num_critics, B]``."""
@@ -60,6 +65,7 @@ class MLPTD3Model(ActorCriticModel):
     """A deterministic actor, an ensemble of critics and, if ``target``, target vectors of both."""
 
     actor: DeterministicActor
+    critic: EnsembleCritic
     actor_target: Tensor
 
     def __init__(
@@ -82,6 +88,10 @@ class MLPTD3Model(ActorCriticModel):
         if target:
             self.register_buffer("actor_target", actor.flat.detach().clone())
 
+    def vectors(self) -> dict[str, Network]:
+        """Return the layouts of the targets of critics and actor."""
+        return super().vectors() | ({"actor_target": self.actor} if self.has_target else {})
+
     def target_actions(self, obs: Tensor) -> Tensor:
         """Return actions of the target policy, ``[B, action_dim]``."""
         return self.actor.mode(obs, self.actor_target)
@@ -100,6 +110,7 @@ class GaussianActorCritic(ActorCriticModel):
     """
 
     actor: GaussianActor
+    critic: EnsembleCritic
 
     def __init__(
         self,
@@ -150,6 +161,47 @@ class GaussianActorCritic(ActorCriticModel):
         return self.actor.log_prob(obs, actions)
 
 
+class BinnedActorCritic(GaussianActorCritic):
+    """SAC's actor, and critics with categorical distributions, as in FlashSAC.
+
+    With ``soft_log_std_bounds``, a tanh maps the actor's log σ into these bounds.
+    """
+
+    actor: SquashedGaussianActor
+    critic: BinnedCritic
+
+    def __init__(
+        self,
+        obs_dim: int,
+        action_dim: int,
+        hidden_sizes: Sequence[int] = (256, 256),
+        num_critics: int = 2,
+        *,
+        num_bins: int = 101,
+        bound: float = 5.0,
+        soft_log_std_bounds: tuple[float, float] | None = None,
+        trunks: Trunks | None = None,
+        target: bool = True,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        sizes, trunks = (obs_dim, action_dim, hidden_sizes), trunks or {}
+        actor = SquashedGaussianActor(
+            *sizes,
+            soft_log_std_bounds=soft_log_std_bounds,
+            trunk=trunks.get("actor"),
+            generator=generator,
+        )
+        critic = BinnedCritic(
+            *sizes,
+            num_critics,
+            num_bins=num_bins,
+            bound=bound,
+            trunk=trunks.get("critic"),
+            generator=generator,
+        )
+        ActorCriticModel.__init__(self, actor, critic, target=target)
+
+
 class MLPREDQModel(GaussianActorCritic):
     """A Gaussian actor and N critics, as in REDQ (arXiv 2101.05982) and its variants."""
 
@@ -193,9 +245,8 @@ class MLPIQLModel(MLPSACModel):
             generator=generator,
         )
         options = (trunks or {}).get("value") or plain_mlp(hidden_sizes)
-        self.value = Network(options.build(Sizes(obs_dim, 1)), generator)
+        self.value = ValueNetwork(options.build(Sizes(obs_dim, 1)), generator)
 
     def values(self, obs: Tensor) -> Tensor:
         """Return V(s), ``[B]``."""
-        values: Tensor = self.value(obs)
-        return values.squeeze(-1)
+        return self.value.values(obs)

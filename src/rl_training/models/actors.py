@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from rl_training.models.network import Network
+from rl_training.models.network import Network, State
 from rl_training.models.network_config import Sizes, TrunkConfig, plain_mlp
 
 LOG_STD_MIN = -20.0
@@ -102,18 +102,41 @@ class GaussianActor(Actor):
 
 
 class SquashedGaussianActor(GaussianActor):
-    """The tanh-Gaussian policy of SAC (arXiv 1812.05905, appendix C)."""
+    """The tanh-Gaussian policy of SAC (arXiv 1812.05905, appendix C).
+
+    log σ is clipped to [−20, 2]. With ``soft_log_std_bounds``, a tanh maps it into these bounds
+    instead, so that its gradient does not vanish abruptly.
+    """
 
     outputs_per_action: ClassVar[int] = 2
+
+    def __init__(
+        self,
+        obs_dim: int,
+        action_dim: int,
+        hidden_sizes: Sequence[int],
+        *,
+        soft_log_std_bounds: tuple[float, float] | None = None,
+        trunk: TrunkConfig | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(obs_dim, action_dim, hidden_sizes, trunk=trunk, generator=generator)
+        self.soft_log_std_bounds = soft_log_std_bounds
 
     def distribution(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and log σ before the tanh, each ``[B, action_dim]``."""
         mean, log_std = self(obs).chunk(2, dim=-1)
-        return mean, log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)
+        if self.soft_log_std_bounds is None:
+            return mean, log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)
+        low, high = self.soft_log_std_bounds
+        return mean, low + 0.5 * (high - low) * (1.0 + log_std.tanh())
 
     def sample(self, obs: Tensor, noise: Tensor) -> ActionSample:
         """Return reparameterized actions from standard-normal ``noise`` ``[B, action_dim]``."""
-        mean, log_std = self.distribution(obs)
+        return self.reparameterize(*self.distribution(obs), noise)
+
+    def reparameterize(self, mean: Tensor, log_std: Tensor, noise: Tensor) -> ActionSample:
+        """Return actions of a `distribution` from standard-normal ``noise``."""
         pre_tanh = torch.addcmul(mean, log_std.exp(), noise)
         log_prob = gaussian_log_prob(noise, log_std) - tanh_log_det(pre_tanh)
         return ActionSample(pre_tanh.tanh(), log_prob)
@@ -167,6 +190,11 @@ class TanhMeanGaussianActor(GaussianActor):
         """Return the layers' tensors, from the whole vector or from its part for the layers."""
         layers = sum(self.sizes)
         return super().views(flat if flat.shape[-1] == layers else flat.narrow(-1, 0, layers))
+
+    def named_tensors(self, flat: Tensor, state: State) -> dict[str, Tensor]:
+        """Return the layers' tensors and log σ."""
+        log_std = flat.split_with_sizes(self.parts, dim=-1)[1]
+        return super().named_tensors(flat, state) | {"log_std": log_std}
 
     def distribution(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """Return the mean after the tanh ``[B, action_dim]`` and log σ ``[1, action_dim]``."""

@@ -7,7 +7,15 @@ from torch import Tensor
 
 from rl_training.models.activations import ACTIVATIONS
 from rl_training.models.kernels.products import linear
-from rl_training.models.mlp import initialize_layers, initialize_norms, layer_shapes, norm_shapes
+from rl_training.models.mlp import (
+    initialize_layers,
+    initialize_norms,
+    layer_shapes,
+    named_layer,
+    named_norm,
+    norm_pairs,
+    norm_shapes,
+)
 from rl_training.models.network import State, Trunk
 from rl_training.models.network_config import BatchNormConfig, Sizes
 
@@ -31,6 +39,7 @@ class BatchNormTrunk(Trunk):
         self.num_layers = len(self.widths)
         self.shapes = [*shapes, *norm_shapes(self.widths, self.bias_lead)]
         self.activations = (sizes.ensemble or 1) * (2 * sum(self.widths) + sizes.outputs)
+        self.members = sizes.ensemble
         self.options = options
         self.activation = ACTIVATIONS[options.activation]
         self.last_layer_bound = sizes.last_layer_bound
@@ -52,6 +61,23 @@ class BatchNormTrunk(Trunk):
     def unit_weights(self, params: list[Tensor]) -> list[Tensor]:
         """Return the weights of every layer."""
         return params[: 2 * self.num_layers : 2]
+
+    def norm_parameters(self, params: list[Tensor]) -> list[tuple[Tensor, ...]]:
+        """Return scale and shift of each normalization."""
+        return norm_pairs(params[2 * self.num_layers :])
+
+    def named_tensors(self, params: list[Tensor], state: State) -> dict[str, Tensor]:
+        """Name the layers, and the norms with their running statistics."""
+        named: dict[str, Tensor] = {}
+        layers, norms = params[: 2 * self.num_layers], params[2 * self.num_layers :]
+        for i in range(self.num_layers):
+            named |= named_layer(f"layers.{i}", *layers[2 * i : 2 * i + 2])
+            named |= named_norm(f"norms.{i}", *norms[2 * i : 2 * i + 2])
+        statistics = {"running_mean": "running_mean", "running_variance": "running_var"}
+        for name, torch_name in statistics.items() if state else ():
+            for i, part in enumerate(torch.split_with_sizes(state[name], self.widths, dim=-1)):
+                named[f"norms.{i}.{torch_name}"] = part.flatten()
+        return named
 
     def evaluate(self, x: Tensor, params: list[Tensor], state: State, *, training: bool) -> Tensor:
         """Normalize the inputs, then apply linear layer, activation and normalization in turn."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import torch
@@ -18,7 +19,15 @@ CACHED_ROWS = 1_024
 """Chunk size of large evaluations on the CPU, the fastest of 512 to 8,192 with 256 units."""
 
 
-class EnsembleCritic(Network):
+class Critic(Network, ABC):
+    """An ensemble of action-value networks."""
+
+    @abstractmethod
+    def q_values(self, obs: Tensor, actions: Tensor, flat: Tensor | None = None) -> Tensor:
+        """Return Q_i(s, a) of every critic, ``[num_critics, B]``."""
+
+
+class EnsembleCritic(Critic):
     """``num_critics`` Q-networks, evaluated together with one batched product per layer.
 
     With ``num_quantiles`` > 1, each critic models the distribution of the return with that many
@@ -50,34 +59,41 @@ class EnsembleCritic(Network):
 
     def q_values(self, obs: Tensor, actions: Tensor, flat: Tensor | None = None) -> Tensor:
         """Return Q_i(s, a) of every critic, ``[num_critics, B]``."""
-        values = self.quantiles(obs, actions, flat)
-        return values.squeeze(-1) if values.shape[-1] == 1 else values.mean(-1)
+        return self.expected(self.quantiles(obs, actions, flat))
+
+    def expected(self, outputs: Tensor) -> Tensor:
+        """Return the Q-values of outputs ``[..., M]``: the mean of the distribution."""
+        return outputs.squeeze(-1) if outputs.shape[-1] == 1 else outputs.mean(-1)
 
     def first_q_values(self, obs: Tensor, actions: Tensor) -> Tensor:
         """Return Q_1(s, a), ``[B]``, in evaluation mode, without gradient for its parameters."""
-        first = [view.select(0, 0) for view in self.views(self.flat.detach())]
+        first = self.trunk.select(self.views(self.flat.detach()), lambda view: view.select(0, 0))
         state = {name: value.select(0, 0) for name, value in self.state.items()}
-        return self.evaluate(actions, first, obs, state=state).squeeze(-1)
+        return self.expected(self.evaluate(actions, first, obs, state=state))
 
     def subset_q_values(
         self, obs: Tensor, actions: Tensor, flat: Tensor, members: Tensor
     ) -> Tensor:
         """Return Q-values of the critics ``members``, ``[len(members), B]``, in evaluation mode."""
-        chosen = [view.index_select(0, members) for view in self.views(flat)]
+        chosen = self.trunk.select(self.views(flat), lambda view: view.index_select(0, members))
         state = {name: value.index_select(0, members) for name, value in self.state.items()}
-        return self.evaluate(actions, chosen, obs, state=state).squeeze(-1)
+        return self.expected(self.evaluate(actions, chosen, obs, state=state))
 
     def sampled_q_values(self, obs: Tensor, actions: Tensor) -> Tensor:
         """Return Q_i(s, a_k) for S actions ``[S, B, A]`` per state, ``[num_critics, S, B]``.
 
         In a perceptron, the observation's part of the first layer is the same for all actions, so
-        it is computed once.
+        it is computed once. The same applies to the encoders of images.
         """
         count, size, width = actions.shape
         trunk = self.trunk
-        if not isinstance(trunk, MLPTrunk) or trunk.dropout:
-            rows = obs.expand(count, size, -1).flatten(0, 1), actions.flatten(0, 1)
-            return self.q_values(*rows).view(-1, count, size)
+        if not isinstance(trunk, MLPTrunk) or trunk.dropout or trunk.shapes[-1][-1] > 1:
+            params = self.views(self.flat)
+            embedded = trunk.embed(obs, params).expand(count, size, -1)
+            rows = torch.cat((embedded, actions), dim=-1).flatten(0, 1)
+            training = self.is_training(self.flat)
+            every = trunk.evaluate(rows, params, self.state, training=training)
+            return self.expected(every).view(-1, count, size)
         # On the CPU, in chunks whose activations stay in the cache from layer to layer.
         chunk = max(1, CACHED_ROWS // size) if obs.device.type == "cpu" else count
         if use_kernels(obs):
@@ -104,7 +120,7 @@ class EnsembleCritic(Network):
         With fixed ReLU masks, a perceptron is linear. Its gradient is a product of the masked
         weights, which is differentiable without a second backward pass.
         """
-        if not self.trunk.fused:
+        if not self.trunk.fused or self.shapes[-1][-1] > 1:
             return self._plain_action_gradients(obs, actions)
         inputs = torch.cat((obs, actions), dim=-1)
         if use_kernels(obs):
@@ -119,8 +135,70 @@ class EnsembleCritic(Network):
         params = self.views(self.flat)
         training = self.is_training(self.flat)
         with torch.enable_grad():  # held-out losses are computed without gradients
-            own = actions.detach().expand(len(params[0]), -1, -1).contiguous().requires_grad_()
-            inputs = torch.cat((obs.expand(len(own), -1, -1), own), dim=-1)  # [N, B, in]
-            q = self.evaluate(inputs, params, training=training).squeeze(-1)
+            own = actions.detach().expand(len(params[-1]), -1, -1).contiguous().requires_grad_()
+            embedded = self.trunk.embed(obs, params).expand(len(own), -1, -1)
+            inputs = torch.cat((embedded, own), dim=-1)  # [N, B, in]
+            q = self.expected(self.trunk.evaluate(inputs, params, self.state, training=training))
             (gradients,) = torch.autograd.grad(q.sum(), own, create_graph=True)
         return q, gradients
+
+
+class BinnedCritic(EnsembleCritic):
+    """Critics that model the return's distribution with probabilities of fixed bins.
+
+    The ``num_bins`` bins are evenly spaced on ± ``bound``, as in C51 (arXiv 1707.06887). The
+    Q-value is the mean of the distribution.
+    """
+
+    bins: Tensor
+
+    def __init__(
+        self,
+        obs_dim: int,
+        action_dim: int,
+        hidden_sizes: Sequence[int],
+        num_critics: int,
+        *,
+        num_bins: int,
+        bound: float,
+        trunk: TrunkConfig | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        sizes = obs_dim, action_dim, hidden_sizes, num_critics
+        super().__init__(*sizes, num_quantiles=num_bins, trunk=trunk, generator=generator)
+        # On the CPU, since experiment/memory.py builds learners on the meta device.
+        bins = torch.linspace(-bound, bound, num_bins, device="cpu")
+        self.register_buffer("bins", bins, persistent=False)
+
+    def log_probs(self, obs: Tensor, actions: Tensor) -> Tensor:
+        """Return the log-probability of each bin, ``[num_critics, B, num_bins]``."""
+        logits: Tensor = self(actions, prefix=obs)
+        return logits.log_softmax(-1)
+
+    def target_probs(self, obs: Tensor, actions: Tensor, flat: Tensor, *, training: bool) -> Tensor:
+        """Return the probabilities of target critics, ``[num_critics, B, num_bins]``.
+
+        In training mode, normalizations use the statistics of the batch, and the running
+        statistics, which belong to the online critics, do not change.
+        """
+        state = {name: value.clone() for name, value in self.state.items()}
+        params = self.views(flat)
+        logits = self.evaluate(actions, params, obs, state=state, training=training)
+        return logits.softmax(-1)
+
+    def expected(self, outputs: Tensor) -> Tensor:
+        """Return the means of the distributions with these logits."""
+        return self.mean(outputs.softmax(-1))
+
+    def mean(self, probs: Tensor) -> Tensor:
+        """Return the means of distributions ``[..., num_bins]``."""
+        return (probs * self.bins).sum(-1)
+
+
+class ValueNetwork(Network):
+    """A network with one output, the value of a state."""
+
+    def values(self, obs: Tensor) -> Tensor:
+        """Return V(s), ``[B]``."""
+        values: Tensor = self(obs)
+        return values.squeeze(-1)

@@ -35,7 +35,7 @@ def initialize_layers(
 
 def initialize_norms(norms: list[Tensor]) -> None:
     """Set the alternating scales and shifts to 1 and 0."""
-    for scale, shift in zip(norms[0::2], norms[1::2], strict=True):
+    for scale, shift in norm_pairs(norms):
         scale.fill_(1.0)
         shift.zero_()
 
@@ -62,6 +62,21 @@ def norm_shapes(widths: Sequence[int], bias_lead: tuple[int, ...]) -> list[tuple
     return [(*bias_lead, width) for width in widths for _ in range(2)]
 
 
+def norm_pairs(norms: Sequence[Tensor]) -> list[tuple[Tensor, ...]]:
+    """Return alternating scales and shifts as pairs."""
+    return list(zip(norms[0::2], norms[1::2], strict=True))
+
+
+def named_layer(name: str, weight: Tensor, bias: Tensor) -> dict[str, Tensor]:
+    """Return a linear layer's tensors by name, with `torch.nn.Linear`'s layout ``[out, in]``."""
+    return {f"{name}.weight": weight.mT, f"{name}.bias": bias.flatten()}
+
+
+def named_norm(name: str, scale: Tensor, shift: Tensor) -> dict[str, Tensor]:
+    """Return a normalization's scale and shift under the names of `torch.nn`."""
+    return {f"{name}.weight": scale.flatten(), f"{name}.bias": shift.flatten()}
+
+
 def normalized(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
     """Apply LayerNorm over the last axis, with ε = 1e-5."""
     return torch.addcmul(shift, F.layer_norm(x, x.shape[-1:]), scale)
@@ -85,6 +100,7 @@ class MLPTrunk(Trunk):
         if self.layer_norm:
             shapes += norm_shapes(hidden, bias_lead)
         self.shapes = shapes
+        self.members = sizes.ensemble
         self.lead = bias_lead[:1]
         self.dropout = options.dropout
         self.activation = ACTIVATIONS[options.activation]
@@ -104,6 +120,20 @@ class MLPTrunk(Trunk):
     def unit_weights(self, params: list[Tensor]) -> list[Tensor]:
         """Return the weights of every layer."""
         return params[: 2 * self.num_layers : 2]
+
+    def norm_parameters(self, params: list[Tensor]) -> list[tuple[Tensor, ...]]:
+        """Return scale and shift of each LayerNorm."""
+        return norm_pairs(params[2 * self.num_layers :])
+
+    def named_tensors(self, params: list[Tensor], state: State) -> dict[str, Tensor]:
+        """Name the layers and norms; the counter of dropout is not a weight."""
+        named: dict[str, Tensor] = {}
+        for i in range(0, 2 * self.num_layers, 2):
+            named |= named_layer(f"layers.{i // 2}", *params[i : i + 2])
+        norms = params[2 * self.num_layers :]
+        for i in range(0, len(norms), 2):
+            named |= named_norm(f"norms.{i // 2}", *norms[i : i + 2])
+        return named
 
     def evaluate(self, x: Tensor, params: list[Tensor], state: State, *, training: bool) -> Tensor:
         """Evaluate the perceptron."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from operator import itemgetter
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +32,8 @@ class Trunk(ABC):
     """Shapes of the parameters, in the order of the flat vector."""
     activations: int
     """Numbers stored per input row for the backward pass, over all members."""
+    members: int | None = None
+    """Number of members of a stack; None for a single network."""
     fused: bool = False
     """Whether the trunk is a plain ReLU perceptron, which has specialized CPU kernels."""
 
@@ -48,11 +51,40 @@ class Trunk(ABC):
         """
         return []
 
+    def norm_parameters(self, params: list[Tensor]) -> list[tuple[Tensor, ...]]:
+        """Return scale and shift, or only the scale, of each normalization, as views."""
+        return []
+
+    def named_tensors(self, params: list[Tensor], state: State) -> dict[str, Tensor]:
+        """Return the tensors of one network or member as views, under the names of its layers.
+
+        Names and layouts are those of `torch.nn`: the weight of a linear layer is ``[out, in]``.
+        ``state`` may be empty, since target networks share it. A trunk that does not override this
+        numbers its parameters.
+        """
+        return {f"params.{i}": param for i, param in enumerate(params)} | dict(state)
+
+    def select(self, params: list[Tensor], choose: Callable[[Tensor], Tensor]) -> list[Tensor]:
+        """Return the parameters of some members of a stack, which ``choose`` selects.
+
+        A trunk whose members share parameters returns those unchanged.
+        """
+        return [choose(param) for param in params]
+
+    def embed(self, x: Tensor, params: list[Tensor]) -> Tensor:
+        """Return what `evaluate` needs of inputs ``[B, in]``: by default, the inputs themselves.
+
+        What members share and what does not depend on the actions belongs here. A critic embeds
+        the observation once and evaluates it with any number of actions.
+        """
+        return x
+
     @abstractmethod
     def evaluate(self, x: Tensor, params: list[Tensor], state: State, *, training: bool) -> Tensor:
         """Return outputs ``[B, out]``, or ``[members, B, out]`` for stacked parameters.
 
-        In training mode, this may update ``state`` in place.
+        ``x`` are inputs that `embed` has processed. In training mode, this may update ``state`` in
+        place.
         """
 
 
@@ -115,9 +147,31 @@ class Network(FlatModule):
         """The trunk's buffers."""
         return {name: getattr(self, name) for name in self._state_names}
 
+    def vectors(self) -> dict[str, Network]:
+        """Return the network whose layout each flat vector of this module has, by tensor name."""
+        return {"flat": self}
+
     def unit_weights(self, flat: Tensor) -> list[Tensor]:
         """Return the trunk's unit weights as views of ``flat``."""
         return self.trunk.unit_weights(self.views(flat))
+
+    def norm_parameters(self, flat: Tensor) -> list[tuple[Tensor, ...]]:
+        """Return the parameters of each of the trunk's normalizations as views of ``flat``."""
+        return self.trunk.norm_parameters(self.views(flat))
+
+    def named_tensors(self, flat: Tensor, state: State) -> dict[str, Tensor]:
+        """Return views of ``flat`` and ``state`` by layer; in a stack, the member comes first."""
+        params = self.views(flat)
+        if self.trunk.members is None:
+            return self.trunk.named_tensors(params, state)
+        named: dict[str, Tensor] = {}
+        for member in range(self.trunk.members):
+            own = self.trunk.named_tensors(
+                self.trunk.select(params, itemgetter(member)),
+                {name: value[member] for name, value in state.items()},
+            )
+            named |= {f"{member}.{name}": tensor for name, tensor in own.items()}
+        return named
 
     @contextmanager
     def in_mode(self, *, training: bool) -> Iterator[None]:
@@ -169,7 +223,9 @@ class Network(FlatModule):
         training: bool = False,
     ) -> Tensor:
         """Evaluate the trunk with given parameters and, optionally, another state."""
-        if prefix is not None:
-            x = torch.cat((prefix, x), dim=-1)
+        if prefix is None:
+            x = self.trunk.embed(x, params)
+        else:
+            x = torch.cat((self.trunk.embed(prefix, params), x), dim=-1)
         own = self.state if state is None else state
         return self.trunk.evaluate(x, params, own, training=training)

@@ -10,10 +10,11 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from rl_training.errors import ConfigError
+from rl_training.models.inputs import InputLayout
 from rl_training.models.kernels.products import linear
-from rl_training.models.mlp import initialize_layers, layer_shapes
+from rl_training.models.mlp import initialize_layers, layer_shapes, named_layer
 from rl_training.models.network import State, Trunk
-from rl_training.models.network_config import CustomTrunkConfig, Sizes
+from rl_training.models.network_config import OBSERVATIONS, CustomTrunkConfig, Sizes
 from rl_training.text import shorten, shown
 
 PROBE_ROWS = 3
@@ -61,7 +62,10 @@ class CustomTrunk(Trunk):
         self.module = module.to("meta")  # its tensors are never used
 
     def _create_module(self) -> nn.Module:
-        module = self.options.factory(self.inputs, **self.options.options)
+        options = dict(self.options.options)
+        if self.options.takes_observations:
+            options[OBSERVATIONS] = InputLayout(self.options.entries)
+        module = self.options.factory(self.inputs, **options)
         if not isinstance(module, nn.Module):
             raise ConfigError(
                 f"The factory of the network {self.options.trunk!r} returned {shown(module)}, but "
@@ -108,6 +112,14 @@ class CustomTrunk(Trunk):
             param.copy_(gathered(name))
         initialize_layers(params[-2:], generator, self.last_layer_bound)
         return {_buffer_name(name): gathered(name) for name in self.state_names}
+
+    def named_tensors(self, params: list[Tensor], state: State) -> dict[str, Tensor]:
+        """Return the module's tensors under its own names, and the output layer."""
+        own = dict(zip(self.param_shapes, params, strict=False))
+        if state:
+            own |= {name: state[_buffer_name(name)] for name in self.state_names}
+        named = {f"features.{name}": tensor for name, tensor in own.items()}
+        return named | named_layer("output", *params[-2:])
 
     def evaluate(self, x: Tensor, params: list[Tensor], state: State, *, training: bool) -> Tensor:
         """Evaluate module and output layer; buffers that the module changes update the state."""

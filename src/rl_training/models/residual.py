@@ -13,6 +13,8 @@ from rl_training.models.mlp import (
     initialize_layers,
     initialize_norms,
     layer_shapes,
+    named_layer,
+    named_norm,
     norm_shapes,
     normalized,
 )
@@ -39,6 +41,7 @@ class ResidualTrunk(Trunk):
         self.shapes = [*ends[:2], *([*norm, *inner] * blocks), *norm, *ends[2:]]
         per_row = (2 + (EXPANSION + 2) * blocks) * width + sizes.outputs
         self.activations = (sizes.ensemble or 1) * per_row
+        self.members = sizes.ensemble
         self.activation = ACTIVATIONS[options.activation]
         self.last_layer_bound = sizes.last_layer_bound
 
@@ -62,6 +65,20 @@ class ResidualTrunk(Trunk):
         """Return the weights of the embedding, the blocks and the output layer."""
         inner = [p for i in range(2, len(params) - 4, 6) for p in (params[i + 2], params[i + 4])]
         return [params[0], *inner, params[-2]]
+
+    def norm_parameters(self, params: list[Tensor]) -> list[tuple[Tensor, ...]]:
+        """Return scale and shift of each LayerNorm."""
+        return [(params[i], params[i + 1]) for i in range(2, len(params) - 2, 6)]
+
+    def named_tensors(self, params: list[Tensor], state: State) -> dict[str, Tensor]:
+        """Name the embedding, the norm and the two layers of each block, and the output layer."""
+        named = named_layer("embedding", *params[:2])
+        for i in range(2, len(params) - 4, 6):
+            block = f"blocks.{i // 6}"
+            named |= named_norm(f"{block}.norm", *params[i : i + 2])
+            named |= named_layer(f"{block}.expand", *params[i + 2 : i + 4])
+            named |= named_layer(f"{block}.project", *params[i + 4 : i + 6])
+        return named | named_norm("norm", *params[-4:-2]) | named_layer("output", *params[-2:])
 
     def evaluate(self, x: Tensor, params: list[Tensor], state: State, *, training: bool) -> Tensor:
         """Evaluate embedding, blocks, last normalization and output layer."""

@@ -10,11 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rl_training.algorithms.action_masks import uniform_actions
 from rl_training.algorithms.base import Algorithm, draw_noise
+from rl_training.algorithms.config import CollectionConfig
 from rl_training.boundary.values import StateError, matching_array
 from rl_training.data.generators import generator_state, restore_generator
 from rl_training.runtime.engine import capture
-from rl_training.types import FloatArray
+from rl_training.runtime.held_noise import HeldNoise
+from rl_training.types import BoolArray, FloatArray
 
 
 class Explorer:
@@ -28,6 +31,12 @@ class Explorer:
         self._algorithm = algorithm
         self._num_envs = num_envs
         self._noise_spec = algorithm.act_noise(num_envs)
+        self._held: HeldNoise | None = None
+        config = algorithm.config
+        if isinstance(config, CollectionConfig) and config.exploration_hold > 1:
+            longest, device = config.exploration_hold, generator.device
+            self._held = HeldNoise(self._noise_spec, num_envs, longest, device)
+            self._noise_spec = self._held.spec
         self._actions: FloatArray | None = None
 
     @property
@@ -35,13 +44,20 @@ class Explorer:
         """Whether requested actions are waiting for the next step."""
         return self._actions is not None
 
-    def request_actions(self, obs: FloatArray, *, random: bool) -> None:
-        """Choose actions for ``obs``, with the current policy or at random."""
+    def request_actions(
+        self, obs: FloatArray, *, random: bool, legal: BoolArray | None = None
+    ) -> None:
+        """Choose actions for ``obs``, with the current policy or at random.
+
+        With action masks, ``legal`` are the legal actions, ``[num_envs, actions]``.
+        """
+        device = self.generator.device
+        mask = None if legal is None else torch.from_numpy(legal).to(device, torch.float32)
         if random:
-            self._actions = self._random_actions()
+            self._actions = self._random_actions(mask)
         else:
-            tensor = torch.from_numpy(obs).to(self.generator.device)
-            self._actions = self._explore(tensor, self.generator).cpu().numpy()
+            tensor = torch.from_numpy(obs).to(device)
+            self._actions = self._explore(tensor, self.generator, mask).cpu().numpy()
 
     def take_actions(self) -> FloatArray:
         """Return the requested actions and clear them."""
@@ -49,26 +65,34 @@ class Explorer:
         actions, self._actions = self._actions, None
         return actions
 
-    def _random_actions(self) -> FloatArray:
+    def _random_actions(self, legal: Tensor | None) -> FloatArray:
         spec, device = self._algorithm.spec, self.generator.device
         shape = (self._num_envs, spec.action_width)
         uniform = torch.rand(shape, generator=self.generator, device=device)
         if spec.discrete:
-            return (uniform * spec.action_dim).floor().cpu().numpy()
+            chosen = uniform_actions(uniform.squeeze(-1), spec.action_dim, legal)
+            return chosen.unsqueeze(-1).cpu().numpy()
         return (uniform * 2.0 - 1.0).cpu().numpy()
 
-    def _explore(self, obs: Tensor, generator: torch.Generator) -> Tensor:
+    def _explore(
+        self, obs: Tensor, generator: torch.Generator, legal: Tensor | None = None
+    ) -> Tensor:
         noise = draw_noise(self._noise_spec, generator)
-        return self._algorithm.act(obs, deterministic=False, noise=noise)
+        if self._held is not None:
+            noise = self._held.next(noise)
+        return self._algorithm.act(obs, deterministic=False, noise=noise, legal=legal)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the generator, and actions that were requested but not taken yet."""
         self._actions = answer = self.take_actions() if self.has_actions else None
-        return {"generator": generator_state(self.generator), "answer": answer}
+        held = {} if self._held is None else {"held_noise": self._held.state_dict()}
+        return {"generator": generator_state(self.generator), "answer": answer, **held}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the generator and the pending actions."""
         restore_generator(self.generator, state["generator"])
+        if self._held is not None and "held_noise" in state:
+            self._held.load_state_dict(state["held_noise"])
         answer, spec = state.get("answer"), self._algorithm.spec
         if answer is not None:
             like = np.empty((self._num_envs, spec.action_width), dtype=np.float32)
@@ -92,6 +116,11 @@ class GraphedExplorer(Explorer):
         obs_dim = algorithm.spec.obs_dim
         self._host_obs = torch.zeros(num_envs, obs_dim, pin_memory=True)
         self._obs = torch.zeros(num_envs, obs_dim, device=generator.device)
+        self._host_legal: Tensor | None = None
+        self._legal: Tensor | None = None
+        if width := algorithm.spec.mask_width:
+            self._host_legal = torch.ones(num_envs, width, pin_memory=True)
+            self._legal = torch.ones(num_envs, width, device=generator.device)
         self._host_actions = torch.empty(0)
         self._replay: Callable[[], None] | None = None
         self._done = torch.cuda.Event()  # type: ignore[no-untyped-call]
@@ -102,14 +131,18 @@ class GraphedExplorer(Explorer):
         """Whether requested actions are waiting for the next step."""
         return self._in_flight or super().has_actions
 
-    def request_actions(self, obs: FloatArray, *, random: bool) -> None:
+    def request_actions(
+        self, obs: FloatArray, *, random: bool, legal: BoolArray | None = None
+    ) -> None:
         """Start choosing actions; the GPU does this after the updates that are already queued."""
         if random:
-            super().request_actions(obs, random=True)
+            super().request_actions(obs, random=True, legal=legal)
             return
         if self._replay is None:
             self._replay = self._capture()
         self._host_obs.numpy()[:] = obs
+        if self._host_legal is not None:
+            self._host_legal.numpy()[:] = legal
         self._replay()
         self._done.record()
         self._in_flight = True
@@ -124,12 +157,18 @@ class GraphedExplorer(Explorer):
 
     def _capture(self) -> Callable[[], None]:
         scratch = torch.Generator(self.generator.device).manual_seed(0)
-        actions = self._explore(self._obs, scratch)  # loads the kernels, which a capture cannot do
+        # This call loads the kernels, which a capture cannot do.
+        held = None if self._held is None else self._held.state_dict()
+        actions = self._explore(self._obs, scratch, self._legal)
+        if self._held is not None and held is not None:
+            self._held.load_state_dict(held)
         self._host_actions = torch.empty(actions.shape, dtype=actions.dtype, pin_memory=True)
 
         def act() -> None:
             self._obs.copy_(self._host_obs, non_blocking=True)
-            chosen = self._explore(self._obs, self.generator)
+            if self._legal is not None and self._host_legal is not None:
+                self._legal.copy_(self._host_legal, non_blocking=True)
+            chosen = self._explore(self._obs, self.generator, self._legal)
             self._host_actions.copy_(chosen, non_blocking=True)
 
         try:

@@ -10,6 +10,7 @@ import io
 import json
 import os
 import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from rl_training.boundary.writing import (
     temporary_name,
     write_atomically,
 )
-from rl_training.data.replay_buffer import ReplayBuffer
+from rl_training.data.replay_buffer import ReplayBuffer, Segmented
 from rl_training.errors import CheckpointError
 from rl_training.runtime.checkpointing import (
     FORMAT,
@@ -35,6 +36,7 @@ from rl_training.runtime.checkpointing import (
     MODEL,
     OPTIMIZER_PREFIX,
     OPTIMIZERS,
+    SEGMENT_KINDS,
     STATE,
     Checkpoint,
     list_steps,
@@ -46,6 +48,18 @@ DAMAGED = "damaged-"
 _SWAPPED = f"{TEMPORARY}swap-"
 
 
+def manifest_bytes(facts: dict[str, Any], contents: Mapping[str, bytes]) -> bytes:
+    """Return ``manifest.json``: facts about a checkpoint, the hashes of its files, and a digest."""
+    files = {
+        name: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+        for name, data in contents.items()
+    }
+    body = facts | {"format": FORMAT, "files": files}
+    body = json.loads(json_codec.dumps(body))  # so that the digest matches what is read back
+    body["digest"] = hashlib.sha256(json_codec.dumps(body)).hexdigest()
+    return json_codec.dumps(body)
+
+
 class CheckpointWriter:
     """Writes the checkpoints of a run; replay rows that are already saved are not written again."""
 
@@ -55,8 +69,11 @@ class CheckpointWriter:
         self.last_step: int | None = None
         self.bytes_written = 0
         """Number of bytes written by the latest `save`."""
+        self.before_commit: Callable[[], object] = lambda: None
+        """Called before a checkpoint becomes visible. Ends the process if it has lost the run."""
         self._keep = keep
-        self._segments: list[str] = []
+        self._segments: dict[str, list[str]] = {}
+        """Names of the saved segments, by their list in the manifest."""
         self._references: dict[str, set[str]] = {}
         """Replay files of each checkpoint, by the name of its folder."""
         self._damaged_rows: set[str] = set()
@@ -92,7 +109,7 @@ class CheckpointWriter:
                 _set_aside(path)
         damaged = self._folder.glob(f"{DAMAGED}*")
         self._damaged_rows = set[str]().union(*map(_replay_files, damaged))
-        self._segments, self.last_step = list(checkpoint.manifest["replay"]), checkpoint.step
+        self._segments, self.last_step = checkpoint.segments, checkpoint.step
         best = self._folder / step_name(best_step) if best_step is not None else None
         known = (best, read_pointer(self.run_dir, "best"))
         self._best = next((path for path in known if path and path.is_dir()), None)
@@ -122,7 +139,8 @@ class CheckpointWriter:
         self.bytes_written = 0
         if self.last_step is None:
             self._make_folders()
-        segments = self._save_segments(storage) if storage is not None else []
+        parts = {} if storage is None else storage.segmented()
+        segments = {name: self._save_segments(name, part) for name, part in parts.items()}
         optimizers = {n: tensors[n] for n in tensors if n.startswith(OPTIMIZER_PREFIX)}
         model = {n: tensors[n] for n in tensors if n not in optimizers}
         contents = {
@@ -130,32 +148,22 @@ class CheckpointWriter:
             OPTIMIZERS: tensor_bytes(optimizers),
             STATE: json_codec.dumps(state),
         }
-        body = manifest | {
-            "format": FORMAT,
-            "step": step,
-            "replay": segments,
-            "files": {
-                name: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
-                for name, data in contents.items()
-            },
-        }
-        body = json.loads(json_codec.dumps(body))  # so that the digest matches what is read back
-        body["digest"] = hashlib.sha256(json_codec.dumps(body)).hexdigest()
-        path = self._write_folder(step, contents | {MANIFEST: json_codec.dumps(body)})
+        body = manifest | {"step": step, "replay": [], **segments}
+        path = self._write_folder(step, contents | {MANIFEST: manifest_bytes(body, contents)})
         self._point("last", path)
         if best:
             self._point("best", path)
             self._best = path
         self._segments = segments
-        if storage is not None:
-            storage.dirty.clear()
+        for part in parts.values():
+            part.dirty.clear()
         self.last_step = step
-        self._references[path.name] = set(segments)
+        self._references[path.name] = set[str]().union(*segments.values())
         self._apply_retention()
         return path
 
-    def _save_segments(self, storage: ReplayBuffer) -> list[str]:
-        names = list(self._segments)
+    def _save_segments(self, kind: str, storage: Segmented) -> list[str]:
+        names = list(self._segments.get(kind, ()))
         for index in range(storage.num_segments()):
             if index < len(names) and index not in storage.dirty:
                 continue
@@ -180,6 +188,7 @@ class CheckpointWriter:
                     stream.write(data)
                 self.bytes_written += len(data)
             sync_folder(temporary)
+            self.before_commit()
             if path.exists():  # the step was saved before
                 swap(path, temporary)
             else:
@@ -230,8 +239,9 @@ def _replay_files(path: Path) -> set[str]:
     """
     try:
         manifest = read_json(path / MANIFEST, error=CheckpointError)
-        return {name for name in manifest["replay"] if isinstance(name, str)}
-    except (CheckpointError, TypeError, KeyError):
+        names = [name for kind in SEGMENT_KINDS for name in manifest.get(kind, ())]
+        return {name for name in names if isinstance(name, str)}
+    except (CheckpointError, TypeError, AttributeError):
         return set()
 
 

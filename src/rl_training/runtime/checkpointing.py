@@ -19,16 +19,18 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import ConfigDict, Field, NonNegativeInt, TypeAdapter, ValidationError
 from torch import Tensor, nn
-from typing_extensions import TypedDict
+from typing_extensions import NotRequired, TypedDict
 
 from rl_training.boundary import json_codec
 from rl_training.boundary.npy import read_npy
 from rl_training.boundary.reading import open_file, read_bytes, read_json, read_text, sha256_of
 from rl_training.boundary.tensors import read_tensors
+from rl_training.boundary.values import report_state_errors
 from rl_training.boundary.writing import remove, temporary_name
 from rl_training.data.replay_buffer import ReplayBuffer
 from rl_training.errors import CheckpointError
 from rl_training.runtime.stop_reason import StopReason
+from rl_training.runtime.trainer_state import TrainerState
 from rl_training.text import error_text, shown
 
 FORMAT = 1
@@ -38,6 +40,8 @@ OPTIMIZERS = "optimizers.safetensors"
 STATE = "state.json"
 FILES = MODEL, OPTIMIZERS, STATE
 OPTIMIZER_PREFIX = "optimizers."
+SEGMENT_KINDS = ("replay", "frames")
+"""Lists in a manifest that name files in the folder ``replay``: rows, and images of rows."""
 _STEP_NAME = re.compile(r"step_\d{9,}")
 MAX_STATE = 1 << 30
 """Largest size of ``state.json``, which contains the arrays of environments."""
@@ -62,6 +66,7 @@ class _Manifest(TypedDict):
     env_spec: dict[str, Any]
     files: Annotated[dict[_FileName, _FileEntry], Field(min_length=3)]
     replay: list[_Sha256]
+    frames: NotRequired[list[_Sha256]]
 
 
 class FormatError(CheckpointError):
@@ -92,6 +97,16 @@ class Checkpoint:
         inside = parent.name == "checkpoints" and _STEP_NAME.fullmatch(self.path.name)
         return parent.parent if inside else None
 
+    @property
+    def segments(self) -> dict[str, list[str]]:
+        """Names of the files with the replay's rows and images, in order."""
+        return {kind: list(self.manifest.get(kind, ())) for kind in SEGMENT_KINDS}
+
+    @property
+    def segment_names(self) -> list[str]:
+        """Names of all files with rows or images; equal contents have one file."""
+        return list(dict.fromkeys(name for names in self.segments.values() for name in names))
+
     def replay_dir(self) -> Path:
         """Return the folder of the replay files: in the run, or inside a self-contained copy."""
         return (self.run_dir or self.path) / "replay"
@@ -115,6 +130,13 @@ class Checkpoint:
             raise CheckpointError(f"{self.path / STATE} does not contain the state of a run")
         return state
 
+    def trainer_state(self) -> TrainerState:
+        """Return the counters, the last evaluation and the best result."""
+        state = TrainerState()
+        with report_state_errors(self.path / STATE):
+            state.load_state_dict(self.state()["trainer"])
+        return state
+
     def updates(self) -> int:
         """Return the number of gradient updates so far."""
         updates = self.state()["trainer"].get("updates")
@@ -128,19 +150,23 @@ class Checkpoint:
         return StopReason.parse(reason) if isinstance(reason, str) else None
 
     def restore_storage(self, storage: ReplayBuffer, state: dict[str, Any]) -> None:
-        """Restore the counters and rows of a replay buffer."""
+        """Restore the counters, rows and images of a replay buffer."""
         storage.load_state_dict(state)
-        names = self.manifest["replay"]
-        if len(names) != storage.num_segments():
-            raise CheckpointError(
-                f"{self.path} lists {len(names)} replay segments, but its counters require "
-                f"{storage.num_segments()}"
-            )
-        for index, name in enumerate(names):
-            rows = read_npy(self.replay_dir() / f"{name}.npy", error=CheckpointError)
-            storage.load_segment(index, rows)
-            if not np.isfinite(rows).all():
-                raise CheckpointError(f"replay segment {index} contains values that are not finite")
+        parts = storage.segmented()
+        for kind, names in self.segments.items():
+            needed = parts[kind].num_segments() if kind in parts else 0
+            if len(names) != needed:
+                raise CheckpointError(
+                    f"{self.path} lists {len(names)} {kind} segments, but its counters require "
+                    f"{needed}"
+                )
+            for index, name in enumerate(names):
+                contents = read_npy(self.replay_dir() / f"{name}.npy", error=CheckpointError)
+                parts[kind].load_segment(index, contents)
+                if not np.isfinite(contents).all():
+                    raise CheckpointError(
+                        f"{kind} segment {index} contains values that are not finite"
+                    )
 
 
 # --- Reading ------------------------------------------------------------------
@@ -164,7 +190,7 @@ def open_checkpoint(path: Path, *, replay: bool = False) -> Checkpoint:
             raise CheckpointError(
                 f"{folder} is a link, which is not followed: replace it with the real folder"
             )
-        for name in manifest["replay"]:
+        for name in checkpoint.segment_names:
             _verify(folder / f"{name}.npy", name)
     return checkpoint
 
@@ -261,7 +287,7 @@ def copy_checkpoint(checkpoint: Checkpoint, destination: Path) -> Path:
     (temporary / "replay").mkdir(parents=True)
     for name in (MANIFEST, *FILES):
         shutil.copyfile(checkpoint.path / name, temporary / name)
-    for name in set(checkpoint.manifest["replay"]):
+    for name in checkpoint.segment_names:
         source = checkpoint.replay_dir() / f"{name}.npy"
         shutil.copyfile(source, temporary / "replay" / source.name)
     os.rename(temporary, destination)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,11 +12,12 @@ import numpy as np
 from rl_training.boundary.values import StateError, matching_array, real_number, whole_number
 from rl_training.data import ReplayBuffer
 from rl_training.envs import OWN_RETURN, ActionScaler, CaptureError, TrainingEnvs
+from rl_training.envs.contract import ACTION_MASK
 from rl_training.errors import CheckpointError, EnvError, RLTrainingError, TrainingError
 from rl_training.runtime.acting import Explorer
 from rl_training.runtime.observing import Observer
 from rl_training.runtime.seeding import Stream, derive_seed
-from rl_training.types import EnvSpec, FloatArray
+from rl_training.types import BoolArray, EnvSpec, FloatArray
 
 RECENT_EPISODES = 20
 """Number of episodes over which `Collector.recent_return` averages."""
@@ -26,6 +28,49 @@ class Episode(NamedTuple):
 
     total: float
     length: int
+
+
+class FinishedEpisode(NamedTuple):
+    """An episode that ended in the latest step."""
+
+    env: int
+    """Index of the environment."""
+    total: float
+    """Return, without reward transforms."""
+    length: int
+
+
+class LatestStep:
+    """What the training environments returned in the latest step, for callbacks.
+
+    The next step overwrites the arrays: copy what you keep.
+    """
+
+    def __init__(
+        self,
+        envs: TrainingEnvs,
+        rewards: FloatArray,
+        terminations: BoolArray,
+        truncations: BoolArray,
+        episodes: tuple[FinishedEpisode, ...],
+    ) -> None:
+        self._envs = envs
+        self.rewards = rewards
+        """Rewards as the learner receives them: [num_envs]."""
+        self.terminations = terminations
+        """Where the task ended the episode: [num_envs]."""
+        self.truncations = truncations
+        """Where the episode was cut off, for example by a time limit: [num_envs]."""
+        self.episodes = episodes
+        """Episodes that ended in this step."""
+
+    @cached_property
+    def infos(self) -> tuple[dict[str, Any], ...]:
+        """The info of each environment; with `vectorization: async`, read from its process.
+
+        Where an episode ended, it is the info of the last step, not of the reset that followed.
+        """
+        return tuple(self._envs.call("latest_info"))
 
 
 class Collector:
@@ -53,10 +98,15 @@ class Collector:
         self._scaler = ActionScaler(spec)
         self._seed = seed
         self._obs: FloatArray = np.empty((0,), dtype=np.float32)
+        self._has_masks = spec.action_masks
+        self._legal: BoolArray | None = None
+        """Legal actions at the current observations, ``[num_envs, actions]``."""
         self._returns = np.zeros(self.num_envs)
         self._lengths = np.zeros(self.num_envs, dtype=np.int64)
         self._finished: list[Episode] = []
         self.last_return: float | None = None
+        self.latest: LatestStep | None = None
+        """The latest step; None before the first one."""
         self._recent: deque[float] = deque(maxlen=RECENT_EPISODES)
         self._restored = False
 
@@ -65,10 +115,11 @@ class Collector:
         extra = (step,) if step else ()
         seed = derive_seed(self._seed, Stream.ENVIRONMENT, *extra)
         try:
-            obs, _ = self.envs.reset(seed=seed)
+            obs, infos = self.envs.reset(seed=seed)
         except EnvError as error:
             raise self._failure(error, step) from error
         self._obs = np.array(obs, dtype=np.float32)
+        self._legal = infos[ACTION_MASK] if self._has_masks else None
         self._check_finite(step, observation=self._obs)
         self._returns[:] = 0.0
         self._lengths[:] = 0
@@ -78,7 +129,9 @@ class Collector:
     def request_actions(self, *, random: bool) -> None:
         """Choose the actions for the next step, with the current policy or at random."""
         # Observations of a goal environment end with the achieved goal, which is not an input.
-        self.explorer.request_actions(self._obs[:, : self._obs_dim], random=random)
+        self.explorer.request_actions(
+            self._obs[:, : self._obs_dim], random=random, legal=self._legal
+        )
 
     def step(self, step: int) -> int:
         """Take and store one step in every environment; return the number of transitions."""
@@ -94,19 +147,25 @@ class Collector:
         next_obs = np.array(obs, dtype=np.float32)
         ended = terminations | truncations
         finished = np.flatnonzero(ended).tolist() if ended.any() else []
-        true_next = next_obs
+        next_legal: BoolArray | None = infos[ACTION_MASK] if self._has_masks else None
+        true_next, true_legal = next_obs, next_legal
         if finished:  # next_obs is from the next episode there
             true_next = next_obs.copy()
             for index in finished:
                 true_next[index] = infos["final_obs"][index]
             self._check_finite(step + 1, observation=next_obs)
+            if next_legal is not None:
+                true_legal = next_legal.copy()
+                true_legal[finished] = infos["final_info"][ACTION_MASK][finished]
         rewards32 = np.asarray(rewards, dtype=np.float32)
         self._check_finite(step + 1, observation=true_next, reward=rewards32)
-        self.buffer.add(self._obs, actions, rewards32, true_next, terminations, truncations)
+        masks = () if self._legal is None else (self._legal, true_legal)
+        self.buffer.add(self._obs, actions, rewards32, true_next, terminations, truncations, *masks)
         if self._observer is not None:
             self._observer.observe(self._obs[:, : self._obs_dim], rewards32, ended)
-        self._obs = next_obs
-        self._track_episodes(rewards, finished, infos)
+        self._obs, self._legal = next_obs, next_legal
+        episodes = self._track_episodes(rewards, finished, infos)
+        self.latest = LatestStep(self.envs, rewards, terminations, truncations, episodes)
         return self.num_envs
 
     def _failure(self, error: EnvError, step: int) -> RLTrainingError:
@@ -127,35 +186,46 @@ class Collector:
 
     def _track_episodes(
         self, rewards: FloatArray, finished: list[int], infos: dict[str, Any]
-    ) -> None:
+    ) -> tuple[FinishedEpisode, ...]:
         self._returns += rewards
         self._lengths += 1
         if not finished:
-            return
+            return ()
         # Metrics report the original return, even if the learner's rewards are transformed.
         returns = infos["final_info"].get(OWN_RETURN, self._returns)
-        for index in finished:
-            self.last_return = float(returns[index])
-            self._recent.append(self.last_return)
-            self._finished.append(Episode(self.last_return, int(self._lengths[index])))
+        ended = tuple(
+            FinishedEpisode(index, float(returns[index]), int(self._lengths[index]))
+            for index in finished
+        )
+        for index, total, length in ended:
+            self.last_return = total
+            self._recent.append(total)
+            self._finished.append(Episode(total, length))
             self.episodes += 1
             self._returns[index] = 0.0
             self._lengths[index] = 0
+        return ended
 
     @property
     def recent_return(self) -> float | None:
         """Mean return of the last episodes, for displays; after a resume, only of the last one."""
         return sum(self._recent) / len(self._recent) if self._recent else self.last_return
 
-    def pop_metrics(self) -> dict[str, float]:
-        """Return means over the episodes that ended since the last call."""
-        episodes, self._finished = self._finished, []
+    def metrics(self) -> dict[str, float]:
+        """Return means over the episodes that ended since the last `pop_metrics`."""
+        episodes = self._finished
         if not episodes:
             return {}
         return {
             "rollout/return_mean": float(np.mean([episode.total for episode in episodes])),
             "rollout/length_mean": float(np.mean([episode.length for episode in episodes])),
         }
+
+    def pop_metrics(self) -> dict[str, float]:
+        """Return means over the episodes that ended since the last call."""
+        means = self.metrics()
+        self._finished = []
+        return means
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that a resumed run needs, including the states of the environments."""
@@ -165,6 +235,7 @@ class Collector:
             "environments": None if errors else states,
             "environments_error": errors[0] if errors else None,
             "obs": self._obs,
+            **({} if self._legal is None else {"legal_actions": self._legal}),
             "explorer": self.explorer.state_dict(),
             "returns": self._returns,
             "lengths": self._lengths,
@@ -203,6 +274,10 @@ class Collector:
         except CaptureError as error:
             raise StateError(str(error)) from error
         self._obs = matching_array(state["obs"], self._obs, "obs")
+        if self._legal is not None:
+            self._legal = matching_array(state["legal_actions"], self._legal, "legal_actions")
+            if not self._legal.any(axis=1).all():
+                raise StateError("legal_actions contains a row without a legal action")
         self._returns = matching_array(state["returns"], self._returns, "returns")
         self._lengths = matching_array(state["lengths"], self._lengths, "lengths")
         if (self._lengths < 0).any():

@@ -98,84 +98,122 @@ def compile_program(program: fx.GraphModule, inputs: list[Any]) -> Callable[...,
         return cast("Callable[..., Any]", torch._inductor.compile(program, inputs, options))
 
 
-class UpdateTracer:
+class Tracer:
+    """Traces functions of a learner, whose state becomes inputs that are written in place."""
+
+    def __init__(self, algorithm: Algorithm) -> None:
+        self.algorithm = algorithm
+        self.fake = FakeTensorMode(allow_non_fake_inputs=True)
+
+    def state(self) -> list[Tensor]:
+        """Return the learner's state as fake tensors."""
+        state = state_tensors(self.algorithm).values()
+        fakes = [self.fake.from_tensor(at_least_1d(x.detach())) for x in state]
+        return [f.requires_grad_(x.requires_grad) for f, x in zip(fakes, state, strict=True)]
+
+    @contextmanager
+    def using(self, state: Sequence[Tensor]) -> Iterator[None]:
+        """Let the learner use ``state``, and only operations that can be traced."""
+        originals = state_tensors(self.algorithm).values()
+        shaped = [x.view(like.shape) for x, like in zip(state, originals, strict=True)]
+        with substitute_tensors(self.algorithm, shaped), plain_operations():
+            yield
+
+    def trace_function(
+        self, function: Callable[..., list[Tensor] | None], inputs: Sequence[Tensor]
+    ) -> fx.GraphModule:
+        """Return the graph of ``function`` for fake inputs; the state follows its inputs."""
+        count = len(inputs)
+
+        def step(*tensors: Tensor) -> list[Tensor] | None:
+            with self.using(tensors[count:]):
+                return function(*tensors[:count])
+
+        with explain_dependence():
+            traced = make_fx(step)(*inputs, *self.state())
+        _check_safe(traced)
+        return traced
+
+
+class UpdateTracer(Tracer):
     """Traces an algorithm's update for each value of `due`, using example inputs."""
 
     def __init__(self, algorithm: Algorithm, batch: Batch, noise: Noise) -> None:
-        self.algorithm = algorithm
+        super().__init__(algorithm)
         self.field_names, self.noise_keys = tuple(batch.extra), tuple(noise)
-        self._fake = FakeTensorMode(allow_non_fake_inputs=True)
-        self._inputs = [self._fake.from_tensor(x) for x in (*batch.tensors(), *noise.values())]
-        reported = {due: split_metrics(self._update(due)) for due in algorithm.all_due()}
+        self.inputs = [self.fake.from_tensor(x) for x in (*batch.tensors(), *noise.values())]
+        reported = {due: split_metrics(self._metrics(due)) for due in algorithm.all_due()}
         self.metric_keys = {due: tuple(metrics) for due, (metrics, _) in reported.items()}
         self.sample_keys = {due: tuple(values) for due, (_, values) in reported.items()}
         self.keys = tuple(dict.fromkeys(k for keys in self.metric_keys.values() for k in keys))
         """Names of all metrics, in the order of the vector of their sums."""
+        with self.fake:
+            self.totals = self.new_totals()
 
-    def _state(self) -> list[Tensor]:
-        state = state_tensors(self.algorithm).values()
-        fakes = [self._fake.from_tensor(at_least_1d(x.detach())) for x in state]
-        return [f.requires_grad_(x.requires_grad) for f, x in zip(fakes, state, strict=True)]
+    def new_totals(self, *lead: int) -> Tensor:
+        """Return zeros for the sums of metrics; ``lead`` are leading axes."""
+        device = self.inputs[0].device
+        return torch.zeros(*lead, len(self.keys), dtype=torch.float64, device=device)
 
-    def _call(self, due: Due, inputs: Sequence[Tensor], state: Sequence[Tensor]) -> Metrics:
+    def _call(self, due: Due, inputs: Sequence[Tensor]) -> Metrics:
         split = len(inputs) - len(self.noise_keys)
         batch = Batch.of(inputs[:split], self.field_names)
         noise = dict(zip(self.noise_keys, inputs[split:], strict=True))
-        originals = state_tensors(self.algorithm).values()
-        shaped = [x.view(like.shape) for x, like in zip(state, originals, strict=True)]
-        with substitute_tensors(self.algorithm, shaped), plain_operations():
-            return self.algorithm.run_update(batch, noise, due)
+        return self.algorithm.run_update(batch, noise, due)
 
-    def _update(self, due: Due) -> Metrics:
+    def _metrics(self, due: Due) -> Metrics:
         """Run the update on fake tensors, to get the names of its metrics."""
-        with self._fake, _explain_dependence():
-            return self._call(due, self._inputs, self._state())
+        with self.fake, explain_dependence(), self.using(self.state()):
+            return self._call(due, self.inputs)
 
     def trace(self, due: Due) -> fx.GraphModule:
         """Return the graph of one update; its inputs are the batch, noise, sums and state.
 
         It returns the values for the sampler, in the order of `sample_keys`.
         """
-        count = len(self._inputs)
 
         def step(*tensors: Tensor) -> list[Tensor] | None:
-            inputs, totals, state = tensors[:count], tensors[count], tensors[count + 1 :]
-            metrics, values = split_metrics(self._call(due, inputs, state))
+            *inputs, totals = tensors
+            metrics, values = split_metrics(self._call(due, inputs))
             zero = torch.zeros((), device=totals.device)
             terms = [metrics.get(key, zero).to(totals.dtype) for key in self.keys]
             with torch.no_grad():
                 totals.add_(torch.stack(terms))
             return list(values.values()) or None
 
-        with self._fake:
-            totals = torch.zeros(len(self.keys), dtype=torch.float64, device=self._inputs[0].device)
-        with _explain_dependence():
-            traced = make_fx(step)(*self._inputs, totals, *self._state())
-        _check_safe(traced)
-        return traced
+        return self.trace_function(step, [*self.inputs, self.totals])
 
     def compile(self, due: Due, batch: Batch, noise: Noise) -> CompiledStep:
         """Compile one update and run it once on copies of the state."""
-        totals = torch.zeros(len(self.keys), dtype=torch.float64, device=batch.obs.device)
+        totals = self.new_totals()
         tensors = state_tensors(self.algorithm).values()
         state = [at_least_1d(tensor.detach()) for tensor in tensors]
         copies = [tensor.clone() for tensor in state]
         program = compile_program(
             self.trace(due), [*batch.tensors(), *noise.values(), totals, *copies]
         )
-        keys = self.sample_keys[due]
+        step = partial(run_step, program, self.sample_keys[due])
+        step(copies, batch, noise, totals)
+        return partial(step, state)
 
-        def run(state: Sequence[Tensor], batch: Batch, noise: Noise, totals: Tensor) -> Metrics:
-            with torch.no_grad():
-                values = program(*batch.tensors(), *noise.values(), totals, *state)
-            return dict(zip(keys, values, strict=True)) if keys else {}
 
-        run(copies, batch, noise, totals)
-        return partial(run, state)
+def run_step(
+    program: Callable[..., Any],
+    keys: Sequence[str],
+    state: Sequence[Tensor],
+    batch: Batch,
+    noise: Noise,
+    totals: Tensor,
+) -> Metrics:
+    """Run a program from `UpdateTracer.trace`; ``keys`` name the values that it returns."""
+    with torch.no_grad():
+        values = program(*batch.tensors(), *noise.values(), totals, *state)
+    return dict(zip(keys, values, strict=True)) if keys else {}
 
 
 @contextmanager
-def _explain_dependence() -> Iterator[None]:
+def explain_dependence() -> Iterator[None]:
+    """Turn an error about reading a tensor on the host into `NotGraphSafe`."""
     try:
         yield
     except (DataDependentOutputException, DynamicOutputShapeException) as error:

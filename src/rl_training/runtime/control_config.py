@@ -34,8 +34,6 @@ class ControlsConfig(ConfigModel):
     """Step at which the schedule ends; by default, total_timesteps of the first run."""
     keep_checkpoints: Annotated[int, Trait.MAY_CHANGE] = Field(default=3, ge=2)
     """Number of newest checkpoints to keep, in addition to the best."""
-    tensorboard: Annotated[bool, Trait.MAY_CHANGE] = True
-    """Write TensorBoard files in addition to metrics.jsonl."""
     num_threads: Annotated[int | None, Trait.MAY_CHANGE] = Field(default=None, gt=0, le=1024)
     """Number of CPU threads; null for OMP_NUM_THREADS or a default for this machine."""
     engine: Annotated[EngineChoice, Trait.MAY_CHANGE] = "auto"

@@ -28,17 +28,18 @@ from rl_training.errors import TrainingError
 from rl_training.runtime.compilation import CompiledStep, NotGraphSafe, UpdateTracer, split_metrics
 from rl_training.runtime.engine_choice import EngineMode
 from rl_training.text import first_line
-from rl_training.types import Batch, Noise, Sampler
+from rl_training.types import Batch, Metrics, Noise, Sampler
 
 BLOCK = 20
 """Number of updates that are sampled together and, on a GPU, replayed as one graph."""
 
 
-def capture(work: Callable[[], None], generator: torch.Generator) -> Callable[[], None]:
-    """Capture ``work`` as a CUDA graph, without running it; each replay advances ``generator``."""
+def capture(work: Callable[[], None], *generators: torch.Generator) -> Callable[[], None]:
+    """Capture ``work`` as a CUDA graph, without running it; a replay advances ``generators``."""
     graph = torch.cuda.CUDAGraph()
-    graph.register_generator_state(generator)
-    torch.cuda.synchronize(generator.device)
+    for generator in generators:
+        graph.register_generator_state(generator)
+    torch.cuda.synchronize(generators[0].device)
     with torch.cuda.graph(graph):
         work()
     replay: Callable[[], None] = graph.replay
@@ -67,11 +68,13 @@ class Engine:
         self.sampler = sampler
         self.generator = torch.Generator(device).manual_seed(seed)
         self.updates = 0
-        self.mode = mode
+        self.mode: EngineMode = (
+            "compiled" if mode == "cuda_graph" and sampler.on_host else mode  # cannot be captured
+        )
         self.preparation_seconds = 0.0
         self._say, self._warn = say, warn
         self._batch_size = algorithm.config.batch_size
-        self._noise_spec = algorithm.noise(self._batch_size)
+        self._noise_spec = algorithm.update_noise(self._batch_size)
         self._dtype = algorithm.obs_shift.dtype
         self._sums: dict[str, Tensor | float] = {}
         self._counts: dict[str, int] = {}
@@ -98,8 +101,7 @@ class Engine:
                 self._block = []
             due = tuple(self.algorithm.due(self.updates + i) for i in range(count))
             if not self._block:
-                self._before_block = self._sources() if self.sampler.is_fixed else {}
-                self.sampler.prepare(self._batch_size, self.generator, whole)
+                self.start_block(whole)
             if self.mode == "cuda_graph" and self._steps and count == whole:
                 self._replay(due)
             else:
@@ -110,28 +112,37 @@ class Engine:
             self.updates += count
             num_updates -= count
 
+    def start_block(self, updates: int) -> None:
+        """Prepare the draw of a block, and keep the state before it if the block may be divided."""
+        self._before_block = self._sources() if self.sampler.is_fixed else {}
+        self.sampler.prepare(self._batch_size, self.generator, updates)
+
     def _run_block(self, drawn: list[tuple[Batch, Noise]], due: tuple[Due, ...]) -> None:
         if self.mode != "eager" and not self._steps:
             self._prepare(*drawn[0])
         for (batch, noise), stages in zip(drawn, due, strict=True):
             if self._steps:
                 self._step(batch, noise, stages)
-                self._count(self._metric_keys[stages])
+                self.count(self._metric_keys[stages])
                 continue
             metrics, values = split_metrics(self.algorithm.run_update(batch, noise, stages))
-            self.sampler.feedback(batch, values)
+            self.feed_back(batch, values)
             for key, value in metrics.items():
                 # Reading a value from a CUDA device would wait for the device.
                 amount = value.double() if value.is_cuda else value.item()
                 self._sums[key] = self._sums.get(key, 0.0) + amount
-            self._count(metrics)
+            self.count(metrics)
 
     def _step(self, batch: Batch, noise: Noise, stages: Due) -> None:
         """Run a compiled update, and pass its per-row values to the sampler."""
-        values = self._steps[stages](batch, noise, self._totals)
+        self.feed_back(batch, self._steps[stages](batch, noise, self._totals))
+
+    def feed_back(self, batch: Batch, values: Metrics) -> None:
+        """Pass the per-row values of an update to the sampler."""
         self.sampler.feedback(batch, values)
 
-    def _count(self, keys: Iterable[str]) -> None:
+    def count(self, keys: Iterable[str]) -> None:
+        """Count an update that has reported the metrics ``keys``."""
         for key in keys:
             self._counts[key] = self._counts.get(key, 0) + 1
 
@@ -140,13 +151,16 @@ class Engine:
         pattern = (self.sampler.form, due)
         if pattern not in self._graphs:
             try:
-                self._graphs[pattern] = capture(lambda: self._record(due), self.generator)
+                self._graphs[pattern] = self._capture(due)
             except torch.OutOfMemoryError:
                 self._fall_back("because there is not enough GPU memory for its graphs", "compiled")
                 self._graphs = {pattern: lambda: self._record(due)}
         self._graphs[pattern]()
         for stages in due:
-            self._count(self._metric_keys[stages])
+            self.count(self._metric_keys[stages])
+
+    def _capture(self, due: tuple[Due, ...]) -> Callable[[], None]:
+        return capture(lambda: self._record(due), self.generator)
 
     def _record(self, due: tuple[Due, ...]) -> None:
         for (batch, noise), stages in zip(self._draw(len(due)), due, strict=True):
@@ -155,17 +169,19 @@ class Engine:
     def _draw(self, count: int) -> list[tuple[Batch, Noise]]:
         """Sample the batches and noise of a block."""
         size = self._batch_size
-        block = self.sampler.gather(size, self.generator, count)
-        if count == 1:
-            return [(block, draw_noise(self._noise_spec, self.generator, self._dtype))]
-        noise = draw_noise(self._noise_spec, self.generator, self._dtype, lead=(count,))
+        block, noise = self.draw(count)
         return [
             (
-                block.map(itemgetter(slice(i * size, (i + 1) * size))),
+                block.map(itemgetter(slice(i * size, (i + 1) * size))) if count > 1 else block,
                 {key: value[i] for key, value in noise.items()},
             )
             for i in range(count)
         ]
+
+    def draw(self, count: int) -> tuple[Batch, Noise]:
+        """Sample the rows of ``count`` batches, in order, and noise with a leading axis."""
+        batch = self.sampler.gather(self._batch_size, self.generator, count)
+        return batch, draw_noise(self._noise_spec, self.generator, self._dtype, lead=(count,))
 
     # --- Preparing ----------------------------------------------------------------
 
@@ -182,11 +198,8 @@ class Engine:
         except Exception as error:  # compilers fail in many ways, and eager updates still work
             self._fall_back(f"because the compiler failed ({first_line(error)})")
         else:
-            self._metric_keys, self._keys = tracer.metric_keys, tracer.keys
-            kept = [float(self._sums.get(key, 0.0)) for key in self._keys]
-            self._totals = torch.tensor(kept, dtype=torch.float64, device=self.generator.device)
-            self._sums = {}
-            self._steps = steps
+            self._metric_keys, self._steps = tracer.metric_keys, steps
+            self.sum_into(tracer.new_totals(), tracer.keys)
         self.preparation_seconds = time.perf_counter() - began
         if self._steps:
             self._say(f"{self.mode} engine ready after {self.preparation_seconds:.1f} s")
@@ -201,9 +214,20 @@ class Engine:
 
     # --- Metrics and state ----------------------------------------------------------
 
+    def follow(self, other: Engine) -> None:
+        """Take over the position of an engine that has run the updates of this one."""
+        self.updates, self.mode, self._block = other.updates, other.mode, other._block
+        self.preparation_seconds = other.preparation_seconds
+
+    def sum_into(self, totals: Tensor, keys: tuple[str, ...]) -> None:
+        """Continue the sums of the metrics ``keys`` in the vector ``totals``."""
+        kept = [float(self._sums.get(key, 0.0)) for key in keys]
+        totals.copy_(torch.tensor(kept, dtype=totals.dtype))
+        self._sums, self._totals, self._keys = {}, totals, keys
+
     def _collected(self) -> dict[str, Tensor | float]:
         """Return the sums of metrics, on the host if they are summed in a vector."""
-        if not self._steps:
+        if not self._keys:
             return self._sums
         pairs = zip(self._keys, self._totals.tolist(), strict=True)
         return {key: value for key, value in pairs if key in self._counts}
@@ -214,10 +238,14 @@ class Engine:
             if not math.isfinite(value):
                 raise TrainingError(f"{key} is {float(value)} after update {self.updates}")
 
+    def metrics(self) -> dict[str, float]:
+        """Return means over the updates since the last `pop_metrics`."""
+        sums = self._collected()
+        return {key: float(value) / self._counts[key] for key, value in sums.items()}
+
     def pop_metrics(self) -> dict[str, float]:
         """Return means over the updates since the last call."""
-        sums = self._collected()
-        means = {key: float(value) / self._counts[key] for key, value in sums.items()}
+        means = self.metrics()
         self._sums, self._counts = {}, {}
         self._totals.zero_()
         return means

@@ -6,20 +6,20 @@ Episodes use a separate environment, deterministic actions and untransformed rew
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 
 from rl_training.algorithms.base import Algorithm, draw_noise
-from rl_training.data import TransitionDataset
-from rl_training.envs import ActionScaler, GuardedEnv, is_numeric, make_env
+from rl_training.data.recorded import RecordedData
+from rl_training.envs import ActionScaler, EnvLike, GuardedEnv, is_numeric, make_env
 from rl_training.errors import EnvError, TrainingError
-from rl_training.types import ActionArray, EnvSpec, FloatArray
+from rl_training.statistics import mean_interval
+from rl_training.types import ActionArray, BoolArray, EnvSpec, FloatArray
 
-BOOTSTRAP_SAMPLES = 10_000
 MAX_EPISODE_STEPS = 1_000_000
 """Number of steps after which an episode is considered endless."""
 FLOAT32_MAX = np.float64(np.finfo(np.float32).max)
@@ -36,14 +36,19 @@ class Policy:
         self._scaler = ActionScaler(spec)
         self.device = torch.device(device)
 
-    def __call__(self, obs: FloatArray) -> ActionArray:
+    def __call__(self, obs: FloatArray, action_mask: BoolArray | None = None) -> ActionArray:
         """Return actions for one observation ``[obs_dim]`` or a batch ``[B, obs_dim]``.
 
-        An action is a vector ``[action_dim]``, or an integer in a Discrete space.
+        An action is a vector ``[action_dim]``, or an integer in a Discrete space. ``action_mask``
+        is true for each legal action, ``[actions]`` or ``[B, actions]``.
         """
         batch = np.atleast_2d(np.asarray(obs, dtype=np.float32))
         tensor = torch.from_numpy(batch).to(self.device)
-        actions = self.algorithm.act(tensor, deterministic=True).cpu().numpy()
+        legal = None
+        if action_mask is not None:
+            mask = np.atleast_2d(np.asarray(action_mask, dtype=np.float32))
+            legal = torch.from_numpy(mask).to(self.device)
+        actions = self.algorithm.act(tensor, deterministic=True, legal=legal).cpu().numpy()
         scaled = self._scaler.to_env(actions)
         return scaled if np.ndim(obs) > 1 else scaled[0]
 
@@ -70,21 +75,14 @@ class EvaluationResult:
         return metrics
 
     def summary(self) -> dict[str, Any]:
-        """Return the metrics, the return of each episode, and the bootstrap interval."""
+        """Return the metrics, the return of each episode, and the interval of the mean."""
         several = len(self.returns) > 1  # a single episode has no interval
+        mean = mean_interval(self.returns)
         return self.metrics() | {
-            "eval_return_ci95": list(bootstrap_interval(self.returns)) if several else None,
+            "eval_return_ci95": [mean.low, mean.high] if several else None,
             "eval_returns": list(self.returns),
             "eval_episodes": len(self.returns),
         }
-
-
-def bootstrap_interval(values: tuple[float, ...], seed: int = 0) -> tuple[float, float]:
-    """Return the 95% percentile-bootstrap interval of the mean."""
-    array = np.asarray(values)
-    draws = np.random.default_rng(seed).integers(len(array), size=(BOOTSTRAP_SAMPLES, len(array)))
-    low, high = np.percentile(array[draws].mean(axis=1), [2.5, 97.5])
-    return float(low), float(high)
 
 
 class _Episode(NamedTuple):
@@ -93,13 +91,33 @@ class _Episode(NamedTuple):
     success: bool | None
 
 
+class Camera(Protocol):
+    """Renders the states of evaluation episodes."""
+
+    episodes: int
+    """Number of episodes to film."""
+
+    def capture(self, env: GuardedEnv) -> None:
+        """Render the current state."""
+
+
 class Evaluator:
-    """Plays whole episodes; episode ``i`` always starts from seed ``seed + i``."""
+    """Plays whole episodes; episode ``i`` always starts from seed ``seed + i``.
+
+    With ``action_masks``, it passes the environment's legal actions to the policy.
+    """
 
     def __init__(
-        self, env_id: str, env_kwargs: dict[str, Any], *, seed: int, render: bool = False
+        self,
+        env: EnvLike,
+        env_kwargs: Mapping[str, Any],
+        *,
+        seed: int,
+        action_masks: bool = False,
+        render: bool = False,
     ) -> None:
-        self._make: Callable[[], GuardedEnv] = lambda: make_env(env_id, env_kwargs, render=render)
+        self._action_masks = action_masks
+        self._make: Callable[[], GuardedEnv] = lambda: make_env(env, env_kwargs, render=render)
         self._env: GuardedEnv | None = None
         self._seed = seed
 
@@ -111,38 +129,47 @@ class Evaluator:
         return self._env
 
     def evaluate(
-        self, policy: Policy, episodes: int, on_frame: Callable[[Any], None] | None = None
+        self, policy: Policy, episodes: int, camera: Camera | None = None
     ) -> EvaluationResult:
-        """Play ``episodes`` episodes; ``on_frame`` is called with a rendered frame of each step."""
+        """Play ``episodes`` episodes; ``camera`` films the first ones."""
         seeds = range(self._seed, self._seed + episodes)
-        played = [self._play(policy, seed, on_frame) for seed in seeds]
+        filmed = camera.episodes if camera is not None else 0
+        played = [
+            self._play(policy, seed, camera if index < filmed else None)
+            for index, seed in enumerate(seeds)
+        ]
         return EvaluationResult(
             returns=tuple(episode.total for episode in played),
             lengths=tuple(episode.length for episode in played),
             successes=tuple(episode.success for episode in played),
         )
 
-    def _play(self, policy: Policy, seed: int, on_frame: Callable[[Any], None] | None) -> _Episode:
+    def _play(self, policy: Policy, seed: int, camera: Camera | None) -> _Episode:
         env, total, length, ended = self.env, 0.0, 0, False
-        info: dict[str, Any] = {}
+        legal: BoolArray | None = None
         try:
-            obs, _ = env.reset(seed=seed)
+            obs, info = env.reset(seed=seed)
+            if self._action_masks:
+                legal = env.action_mask(info, "reset")
             while True:
                 _check_finite(obs, length)
-                if on_frame is not None:
-                    on_frame(env.render())
+                if camera is not None:
+                    camera.capture(env)
                 if ended:
                     break
                 if length >= MAX_EPISODE_STEPS:
                     raise TrainingError(
                         f"an evaluation episode did not end within {length:,} steps: set a time "
-                        "limit (env_kwargs.max_episode_steps=N), or disable evaluation "
-                        "(eval_episodes=0)"
+                        "limit (env_kwargs.max_episode_steps=N, or a TimeLimit wrapper around an "
+                        "environment object), or disable evaluation (eval_episodes=0)"
                     )
-                obs, reward, terminated, truncated, info = env.step(policy(obs))
+                action = policy(obs) if legal is None else policy(obs, legal)
+                obs, reward, terminated, truncated, info = env.step(action)
                 total += reward
                 length += 1
                 ended = terminated or truncated  # the episode ends in both cases
+                if self._action_masks:
+                    legal = env.action_mask(info, "step", terminated=ended)
         except EnvError as error:
             raise EnvError(f"after {length} steps of an evaluation episode, {error}") from error
         if not math.isfinite(total):
@@ -180,7 +207,7 @@ class Validation:
     Every evaluation uses the same seed for its noise, so differences come only from the learner.
     """
 
-    def __init__(self, dataset: TransitionDataset, *, seed: int) -> None:
+    def __init__(self, dataset: RecordedData, *, seed: int) -> None:
         self.dataset = dataset
         self._seed = seed
 
@@ -189,7 +216,7 @@ class Validation:
 
         Losses that are part of another loss are not added twice.
         """
-        rows, device = len(self.dataset), self.dataset.rows.device
+        rows, device = len(self.dataset), self.dataset.device
         generator = torch.Generator(device).manual_seed(self._seed)
         sums: dict[str, float] = {}
         for start in range(0, rows, algorithm.config.batch_size):

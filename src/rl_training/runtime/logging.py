@@ -1,15 +1,17 @@
-"""Metrics on disk: one JSON object per line, and TensorBoard event files."""
+"""Metrics on disk, one JSON object per line, and other loggers."""
 
 from __future__ import annotations
 
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import Any
 
 from rl_training.boundary.reading import read_lines
 from rl_training.boundary.writing import (
@@ -19,24 +21,25 @@ from rl_training.boundary.writing import (
     sync_folder,
     write_all,
 )
-
-if TYPE_CHECKING:
-    from rl_training.runtime.event_file import EventFile
+from rl_training.runtime.loggers.base import Frames, GuardedLogger, LoggedRun, Logger
 
 METRICS_FILE = "metrics.jsonl"
-TENSORBOARD = "tensorboard"
 TIMING_PREFIX = "time/"
 
 
-def read_metrics(run_dir: Path) -> Iterator[dict[str, Any]]:
+def read_metrics(run_dir: Path, metric: str | None = None) -> Iterator[dict[str, Any]]:
     """Yield the metrics of a run, oldest first; incomplete and damaged lines are skipped.
 
-    Rows are read one at a time, since the file may be larger than memory.
+    Rows are read one at a time, since the file may be larger than memory. With ``metric``, lines
+    that do not mention its name are not parsed.
     """
     file = run_dir / METRICS_FILE
     if not os.path.lexists(file):
         return
+    name = b"" if metric is None else json.dumps(metric).encode()
     for line in read_lines(file):
+        if name not in line:
+            continue
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):
@@ -69,11 +72,27 @@ def cut_metrics(
 
 
 class MetricsLogger:
-    """Appends rows to ``metrics.jsonl`` and scalars to TensorBoard."""
+    """Appends rows to ``metrics.jsonl``, and passes them to other loggers.
 
-    def __init__(self, run_dir: Path, *, tensorboard: bool, start_step: int = 0) -> None:
+    A failed write to ``metrics.jsonl`` ends the run, since a checkpoint depends on the lines before
+    it. Any other logger may fail.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path,
+        *,
+        loggers: Sequence[Logger] = (),
+        settings: Mapping[str, bool | int | float | str] = MappingProxyType({}),
+        tags: Sequence[str] = (),
+        start_step: int = 0,
+        on_warning: Callable[[str], None] = warnings.warn,
+    ) -> None:
+        """Read the lines of earlier sessions; ``settings`` and ``tags`` describe the run."""
         self.run_dir = run_dir
         """Folder of the run; may change until the first write opens the files."""
+        self.outcome = "failed"
+        """State in which the run ended, for the loggers."""
         self._start_step = start_step
         self._earlier_seconds, self._step, self._rows = 0.0, start_step, 0
         for row in read_metrics(run_dir):
@@ -81,39 +100,43 @@ class MetricsLogger:
             self._rows = self.rows_at(row["step"]) + 1
             self._step = row["step"]
         self._began = time.perf_counter()
-        self._tensorboard = tensorboard
+        self._loggers = [GuardedLogger(logger, on_warning) for logger in loggers]
+        self._settings, self._tags = settings, tags
         self._stream: FileIO | None = None
-        self._events: EventFile | None = None
         self._folder_is_synced = False
 
     def open_files(self) -> FileIO:
-        """Open the files; called before the first step to detect problems early.
-
-        Raises:
-            ConfigError: The TensorBoard folder is not a folder or cannot be written.
-        """
+        """Open the files; called before the first step to detect problems early."""
         if self._stream is None:
-            with self._report_errors(METRICS_FILE):
+            with self._report_errors():
                 self._stream = open_log(self.run_dir / METRICS_FILE)
-            if self._tensorboard:
-                from rl_training.runtime.event_file import EventFile
-
-                first = self._start_step + 1 if self._start_step else None
-                self._events = EventFile(self.run_dir / TENSORBOARD, purge_from=first)
+            self._pass_on(
+                "start", LoggedRun(self.run_dir, self._settings, self._tags, self._start_step)
+            )
         return self._stream
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
         """Write one line for a step."""
         seconds = self._earlier_seconds + time.perf_counter() - self._began
-        row = {"step": step, **metrics, "time/seconds": round(seconds, 3)}
+        timed = {**metrics, "time/seconds": round(seconds, 3)}
         stream = self.open_files()
-        with self._report_errors(METRICS_FILE):
-            write_all(stream, (json.dumps(row) + "\n").encode())
+        with self._report_errors():
+            write_all(stream, (json.dumps({"step": step, **timed}) + "\n").encode())
         self._rows = self.rows_at(step) + 1
         self._step = step
-        if self._events is not None:
-            with self._report_errors(TENSORBOARD):
-                self._events.write(step, metrics)
+        self._pass_on("write", step, timed)
+
+    def write_evaluation(self, step: int, returns: Sequence[float]) -> None:
+        """Pass the returns of an evaluation's episodes to the loggers."""
+        self._pass_on("write_evaluation", step, returns)
+
+    def write_video(self, step: int, frames: Frames, frames_per_second: float) -> None:
+        """Pass an animation of evaluation episodes to the loggers."""
+        self._pass_on("write_video", step, frames, frames_per_second)
+
+    def _pass_on(self, method: str, *arguments: Any) -> None:
+        for logger in self._loggers:
+            logger(method, *arguments)
 
     def sync(self) -> None:
         """Sync all lines to disk, before a checkpoint that depends on them.
@@ -131,11 +154,11 @@ class MetricsLogger:
         """Return the number of lines of the current step; 0 if ``step`` is another one."""
         return self._rows if step == self._step else 0
 
-    def _report_errors(self, name: str) -> AbstractContextManager[None]:
-        return report_failed_writes(self.run_dir / name, self.run_dir)
+    def _report_errors(self) -> AbstractContextManager[None]:
+        return report_failed_writes(self.run_dir / METRICS_FILE, self.run_dir)
 
     def close(self) -> None:
-        """Close the files."""
-        for stream in (self._stream, self._events):
-            if stream is not None:
-                stream.close()
+        """Close the files and the loggers."""
+        if self._stream is not None:
+            self._stream.close()
+            self._pass_on("close", self.outcome)

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from rl_training.algorithms.base import Algorithm
 from rl_training.algorithms.fqe import FittedQ, FQEConfig
-from rl_training.data import TransitionDataset
+from rl_training.data.recorded import RecordedData
 from rl_training.errors import ConfigError
 from rl_training.runtime.engine import BLOCK, Engine
 from rl_training.runtime.engine_choice import choose_engine
@@ -23,6 +24,8 @@ DEFAULT_GAMMA = 0.99
 DEFAULT_UPDATES = 20_000
 HELD_OUT = 0.05
 """Fraction of the rows to hold out, in whole episodes."""
+ROWS_AT_ONCE = 4096
+"""Observations whose values are computed together."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class DataReturns:
     """Mean and standard deviation of the returns from every row to the end of its episode."""
 
 
-def discounted_returns(dataset: TransitionDataset, gamma: float) -> DataReturns:
+def discounted_returns(dataset: RecordedData, gamma: float) -> DataReturns:
     """Compute the discounted returns of recorded data."""
     bounds = dataset.episode_bounds()
     onward = dataset.returns_to_go(gamma)
@@ -46,7 +49,7 @@ def discounted_returns(dataset: TransitionDataset, gamma: float) -> DataReturns:
 
 def fitted_q_evaluation(
     policy: Algorithm,
-    dataset: TransitionDataset,
+    dataset: RecordedData,
     *,
     config: FQEConfig,
     updates: int = DEFAULT_UPDATES,
@@ -66,11 +69,13 @@ def fitted_q_evaluation(
         )
     device = policy.obs_shift.device
     data = discounted_returns(dataset, config.gamma)
-    shift, scale = (x.cpu().double().numpy() for x in (policy.obs_shift, policy.obs_scale))
-    dataset.normalize_observations(shift, 1.0 / scale, policy.normalization.clip)
-    dataset.rows = dataset.rows.to(device)
+    shift, scale = (x.cpu().double().numpy() for x in policy.vector_statistics)
+    dataset.normalize_observations(shift, 1.0 / scale, policy.observation_clip)
+    dataset.to(device)
+    if masks := policy.spec.mask_fields:
+        dataset.supply(masks)
     starts = torch.from_numpy(dataset.episode_bounds()[:-1]).to(device)
-    first_obs = dataset.batch(starts).obs
+    first_rows = dataset.subset(starts)
     held_out = dataset.hold_out(HELD_OUT, derive_seed(seed, Stream.VALIDATION))
 
     generator = torch.Generator().manual_seed(derive_seed(seed, Stream.NETWORKS))
@@ -85,7 +90,7 @@ def fitted_q_evaluation(
             progress(engine.updates, updates)
     engine.check_finite()
 
-    values = fitted.policy_values(first_obs).cpu().double()  # [N, episodes]
+    values = _policy_values(fitted, first_rows).cpu().double()  # [N, episodes]
     each = values.mean(-2)
     loss = Validation(held_out, seed=sampling).evaluate(fitted)["eval_loss"]
     of_critics = values.mean(-1)
@@ -98,3 +103,10 @@ def fitted_q_evaluation(
         "fqe_episodes": len(data.episodes),
         "fqe_updates": updates,
     }
+
+
+def _policy_values(fitted: FittedQ, dataset: RecordedData) -> Tensor:
+    """Return Q_i(s, π(s)) of every critic at all observations of a dataset, ``[N, rows]``."""
+    rows = torch.arange(len(dataset), device=dataset.device)
+    parts = torch.split(rows, min(ROWS_AT_ONCE, dataset.most_updates(1)))
+    return torch.cat([fitted.policy_values(dataset.batch(part)) for part in parts], dim=-1)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from rl_training.algorithms.base import Algorithm
 from rl_training.algorithms.optimizers import FlatAdam
 from rl_training.boundary.values import StateError, reject_unknown, report_state_errors
 from rl_training.boundary.writing import write_error
 from rl_training.data import MixedSampler
-from rl_training.errors import EnvError, TrainingError
+from rl_training.errors import ConfigError, EnvError, TrainingError
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpoint_writer import CheckpointWriter
 from rl_training.runtime.checkpointing import (
@@ -26,10 +29,12 @@ from rl_training.runtime.checkpointing import (
 from rl_training.runtime.collector import Collector
 from rl_training.runtime.engine import Engine
 from rl_training.runtime.evaluation import Evaluator, Policy, Validation
+from rl_training.runtime.loggers.video import Film
 from rl_training.runtime.logging import MetricsLogger
 from rl_training.runtime.schedules import Schedule
 from rl_training.runtime.stop_reason import COMPLETED
 from rl_training.runtime.trainer_state import TrainerState
+from rl_training.text import shown
 
 STATE_PARTS = frozenset({"trainer", "engine", "callbacks", "metrics_rows", "storage", "collector"})
 """Keys of ``state.json``."""
@@ -57,6 +62,54 @@ class LoopSettings:
     """Whether to evaluate before the first step, to compare with later returns."""
 
 
+class Progress(NamedTuple):
+    """Progress that a checkpoint records, without what only happens because the run ends."""
+
+    callbacks: dict[str, Any]
+    """States of the callbacks by name."""
+    rows: int
+    """Lines of metrics at the checkpoint's step."""
+
+
+class ReadOnlyMetrics(dict[str, float]):
+    """The metrics that a hook receives; they are already written."""
+
+    def _refuse(self, *_arguments: Any, **_options: Any) -> Any:
+        raise TypeError(
+            "The metrics of a hook are read-only. To log your own, call "
+            "session.log({'my/metric': value})."
+        )
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+    def __reduce__(self) -> tuple[type[dict[str, float]], tuple[dict[str, float]]]:
+        """Copies, also in other processes, are ordinary dictionaries."""
+        return dict, (dict(self),)
+
+
+def as_metric(name: Any, value: Any) -> float:
+    """Return a metric as a number.
+
+    Raises:
+        ConfigError: The name is not text, or the value is not a number.
+    """
+    if not isinstance(name, str) or not name or name in ("step", "time/seconds"):
+        raise ConfigError(
+            f"session.log has the name {shown(name)}, but a name should be text other than 'step' "
+            "and 'time/seconds', such as 'my/metric'."
+        )
+    try:
+        if isinstance(value, str | bytes) or np.ndim(value) != 0:
+            raise TypeError
+        return float(value.item() if hasattr(value, "item") else value)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        raise ConfigError(
+            f"session.log received {name} = {shown(value)}, but a value should be a single number: "
+            "log a mean, or one name per value."
+        ) from None
+
+
 @dataclass
 class Session:
     """The parts of a run, and everything that happens between its steps.
@@ -80,8 +133,11 @@ class Session:
     state: TrainerState = field(default_factory=TrainerState)
     checkpoint_path: Path | None = None
     last_log: Mapping[str, float] = field(default_factory=dict)
+    film: Film | None = None
+    """Camera of the evaluations; None to record none."""
     restored_callbacks: dict[str, Any] = field(default_factory=dict)
     """Callback states of the restored checkpoint, by name."""
+    _not_finite: set[str] = field(default_factory=set)
 
     def schedule_learning_rates(self, step: int) -> None:
         """Set the learning rates for ``step``."""
@@ -146,15 +202,20 @@ class Session:
             """Whether a multiple of ``interval`` is in (before, step]; never for 0."""
             return interval > 0 and before // interval != state.step // interval
 
-        interrupted = state.stop is not None and state.stop.is_signal
-        if passed(settings.log_interval) or (state.should_stop and not interrupted):
-            self.log()
+        ends = state.should_stop and not (state.stop is not None and state.stop.is_signal)
+        is_logged, is_evaluated = passed(settings.log_interval), passed(settings.eval_interval)
         improved = False
-        finished = state.stop == COMPLETED and settings.has_evaluation
-        if passed(settings.eval_interval) or finished:
+        if is_logged:
+            self.write_log()
+        if is_evaluated:
             improved = self._evaluate_or_save()
+        before_end = self._progress() if ends else None
+        if ends and not is_logged:
+            self.write_log(final=True)
+        if state.stop == COMPLETED and settings.has_evaluation and not is_evaluated:
+            improved = self._evaluate_or_save(before_end)
         if passed(settings.checkpoint_interval) or improved or state.should_stop:
-            self.save(best=improved)
+            self.save(best=improved, progress=before_end)
 
     def say(self, text: str) -> None:
         """Pass a message to the callbacks."""
@@ -175,19 +236,53 @@ class Session:
         except TrainingError as error:
             raise TrainingError(f"{error} at step {self.state.step}") from None
 
-    def log(self) -> None:
-        """Log the mean of each metric since the last call."""
+    def log(self, metrics: Mapping[str, Any]) -> None:
+        """Write your own metrics for the current step, for example from a callback.
+
+        They appear in ``metrics.jsonl`` and in every logger. Values are numbers: Python, NumPy and
+        torch scalars. Values that are not finite are left out, with one message per name.
+
+        Raises:
+            ConfigError: A name or a value cannot be logged.
+        """
+        if not isinstance(metrics, Mapping):
+            raise ConfigError(
+                f"session.log received {shown(metrics)}: pass a mapping, such as "
+                "session.log({'my/metric': value})."
+            )
+        finite: dict[str, float] = {}
+        for name, value in metrics.items():
+            number = as_metric(name, value)
+            if math.isfinite(number):
+                finite[name] = number
+            elif name not in self._not_finite:
+                self._not_finite.add(name)
+                self.say(
+                    f"{name} is {number} at step {self.state.step}: values that are not finite are "
+                    "not logged."
+                )
+        if finite:
+            self.logger.write(self.state.step, finite)
+
+    def write_log(self, *, final: bool = False) -> None:
+        """Write the mean of each metric since the last line.
+
+        A ``final`` line is written because the run ends, not because one is due. A run that
+        continues drops it, and its next line covers the same steps again.
+        """
         self.check_finite()
         metrics: dict[str, float] = {"updates": self.state.updates, **self.budgets()}
-        if self.collector is not None:
-            metrics |= {"episodes": self.collector.episodes, **self.collector.pop_metrics()}
-        metrics |= self.engine.pop_metrics()
+        engine, collector = self.engine, self.collector
+        if collector is not None:
+            played = collector.metrics() if final else collector.pop_metrics()
+            metrics |= {"episodes": collector.episodes, **played}
+        metrics |= engine.metrics() if final else engine.pop_metrics()
         if not self.schedule.is_constant:
             metrics["learning_rate_factor"] = self._factor(self.state.step)
         self.logger.write(self.state.step, metrics)
         self.last_log = dict(metrics)
         for callback in self.callbacks:
-            callback.on_log(self, metrics)
+            callback.on_log(self, ReadOnlyMetrics(metrics))
 
     def evaluate(self) -> bool:
         """Evaluate the current policy; return whether it is the best so far."""
@@ -196,25 +291,34 @@ class Session:
         metrics: dict[str, float] = {}
         with self._add_step():
             if self.evaluator is not None and self.settings.eval_episodes:
-                played = self.evaluator.evaluate(self.policy, self.settings.eval_episodes)
-                metrics |= played.metrics()
+                metrics |= self._play(self.evaluator)
             if self.validation is not None:
                 metrics |= self.validation.evaluate(self.algorithm)
         improved = state.record_evaluation(metrics, compare_returns=self.settings.compare_returns)
         steps = {"env_steps": state.env_steps} if self.budgets() else {}
         self.logger.write(state.step, steps | metrics)
         for callback in self.callbacks:
-            callback.on_evaluation(self, metrics)
+            callback.on_evaluation(self, ReadOnlyMetrics(metrics))
         return improved
 
-    def _evaluate_or_save(self) -> bool:
+    def _play(self, evaluator: Evaluator) -> dict[str, float]:
+        """Play the evaluation episodes and pass their returns and frames to the loggers."""
+        step, film = self.state.step, self.film
+        played = evaluator.evaluate(self.policy, self.settings.eval_episodes, film)
+        self.logger.write_evaluation(step, played.returns)
+        frames = None if film is None else film.cut()
+        if film is not None and frames is not None:
+            self.logger.write_video(step, frames, film.frames_per_second)
+        return played.metrics()
+
+    def _evaluate_or_save(self, progress: Progress | None = None) -> bool:
         """Evaluate; if that fails, save a checkpoint before raising the error."""
         try:
             return self.evaluate()
         except Exception:
             if self.state.evaluation_owed:
                 try:
-                    self.save()
+                    self.save(progress=progress)
                 except Exception as second:  # the first error is raised
                     self.say(
                         f"The checkpoint at step {self.state.step} could not be saved either: "
@@ -223,10 +327,18 @@ class Session:
             raise
 
     def run_pending_evaluation(self) -> None:
-        """Run the evaluation that was due when the checkpoint was saved."""
-        if self.state.evaluation_owed and self.settings.has_evaluation:
+        """Run the evaluation that was due when the checkpoint was saved.
+
+        The evaluation at the end of a run that now continues is not due any more.
+        """
+        state, settings = self.state, self.settings
+        stride = 1 if self.collector is None else self.collector.num_envs
+        interval, is_first = settings.eval_interval, state.step == settings.first_step
+        is_scheduled = interval > 0 and state.step % interval < stride
+        is_due = is_first or is_scheduled or state.should_stop
+        if state.evaluation_owed and settings.has_evaluation and is_due:
             self.save(best=self.evaluate())
-        self.state.evaluation_owed = False
+        state.evaluation_owed = False
 
     def save_initial(self) -> None:
         """Save the initial state before anything can fail, so that the run can be resumed.
@@ -236,7 +348,7 @@ class Session:
         wanted = self.settings.compare_returns and self.state.return_before is None
         self.state.evaluation_owed |= wanted
         # Callbacks may not have a state before `on_start`.
-        self.save(callbacks=self.restored_callbacks)
+        self.save(progress=Progress(self.restored_callbacks, self.logger.rows_at(self.state.step)))
 
     def move_to(self, run_dir: Path) -> None:
         """Use the new path of a folder that was renamed after `save_initial`."""
@@ -253,24 +365,33 @@ class Session:
         self.state.step = checkpoint.step
         self.engine.updates = self.state.updates = checkpoint.updates()
 
-    def save(self, *, best: bool = False, callbacks: dict[str, Any] | None = None) -> None:
+    def _progress(self) -> Progress:
+        """Return the callbacks' states and the number of lines at this step."""
+        states = {name: item.state_dict() for name, item in self._named_callbacks()}
+        kept = {name: state for name, state in states.items() if state}
+        return Progress(kept, self.logger.rows_at(self.state.step))
+
+    def save(self, *, best: bool = False, progress: Progress | None = None) -> None:
         """Write a checkpoint; raise an error if a value is not finite.
 
-        ``callbacks`` are the states of the callbacks, by default their current states.
+        ``progress`` is what a run that continues from here starts with, by default the current
+        one.
         """
-        if callbacks is None:
-            states = {name: item.state_dict() for name, item in self._named_callbacks()}
-            callbacks = {name: state for name, state in states.items() if state}
+        progress = progress or self._progress()
         self.check_finite()
         tensors = self.algorithm.state_dict()
         for name, tensor in tensors.items():
             if not tensor.isfinite().all():
                 raise TrainingError(f"{name} is not finite at step {self.state.step}")
+        trainer = self.state.state_dict()
+        if self.state.stop is not None and self.state.stop.is_signal:
+            # A resume continues the run, so this is also what an uninterrupted run would save.
+            trainer |= {"should_stop": False, "stop_reason": None}
         state: dict[str, Any] = {
-            "trainer": self.state.state_dict(),
+            "trainer": trainer,
             "engine": self.engine.state_dict(),
-            "callbacks": callbacks,
-            "metrics_rows": self.logger.rows_at(self.state.step),
+            "callbacks": progress.callbacks,
+            "metrics_rows": progress.rows,
         }
         restores = {"weights, optimizers, generators": "exactly"}
         if self.collector is not None:

@@ -24,6 +24,8 @@ class TrainResult:
     best_checkpoint_path: Path | None
     stop: StopReason
     metrics: dict[str, Any]
+    signal: str | None = None
+    """Name of the signal that arrived during the run, even if the run ended with that step."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data, with paths as text."""
@@ -49,7 +51,7 @@ class TrainResult:
 
 def run_session(session: Session) -> TrainResult:
     """Train offline until `online_from`, then online; always end with a checkpoint."""
-    with stop_on_signals(session.state):
+    with stop_on_signals(session.state.request_stop) as received:
         session.logger.open_files()
         for callback in session.callbacks:
             callback.on_start(session)
@@ -64,10 +66,10 @@ def run_session(session: Session) -> TrainResult:
             session.save()
         for callback in session.callbacks:
             callback.on_end(session)
-    return _result(session)
+    return _result(session, received.name)
 
 
-def _result(session: Session) -> TrainResult:
+def _result(session: Session, signal: str | None) -> TrainResult:
     state = session.state
     comparison: dict[str, float | None] = {}
     if state.return_before is not None:
@@ -94,6 +96,7 @@ def _result(session: Session) -> TrainResult:
             **state.evaluation,
             **comparison,
         },
+        signal=signal,
     )
 
 

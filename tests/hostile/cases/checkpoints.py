@@ -22,6 +22,8 @@ EVALUATE = ("evaluate", "{run}", "--episodes", "1")
 RESUME = ("resume", "{run}", "total_timesteps=26")
 COLLECT = ("data", "collect", "{run}", "--steps", "3", "--out", "{given}/c.npz")
 REPLAY = ("data", "inspect", "{run}")
+CARD = ("card", "{run}", "--out", "{given}/c.md")
+EXPORT = ("export", "{run}", "--out", "{given}/e.safetensors")
 
 
 def _manifest(change: Change) -> Write:
@@ -94,8 +96,17 @@ def _environment_cases() -> Iterator[Case]:
                 base="sac",
                 slow=slow,
             )
+        yield Case(
+            f"checkpoint/env-{name}-card",
+            CARD,
+            _config(change),
+            (0, 1, 2),
+            base="sac",
+            slow=name not in (*CODE, "kwargs-deep", "escape"),
+        )
     for name in CODE:
         change = _environments()[name]
+        yield Case(f"checkpoint/env-{name}-exports", EXPORT, _config(change), (0, 1, 2), base="sac")
         yield Case(
             f"checkpoint/env-{name}-predicts", PREDICT, _config(change), (0, 1, 2), base="sac"
         )
@@ -239,6 +250,15 @@ def _manifest_cases() -> Iterator[Case]:
         change = _manifests()[name]
         yield Case(f"manifest/{name}-resume", RESUME, _manifest(change), (1, 2), base="sac")
         yield Case(f"manifest/{name}-evaluate", EVALUATE, _manifest(change), (1, 2), base="sac")
+        yield Case(f"manifest/{name}-card", CARD, _manifest(change), (0, 1, 2), base="sac")
+    for name, value in {
+        "a-list": [1],
+        "deep": nested(400),
+        "source-is-a-list": {"source": nested(400), "rows": "many", "sha256": 3},
+        "markup": {"source": "[/red]`|\n# x\x1b[31m", "rows": -1, "sha256": ""},
+    }.items():
+        write = _manifest(put("dataset", value=value))
+        yield Case(f"manifest/dataset-{name}-card", CARD, write, (0, 1), base="sac")
     for name, data in MANIFEST_TEXTS.items():
         write = _manifest_text(data)
         yield Case(f"manifest/text-{name}", PREDICT, write, (1,), "manifest.json", base="sac")

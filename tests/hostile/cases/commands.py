@@ -18,6 +18,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "predict": ("predict", SAC, "--obs", "{obs}"),
     "runs": ("runs", "{bases}/runs"),
     "plot": ("plot", SAC, "--out", "{given}/p.png"),
+    "card": ("card", SAC, "--out", "{given}/c.md", "--episodes", "0"),
+    "export": ("export", SAC, "--out", "{given}/e.safetensors"),
     "algorithms": ("algorithms",),
     "configs": ("configs",),
     "configs-show": ("configs", "show", "sac/pendulum"),
@@ -51,6 +53,10 @@ READERS = {
     "evaluate": ("evaluate", "PATH", "--episodes", "1"),
     "predict": ("predict", "PATH", "--obs", "{obs}"),
     "plot": ("plot", "PATH", "--out", "{given}/p.png"),
+    "card": ("card", "PATH", "--out", "{given}/c.md"),
+    "card-out": ("card", SAC, "--out", "PATH"),
+    "export": ("export", "PATH", "--out", "{given}/e.safetensors"),
+    "export-out": ("export", SAC, "--out", "PATH"),
     "collect": ("data", "collect", "PATH", "--steps", "3", "--out", "{given}/c.npz"),
     "inspect": ("data", "inspect", "PATH"),
     "validate": ("data", "validate", "PATH"),
@@ -90,7 +96,7 @@ def _usage() -> Iterator[Case]:
         yield Case(f"command/{name}-unknown-option", (*words, "--nonsense"), usage=True, slow=slow)
         if name not in ("train", "resume", "finetune", "plot", "configs"):
             yield Case(f"command/{name}-extra-argument", (*words, "x"), usage=True, slow=slow)
-    for name in ("train", "resume", "finetune", "evaluate", "predict", "plot"):
+    for name in ("train", "resume", "finetune", "evaluate", "predict", "plot", "card", "export"):
         yield Case(f"command/{name}-no-arguments", (name,), usage=name != "train")
     for name in ("inspect", "validate", "collect", "convert"):
         yield Case(f"command/{name}-no-arguments", ("data", name), usage=True)
@@ -153,7 +159,7 @@ def _values() -> Iterator[Case]:
             "--dataset",
             "{data}",
         ),
-        "evaluate-dataset-without-fqe": ("evaluate", "{bases}/runs/bc", "--dataset", "{data}"),
+        "evaluate-dataset-without-fqe": ("evaluate", "{bases}/runs/iql", "--dataset", "{data}"),
         "evaluate-video-unknown-format": (
             "evaluate",
             SAC,
@@ -292,7 +298,7 @@ def _values() -> Iterator[Case]:
         "train-config-unknown": ("train", "-c", "sac/pendulumm"),
         "finetune-unsupported-learner": (
             "finetune",
-            "{bases}/runs/dqn",
+            "{bases}/runs/bc",
             "total_timesteps=4",
             "output_dir={given}/new",
         ),

@@ -13,6 +13,7 @@ from tests.hostile.sandbox import Outcome, Workspace
 LIST = ("runs", "{given}")
 PLOT = ("plot", "{run}", "--out", "{given}/p.png")
 RESUME = ("resume", "{run}", "total_timesteps=26")
+CARD = ("card", "{run}", "--out", "{given}/c.md", "--episodes", "0")
 
 
 def _content(name: str, text: str | bytes) -> Write:
@@ -77,6 +78,9 @@ FIELDS: dict[str, dict[str, Any]] = {
     "returns-huge": {"best_return": 10**400, "last_return": -(10**400)},
     "losses-is-a-mapping": {"best_loss": {}, "last_loss": []},
     "versions-is-a-list": {"versions": [], "device": 7, "engine": {"a": 1}},
+    "command-is-a-mapping": {"command": {"a": 1}, "git": [], "hardware": {"a": []}},
+    "command-of-another-program": {"command": ["rm", "-rf", "~"], "git": {"commit": 7}},
+    "command-with-escapes": {"command": ["rl-training", "\x1b[31m```\n# x"], "hardware": "|\n`"},
 }
 
 
@@ -96,9 +100,13 @@ def _run_json() -> Iterator[Case]:
         write = _content("run.json", text)
         yield Case(f"run.json/{name}-is-listed", LIST, write, (0,), base="sac", check=_listed)
         slow = name not in QUICK
+        yield Case(f"run.json/{name}-card", CARD, write, (0,), base="sac", slow=slow)
         yield Case(f"run.json/{name}-resumes", RESUME, write, (0,), base="sac", slow=slow)
     for name, changes in FIELDS.items():
         write = _changed(**changes)
+        yield Case(
+            f"run.json/{name}-card", CARD, write, (0,), base="sac", slow="command" not in name
+        )
         yield Case(f"run.json/{name}", LIST, write, (0,), base="sac", check=_listed)
         yield Case(
             f"run.json/{name}-as-json",
@@ -151,6 +159,7 @@ def _metrics() -> Iterator[Case]:
         small = len(text) < 1_000_000
         write, slow = _appended(text), name not in QUICK
         yield Case(f"metrics/{name}-plots", PLOT, write, (0,), base="sac", small=small, slow=slow)
+        yield Case(f"metrics/{name}-card", CARD, write, (0,), base="sac", small=small, slow=slow)
         yield Case(
             f"metrics/{name}-resumes", RESUME, write, (0,), base="sac", small=small, slow=slow
         )

@@ -1,24 +1,9 @@
-"""Mutation tests: break the code on purpose and check that a test fails.
-
-    python -m tests.mutants [WORD ...]
-
-Each mutant changes one place in a copy of the sources, and its tests must fail. With words, only
-the mutants whose trap, file or tests contain one of them are run.
-"""
+"""Mutants of the learners, networks, data, environments and runs."""
 
 from __future__ import annotations
 
-import importlib
-import os
-import shutil
-import sys
-import tempfile
-from dataclasses import dataclass
-from pathlib import Path
+from tests.mutants.mutant import Mutant
 
-import pytest
-
-ROOT = Path(__file__).parents[1]
 BASE = "algorithms/base.py"
 ADAM = "algorithms/optimizers.py"
 SAC = "algorithms/sac.py"
@@ -27,6 +12,7 @@ TD3 = "algorithms/td3.py"
 REDQ = "algorithms/redq.py"
 TQC = "algorithms/tqc.py"
 DQN = "algorithms/dqn.py"
+MASKS = "algorithms/action_masks.py"
 CQL = "algorithms/cql.py"
 EDAC = "algorithms/edac.py"
 RLPD = "algorithms/rlpd.py"
@@ -75,18 +61,6 @@ NPZ = "boundary/npy.py"
 ODD_DATA = "tests/data/test_odd_datasets.py"
 KNOWN_VALUE = "tests/algorithms/test_fqe.py::test_finds_a_known_value"
 
-
-@dataclass(frozen=True)
-class Mutant:
-    """A change to one source line, and the tests that must fail."""
-
-    trap: str
-    file: str
-    old: str
-    new: str
-    tests: str = GOLDEN
-
-
 MUTANTS = [
     Mutant(
         "n-step windows cross the ring buffer's boundary",
@@ -112,8 +86,8 @@ MUTANTS = [
     Mutant(
         "n-step rewards cross a truncation",
         FIELDS,
-        'flags = rows[:, at["terminations"].start : at["truncations"].stop]',
-        'flags = rows[:, at["terminations"]]',
+        'slice(at["terminations"].start, at["truncations"].stop)',
+        'at["terminations"]',
         FIELDS_REFERENCE,
     ),
     Mutant(
@@ -149,94 +123,118 @@ MUTANTS = [
         BASE,
         "1.0 - terminations, next_value",
         "1.0 + 0.0 * terminations, next_value",
+        GOLDEN,
     ),
     Mutant(
         "the target is the mean of the target critics instead of the minimum",
         SAC,
         "next_q.amin(-2)",
         "next_q.mean(-2)",
+        GOLDEN,
     ),
-    Mutant("the actor maximizes the maximum of the critics", SAC, "- q.amin(-2)", "- q.amax(-2)"),
+    Mutant(
+        "the actor maximizes the maximum of the critics",
+        SAC,
+        "- q.amin(-2)",
+        "- q.amax(-2)",
+        GOLDEN,
+    ),
     Mutant(
         "the entropy has the wrong sign in the target",
         SAC,
         "- alpha * next_log_prob",
         "+ alpha * next_log_prob",
+        GOLDEN,
     ),
     Mutant(
         "the temperature's loss has the wrong sign",
         SAC,
         "return -log_alpha *",
         "return log_alpha *",
+        GOLDEN,
     ),
     Mutant(
         "the temperature's gradient reaches the actor",
         SAC,
         "(log_prob.detach() + target_entropy)",
         "(log_prob + target_entropy)",
+        GOLDEN,
     ),
     Mutant(
         "the actor's gradient reaches the critics",
         "models/actor_critic.py",
         "self.critic.q_values(obs, actions, self.critic.flat.detach())",
         "self.critic.q_values(obs, actions)",
+        GOLDEN,
     ),
     Mutant(
         "the target uses the online critics",
         SAC,
         "model.target_q_values(batch.next_obs",
         "model.q_values(batch.next_obs",
+        GOLDEN,
     ),
     Mutant(
         "the target uses an action of the current state",
         SAC,
         "model.sample(batch.next_obs",
         "model.sample(batch.obs",
+        GOLDEN,
     ),
     Mutant(
-        "critic losses are averaged over critics", BASE, ".mean(-1).sum(-1)", ".mean(-1).mean(-1)"
+        "critic losses are averaged over critics",
+        BASE,
+        ".mean(-1).sum(-1)",
+        ".mean(-1).mean(-1)",
+        GOLDEN,
     ),
     Mutant(
         "a fixed alpha differs from the config",
         SAC,
         "float(config.alpha)))",
         "float(config.alpha) + 1e-3))",
+        GOLDEN,
     ),
     Mutant(
         "a fixed alpha of 0 is stored as a logarithm",
         SAC,
         "nn.Parameter(first.log()) if auto else None",
         "nn.Parameter((first if auto else torch.tensor(float(config.alpha))).log())",
+        GOLDEN,
     ),
     Mutant(
         "no tanh correction",
         "models/actors.py",
         "gaussian_log_prob(noise, log_std) - tanh_log_det(pre_tanh)",
         "gaussian_log_prob(noise, log_std)",
+        GOLDEN,
     ),
     Mutant(
         "the tanh correction has an epsilon",
         "models/actors.py",
         "return 2.0 * (math.log(2.0) * pre_tanh.shape[-1] - inner)",
         "return (1 - pre_tanh.tanh() ** 2 + 1e-6).log().sum(-1)",
+        GOLDEN,
     ),
     Mutant(
         "dataset actions are not clipped",
         "models/actors.py",
         "actions.clamp(-ACTION_BOUND, ACTION_BOUND).atanh()",
         "actions.atanh()",
+        GOLDEN,
     ),
     Mutant(
         "the Polyak weights are swapped",
         BASE,
         "target.lerp_(online, tau)",
         "target.lerp_(online, 1 - tau)",
+        GOLDEN,
     ),
     Mutant(
         "a time limit is stored as a termination",
         "runtime/collector.py",
-        "true_next, terminations, truncations)",
-        "true_next, terminations | truncations, truncations)",
+        "true_next, terminations, truncations, *masks)",
+        "true_next, terminations | truncations, truncations, *masks)",
         "tests/runtime/test_collector.py",
     ),
     Mutant(
@@ -256,7 +254,7 @@ MUTANTS = [
     Mutant(
         "exploration shares its generator with evaluation",
         "runtime/evaluation.py",
-        "deterministic=True)",
+        "deterministic=True, legal=legal)",
         "deterministic=False, noise={'action': torch.randn(len(batch), self.spec.action_dim)})",
         "tests/cli/test_cli.py -k evaluate",
     ),
@@ -436,8 +434,8 @@ MUTANTS = [
     Mutant(
         "the actor's mean is truncated",
         "models/critics.py",
-        "values.mean(-1)",
-        "values.sort(-1).values[..., :-2].mean(-1)",
+        "outputs.mean(-1)",
+        "outputs.sort(-1).values[..., :-2].mean(-1)",
         QUANTILES,
     ),
     Mutant(
@@ -456,7 +454,7 @@ MUTANTS = [
     ),
     Mutant(
         "the asymmetry of the plain loss is reversed",
-        TQC,
+        "algorithms/quantiles.py",
         "torch.where(error < 0, 1.0 - tau, tau)",
         "torch.where(error < 0, tau, 1.0 - tau)",
         QUANTILES,
@@ -481,8 +479,8 @@ MUTANTS = [
     Mutant(
         "DQN's target uses the online network",
         DQN,
-        "model.target_q_values(batch.next_obs)",
-        "model.q_values(batch.next_obs)",
+        "model.quantiles(batch.next_obs, model.target)",
+        "model.quantiles(batch.next_obs)",
         DQN_GOLDEN,
     ),
     Mutant(
@@ -509,22 +507,22 @@ MUTANTS = [
     Mutant(
         "DQN does not bootstrap after a time limit",
         "runtime/collector.py",
-        "true_next, terminations, truncations)",
-        "true_next, terminations | truncations, truncations)",
+        "true_next, terminations, truncations, *masks)",
+        "true_next, terminations | truncations, truncations, *masks)",
         "tests/algorithms/test_discrete_actions.py -k time_limits",
     ),
     Mutant(
         "Double DQN selects actions with the target network",
         DQN,
-        "model.q_values(batch.next_obs) if double else target_q",
-        "target_q",
+        "model.q_values(batch.next_obs) if double else target.mean(-1)",
+        "target.mean(-1)",
         DQN_GOLDEN,
     ),
     Mutant(
         "Double DQN evaluates actions with the online network",
         DQN,
-        "next_values(target_q, choosing_q)",
-        "next_values(choosing_q, target_q)",
+        "next_values(target, choosing_q)",
+        "next_values(model.quantiles(batch.next_obs), choosing_q)",
         DQN_GOLDEN,
     ),
     Mutant(
@@ -563,9 +561,19 @@ MUTANTS = [
         "tests/algorithms/test_discrete_actions.py -k epsilon",
     ),
     Mutant(
-        "exploration and exploitation are swapped", DQN, "coin < self", "coin > self", DQN_GOLDEN
+        "exploration and exploitation are swapped",
+        "algorithms/epsilon_greedy.py",
+        "coin < self",
+        "coin > self",
+        DQN_GOLDEN,
     ),
-    Mutant("a random action is out of range", DQN, ".floor()", ".ceil()", DQN_GOLDEN),
+    Mutant(
+        "a random action is out of range",
+        MASKS,
+        "num_actions).floor()",
+        "num_actions).ceil()",
+        DQN_GOLDEN,
+    ),
     Mutant(
         "the environment's first action is assumed to be 0",
         "envs/actions.py",
@@ -575,9 +583,9 @@ MUTANTS = [
     ),
     Mutant(
         "random play never chooses some action",
-        "runtime/acting.py",
-        "uniform * spec.action_dim)",
-        "uniform * (spec.action_dim - 1))",
+        MASKS,
+        "uniform * num_actions)",
+        "uniform * (num_actions - 1))",
         "tests/runtime/test_collector.py -k discrete",
     ),
     Mutant(
@@ -1380,7 +1388,7 @@ MUTANTS = [
     ),
     Mutant(
         "a truncated last episode affects the range of returns",
-        "data/offline_dataset.py",
+        "data/recorded.py",
         "if len(lengths) > 2:",
         "if len(lengths) > 999:",
         "tests/data/test_datasets.py",
@@ -1395,8 +1403,8 @@ MUTANTS = [
     Mutant(
         "a second copy of the data is kept",
         "experiment/dataset_source.py",
-        "part.rows = part.rows.to(device)",
-        "part.rows, part.spare = part.rows.to(device), part.rows.clone()",
+        "part.to(device)",
+        "part.to(device), setattr(part, 'spare', part.table.rows.clone())",
         "tests/experiment/test_memory.py",
     ),
     Mutant(
@@ -1416,8 +1424,8 @@ MUTANTS = [
     Mutant(
         "the target uses the recorded next action instead of the policy's",
         FQE,
-        "actions = self.choose_actions(batch.next_obs, deterministic=True, noise=None)",
-        "actions = batch.actions",
+        "next_q = self.values(batch.next_obs, actions, self.target)",
+        "next_q = self.values(batch.next_obs, batch.actions, self.target)",
         KNOWN_VALUE,
     ),
     Mutant(
@@ -1568,11 +1576,11 @@ MUTANTS = [
         "tests/runtime/test_recording.py",
     ),
     Mutant(
-        "recorded observations share memory with the environment",
+        "recorded actions share memory with the policy",
         RECORDING,
         "return np.array(value) if isinstance(value, np.ndarray) else value",
         "return value",
-        "tests/runtime/test_recording.py",
+        "tests/envs/test_boundary.py -k kept_by_an_environment",
     ),
     Mutant(
         "a requested time limit is ignored",
@@ -1611,9 +1619,9 @@ MUTANTS = [
     ),
     Mutant(
         "the plot of a fine-tuned run starts with its source",
-        "api/run_curves.py",
-        'if row.get("env_steps") == row["step"] - start',
-        'if "env_steps" in row',
+        "curves.py",
+        'if row.get("env_steps") == row["step"] - start:',
+        'if "env_steps" in row:',
         f"{PHASES} -k plotted_separately",
     ),
     Mutant(
@@ -1674,14 +1682,14 @@ MUTANTS = [
     ),
     Mutant(
         "a long episode is held out for a small fraction",
-        "data/offline_dataset.py",
+        "data/recorded.py",
         "if abs(count + last - first - wanted) < abs(count - wanted):",
         "if count < wanted:",
         "tests/api/test_offline.py -k close_to_the_fraction",
     ),
     Mutant(
         "partial episodes affect the range of returns",
-        "data/offline_dataset.py",
+        "data/recorded.py",
         "whole[:-1] = ~cut[:-1] | (lengths[:-1] == limit)",
         "pass",
         "tests/data/test_datasets.py -k pieces_of_a_replay",
@@ -1721,7 +1729,8 @@ MUTANTS = [
         """        finally:
             steps = list_steps(where.run_dir) if where.run_dir is not None else []
             if steps:
-                self._use_checkpoint(steps[-1])""",
+                self._use_checkpoint(steps[-1])
+                self._data["env_id"] = where.env_id""",
         """        finally:
             pass
         steps = list_steps(where.run_dir) if where.run_dir is not None else []
@@ -1767,8 +1776,8 @@ MUTANTS = [
     Mutant(
         "an environment is not tried before a run",
         "envs/factory.py",
-        "notes = check_episode(env, env_id, spec)",
-        "notes = list[str]()",
+        "checked = check_episode(made, made.name, spec, use_masks=config.action_masks)",
+        "from rl_training.envs.checking import CheckedEpisode; checked = CheckedEpisode([], False)",
         "tests/envs/test_checking.py",
     ),
     Mutant(
@@ -1801,16 +1810,16 @@ MUTANTS = [
     ),
     Mutant(
         "runs of different lengths are extended to the longest",
-        "api/run_curves.py",
+        "curves.py",
         "end = min(float(curve.x[-1]) for curve in curves)",
         "end = max(float(curve.x[-1]) for curve in curves)",
         "tests/api/test_plots.py -k all_runs_cover",
     ),
     Mutant(
         "the band is a standard deviation",
-        "api/run_curves.py",
-        "y.std(0, ddof=1) / math.sqrt(len(curves))",
-        "y.std(0, ddof=1)",
+        "statistics.py",
+        "half /= math.sqrt(count)",
+        "pass",
         "tests/api/test_plots.py -k student",
     ),
     Mutant(
@@ -1949,14 +1958,14 @@ MUTANTS = [
     Mutant(
         "the return scale of moved data cannot be computed",
         "api/finetuning.py",
-        "if dataset is None:\n            raise",
+        "if not dataset:\n            raise",
         "if True:\n            raise",
         f"{PHASES} -k changed_data",
     ),
     Mutant(
         "environment arguments from a file are not checked",
         "envs/resolving.py",
-        "_check_kwargs(env_id, options)",
+        "check_kwargs(env_id, options)",
         "pass",
         f"{RESOLVING} -k from_a_forged_config",
     ),
@@ -1991,7 +2000,7 @@ MUTANTS = [
     Mutant(
         "overrides on resume are not recorded",
         "api/resuming.py",
-        "name_overrides(config.env_id, overrides)",
+        "name_overrides(config, overrides)",
         "pass",
         f"{RESOLVING} -k command_line",
     ),
@@ -2012,8 +2021,8 @@ MUTANTS = [
     Mutant(
         "a run is renamed before its first checkpoint",
         "api/training.py",
-        "session.save_initial()\n            run_dir = name_run(folder, config)",
-        "run_dir = name_run(folder, config)\n            session.checkpoint_path = run_dir",
+        "session.save_initial()\n            run_dir = name_run(folder, config, name)",
+        "run_dir = name_run(folder, config, name)\n            session.checkpoint_path = run_dir",
         f"{PHASES} -k killed_at_its_start",
     ),
     Mutant(
@@ -2039,7 +2048,7 @@ MUTANTS = [
     ),
     Mutant(
         "a listing creates lock files",
-        MANAGER,
+        "boundary/locking.py",
         "if file.is_symlink() or not file.is_file():\n        return False\n    ",
         "",
         "tests/faults/test_odd_runs.py -k lock_that_is_not_a_file",
@@ -2131,8 +2140,8 @@ MUTANTS = [
     Mutant(
         "a run with a long warm-up cannot be resumed",
         "api/resuming.py",
-        "starts=horizons[0] != horizons[1]",
-        "starts=True",
+        "starts = horizons[0] != horizons[1]",
+        "starts = True",
         f"{ALLOCATIONS} -k long_warm_up_resumes",
     ),
     Mutant(
@@ -2159,8 +2168,8 @@ MUTANTS = [
     Mutant(
         "an environment's info is mistaken for the wrapper's",
         "envs/state.py",
-        "kept=(OWN_RETURN,) if transformed else ()",
-        "kept=(OWN_RETURN,)",
+        "own_return = (OWN_RETURN,) if transformed else ()",
+        "own_return = (OWN_RETURN,)",
         "tests/envs/test_boundary.py -k returns_ignore_keys",
     ),
     Mutant(
@@ -2220,70 +2229,3 @@ MUTANTS = [
         "tests/algorithms/test_importance_weights.py",
     ),
 ]
-
-
-def main() -> None:
-    """Run all mutants, or those that match the words; exit with 1 if one survives."""
-    words = sys.argv[1:] or [""]
-    chosen = [m for m in MUTANTS if any(w in f"{m.trap} {m.file} {m.tests}" for w in words)]
-    os.environ["OMP_NUM_THREADS"] = "1"
-    for module in ("gymnasium", "hypothesis", "pydantic", "torch"):  # once, for all forks
-        importlib.import_module(module)
-    waiting, survivors = list(reversed(chosen)), 0
-    running: dict[int, Attempt] = {}
-    while waiting or running:
-        while waiting and len(running) < (os.cpu_count() or 1):
-            attempt = Attempt(waiting.pop())
-            running[attempt.pid] = attempt
-        pid, status = os.wait()
-        attempt = running.pop(pid)
-        survivors += (alive := attempt.survived(status))
-        print(f"{'SURVIVED' if alive else 'killed  '}  {attempt.mutant.trap}", flush=True)
-    print(f"{len(chosen) - survivors} of {len(chosen)} mutants killed")
-    sys.exit(survivors > 0)
-
-
-class Attempt:
-    """The tests of a mutant, in a forked process that imports a broken copy of the sources."""
-
-    def __init__(self, mutant: Mutant) -> None:
-        self.mutant = mutant
-        self._folder = tempfile.TemporaryDirectory()
-        folder = Path(self._folder.name)
-        self._output, copy = folder / "output", folder / "src"
-        shutil.copytree(ROOT / "src", copy, ignore=shutil.ignore_patterns("__pycache__"))
-        file = copy / "rl_training" / mutant.file
-        text = file.read_text()
-        if mutant.old not in text:
-            raise SystemExit(f"{mutant.file} has no {mutant.old!r}: bring the mutant up to date")
-        file.write_text(text.replace(mutant.old, mutant.new))
-        sys.stdout.flush()
-        self.pid = os.fork()
-        if self.pid == 0:
-            status = 3
-            try:
-                status = _run_tests(mutant, copy, self._output)
-            finally:
-                os._exit(status)
-
-    def survived(self, status: int) -> bool:
-        """Return whether the tests pass although the code is broken."""
-        code, output = os.waitstatus_to_exitcode(status), self._output.read_text()
-        self._folder.cleanup()
-        if code not in (0, 1):
-            raise SystemExit(f"the tests did not run for {self.mutant.trap!r}:\n{output[-2000:]}")
-        return code == 0
-
-
-def _run_tests(mutant: Mutant, sources: Path, output: Path) -> int:
-    os.chdir(ROOT)
-    os.environ["PYTHONPATH"] = str(sources)
-    sys.path.insert(0, str(sources))
-    descriptor = os.open(output, os.O_CREAT | os.O_WRONLY)
-    for stream in (1, 2):
-        os.dup2(descriptor, stream)
-    return int(pytest.main(["-q", "-x", "-p", "no:cacheprovider", *mutant.tests.split()]))
-
-
-if __name__ == "__main__":
-    main()

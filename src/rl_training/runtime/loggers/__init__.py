@@ -1,0 +1,1 @@
+"""Destinations of metrics in addition to ``metrics.jsonl``: TensorBoard, CSV, W&B and MLflow."""

@@ -1,0 +1,1 @@
+"""Populations: several members, such as seeds, trained in lockstep as one program."""

@@ -1,0 +1,1 @@
+"""Tuning: search for the settings with the best return."""

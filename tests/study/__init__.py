@@ -1,0 +1,1 @@
+"""Studies: planning, the index, executors, faults."""

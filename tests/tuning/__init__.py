@@ -1,0 +1,1 @@
+"""Tunings: spaces, proposals, outcomes, storages, faults."""
