@@ -29,8 +29,9 @@ from rl_training.algorithms.base import draw_noise
 from rl_training.api.datasets import read_replay
 from rl_training.data.dataset_writers import (
     Arrays,
+    as_arrays,
     check_destination,
-    dataset_arrays,
+    dataset_columns,
     write_arrays,
 )
 from rl_training.envs import ActionScaler, make_env
@@ -126,7 +127,7 @@ def main() -> None:
     checkpoint = SavedRun.load(run_dir, replay=True)
     arrays = {
         "medium": medium(checkpoint, args.steps, args.seed),
-        "medium-replay": dataset_arrays(read_replay(checkpoint)),
+        "medium-replay": as_arrays(dataset_columns(read_replay(checkpoint))),
     }
     report = {**describe(), "env_id": args.env, "seed": args.seed, "target": target}
     report |= {"config": config_name, "training_steps": checkpoint.step}

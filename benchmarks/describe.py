@@ -1,7 +1,6 @@
 """Facts that every record contains: command, commit, machine, date and versions."""
 
 import os
-import platform
 import shlex
 import statistics
 import subprocess
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rl_training.experiment.build import versions
+from rl_training.experiment.machine import cpu_name
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -18,14 +18,6 @@ ROOT = Path(__file__).resolve().parents[1]
 def spread(values: list[float]) -> dict[str, float]:
     """Return the median, minimum and maximum."""
     return {"median": statistics.median(values), "min": min(values), "max": max(values)}
-
-
-def cpu_name() -> str:
-    """Return the processor's name and number of cores."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
-    return f"{names[0] if names else platform.machine()}, {os.cpu_count()} cores"
 
 
 def commit() -> str:
@@ -45,6 +37,6 @@ def describe() -> dict[str, Any]:
         ),
         "commit": commit(),
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%d"),
-        "machine": cpu_name(),
+        "machine": f"{cpu_name()}, {os.cpu_count()} cores",
         "versions": versions(),
     }

@@ -21,19 +21,17 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.describe import describe
 from benchmarks.peering import write
+from benchmarks.records import estimate
 
 ALGOS = ("edac", "cql", "awac", "iql", "td3_bc", "bc")  # slowest first
 TASKS = {"halfcheetah": (-280.18, 12_135.0), "hopper": (-20.27, 3_234.3)}
 KINDS = ("medium-replay", "medium")
 EVALUATION_SEED = 10_000
-STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 8: 2.365, 10: 2.262}
-"""97.5% quantiles of Student's t by number of seeds."""
 
 Result = dict[str, Any]
 
@@ -62,15 +60,6 @@ def score(value: float, task: str) -> float:
     return 100.0 * (value - random) / (expert - random)
 
 
-def interval(values: list[float]) -> tuple[float, float]:
-    """Return Student's 95% interval of the mean; a bootstrap of three is only their range."""
-    if len(values) < 2:
-        return float("nan"), float("nan")
-    quantile = STUDENT[max(count for count in STUDENT if count <= len(values))]
-    half = quantile * float(np.std(values, ddof=1)) / len(values) ** 0.5
-    return float(np.mean(values)) - half, float(np.mean(values)) + half
-
-
 def show(runs: dict[str, list[Result]], console: Console) -> None:
     """Print normalized scores with their intervals over seeds."""
     table = Table(title="Normalized score, mean [95% interval over seeds]")
@@ -82,9 +71,7 @@ def show(runs: dict[str, list[Result]], console: Console) -> None:
         for task, kind in pairs:
             found = runs.get(f"{algo} {task} {kind}", [])
             values = [score(run["return"], task) for run in found]
-            low, high = interval(values)
-            text = f"{np.mean(values):.1f} [{low:.1f}, {high:.1f}] ×{len(values)}" if values else ""
-            cells.append(text)
+            cells.append(f"{estimate(values, 1)} ×{len(values)}" if values else "")
         table.add_row(algo, *cells)
     console.print(table)
 

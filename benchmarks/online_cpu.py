@@ -30,8 +30,17 @@ CONFIGS = {
     "tqc": "tqc/halfcheetah",
     "dqn": "dqn/cartpole",
 }
-SAME = {"dqn": ["layer_norm=false"]}
-"""Settings that the peer does not have, set to what it does."""
+EVERY_STEP: dict[str, Any] = {
+    "n_step": 1,
+    "layer_norm": False,
+    "batch_size": 128,
+    "learning_rate": 5e-4,
+    "train_frequency": 1,
+    "gradient_updates_per_step": 1,
+    "max_grad_norm": 1.0,
+}
+CHANGES = {"dqn": EVERY_STEP}
+"""Changes to a config on both sides: one update for every step, and nothing the peer lacks."""
 STARTS, WARMUP = 100, 200
 """Steps of random play, and steps before the clock starts, for all algorithms."""
 STEPS = 10_000_000
@@ -55,7 +64,7 @@ def dqn_settings(kwargs: dict[str, Any]) -> dict[str, Any]:
 def measure_peer(python: str, algo: str, seconds: float, threads: int | None) -> Result:
     """Measure the peer with our settings."""
     config = TrainConfig.load(CONFIGS[algo]).resolved()
-    kwargs = config.algo_kwargs | {"learning_starts": STARTS}
+    kwargs = config.algo_kwargs | CHANGES.get(algo, {}) | {"learning_starts": STARTS}
     settings = dqn_settings(kwargs) if algo == "dqn" else peer_settings(kwargs)
     command = [python, str(PEERS / "sb3_peer.py"), "--algo", algo]
     command += ["--env", str(config.env_id), "--steps", str(STEPS)]
@@ -72,8 +81,8 @@ def measure(name: str, python: str, seconds: float) -> Result:
         return measure_peer(python, algo, seconds, 1 if "1" in kind else None)
     command = [sys.executable, "-m", "benchmarks.timed_run", "--config", CONFIGS[algo]]
     command += ["--warmup", str(WARMUP), "--seconds", str(seconds)]
-    settings = [f"engine={kind}", f"learning_starts={STARTS}", *SAME.get(algo, [])]
-    return run_json([*command, *settings])
+    changes = {"engine": kind, "learning_starts": STARTS, **CHANGES.get(algo, {})}
+    return run_json([*command, *(f"{key}={json.dumps(value)}" for key, value in changes.items())])
 
 
 def main() -> None:

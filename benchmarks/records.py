@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any
 
-from rl_training.api.run_curves import t_quantile
+import numpy as np
+
+from rl_training.scores import reference_returns
+from rl_training.statistics import student_band
 
 RESULTS = Path(__file__).parent / "results"
 LINKS = "../benchmarks/results"
@@ -19,14 +20,16 @@ LINKS = "../benchmarks/results"
 LEFT_OUT = re.compile(r" --(?:out|runs|limit|first-core|at-once|cores|peer-cores) \S+")
 """Options of a recorded command that do not change what is measured."""
 
-D4RL_REFERENCE = {"halfcheetah": (-280.178953, 12135.0), "hopper": (-20.272305, 3234.3)}
-"""Returns of random play and of D4RL's expert."""
-
 
 def load(name: str) -> dict[str, Any]:
     """Return a record."""
     record: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
     return record
+
+
+def is_recorded(name: str) -> bool:
+    """Return whether a record exists."""
+    return (RESULTS / f"{name}.json").exists()
 
 
 def number(value: float, digits: int = 0) -> str:
@@ -42,9 +45,8 @@ def spread(summary: Mapping[str, float], digits: int = 0, unit: str = "") -> str
 
 def interval(values: Sequence[float]) -> tuple[float, float, float]:
     """Return a mean and its 95% confidence interval (Student's t)."""
-    mean = fmean(values)
-    half = t_quantile(len(values) - 1) * stdev(values) / math.sqrt(len(values))
-    return mean, mean - half, mean + half
+    mean, low, high = map(float, student_band(np.asarray(values)))
+    return mean, low, high
 
 
 def estimate(values: Sequence[float], digits: int = 0) -> str:
@@ -57,8 +59,9 @@ def estimate(values: Sequence[float], digits: int = 0) -> str:
 
 def normalized(value: float, task: str) -> float:
     """Return a return as a D4RL score: 0 is random play, 100 the expert."""
-    random, expert = D4RL_REFERENCE[task]
-    return 100 * (value - random) / (expert - random)
+    reference = reference_returns(f"{task}-medium-v2")
+    assert reference is not None, task
+    return 100 * reference.normalized(value)
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -18,7 +18,7 @@ from rl_training.api.figures import (
     plot_style,
     write_figure,
 )
-from rl_training.api.run_curves import Curve, band
+from rl_training.curves import Curve, band
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -196,7 +196,7 @@ def _mean(axes: Axes, curves: Sequence[Sequence[Sequence[float]]], color: str, l
     """Draw the mean of curves with its band."""
     points = [np.array([point[:2] for point in curve], dtype=np.float64).T for curve in curves]
     found = band([Curve(x, y) for x, y in points])
-    axes.plot(found.x, found.mean, color=color, label=label)
+    axes.plot(found.x, found.value, color=color, label=label)
     axes.fill_between(found.x, found.low, found.high, color=color, alpha=0.16, linewidth=0)
 
 

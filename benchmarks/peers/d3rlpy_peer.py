@@ -1,8 +1,8 @@
 """Train a d3rlpy algorithm on a dataset and print its speed or returns as a JSON object.
 
-Run by ``benchmarks/offline_cpu.py`` (with ``--seconds``) and ``benchmarks/offline_learning.py``
-(with ``--updates``) with the interpreter of d3rlpy's environment. Updates are made by d3rlpy's
-`fit` with logging silenced.
+Run by ``benchmarks/offline_cpu.py`` (with ``--seconds``), ``benchmarks/offline_learning.py`` and
+``benchmarks/evidence.py`` (with ``--updates``) with the interpreter of d3rlpy's environment.
+Updates are made by d3rlpy's `fit` with logging silenced.
 
 d3rlpy takes the next observation from the following row. The last row of a truncated episode has
 no next observation, so d3rlpy does not learn from it.
@@ -28,6 +28,10 @@ CONFIGS = {
     "rebrac": d3rlpy.algos.ReBRACConfig,
     "awac": d3rlpy.algos.AWACConfig,
     "cql": d3rlpy.algos.CQLConfig,
+}
+DISCRETE_CONFIGS = {
+    "bc": d3rlpy.algos.DiscreteBCConfig,
+    "cql": d3rlpy.algos.DiscreteCQLConfig,
 }
 PACKAGES = ["d3rlpy", "torch", "gymnasium", "numpy"]
 
@@ -56,14 +60,17 @@ class Window:
             raise Measured
 
 
-def make_learner(spec: dict[str, Any], low: Any, high: Any, device: str) -> Any:
-    """Return the learner with the given settings; actions are scaled from the given range."""
+def make_learner(spec: dict[str, Any], bounds: "tuple[Any, Any] | None", device: str) -> Any:
+    """Return the learner with the given settings; actions are scaled from the given bounds.
+
+    Without bounds, actions are discrete.
+    """
 
     def encoder(widths: list[int], layer_norm: bool = False) -> Any:
         factory = d3rlpy.models.encoders.VectorEncoderFactory
         return factory(hidden_units=widths, use_layer_norm=layer_norm)
 
-    config = CONFIGS[spec["algo"]]
+    config = (DISCRETE_CONFIGS if bounds is None else CONFIGS)[spec["algo"]]
     actor = encoder(spec["actor"])
     critic = encoder(spec["critic"], spec["critic_layer_norm"])
     encoders = {
@@ -75,21 +82,22 @@ def make_learner(spec: dict[str, Any], low: Any, high: Any, device: str) -> Any:
     settings = {k: v for k, v in encoders.items() if k in config.__dataclass_fields__}
     if spec["normalize"]:
         settings["observation_scaler"] = d3rlpy.preprocessing.StandardObservationScaler(eps=1e-3)
-    if not (np.all(low == -1.0) and np.all(high == 1.0)):
-        settings["action_scaler"] = d3rlpy.preprocessing.MinMaxActionScaler(low, high)
+    if bounds is not None and not (np.all(bounds[0] == -1.0) and np.all(bounds[1] == 1.0)):
+        settings["action_scaler"] = d3rlpy.preprocessing.MinMaxActionScaler(*bounds)
     return config(**settings, **spec["config"]).create(device=f"{device}:0")
 
 
-def load(path: str) -> Any:
+def load(path: str, is_discrete: bool) -> Any:
     """Return the dataset in d3rlpy's format."""
+    kind = d3rlpy.ActionSpace.DISCRETE if is_discrete else d3rlpy.ActionSpace.CONTINUOUS
     with np.load(path) as data:
         return d3rlpy.dataset.MDPDataset(
             data["observations"].astype(np.float32),
-            data["actions"].astype(np.float32),
+            data["actions"].astype(np.int32 if is_discrete else np.float32),
             data["rewards"].astype(np.float32),
             data["terminals"].astype(np.float32),
             data["timeouts"].astype(np.float32),
-            action_space=d3rlpy.ActionSpace.CONTINUOUS,
+            action_space=kind,
         )
 
 
@@ -131,13 +139,17 @@ def main() -> None:
         torch.set_num_threads(args.threads)
     d3rlpy.seed(args.seed)
     space: Any = gym.make(args.env).action_space if args.env else None
-    low, high = (space.low, space.high) if space else (np.array([-1.0]), np.array([1.0]))
-    learner = make_learner(json.loads(args.spec), low, high, args.device)
+    is_discrete = isinstance(space, gym.spaces.Discrete)
+    if is_discrete:
+        bounds = None
+    else:
+        bounds = (space.low, space.high) if space else (np.array([-1.0]), np.array([1.0]))
+    learner = make_learner(json.loads(args.spec), bounds, args.device)
     window = Window(args.warmup, args.seconds) if args.seconds else None
     began = time.perf_counter()
     with suppress(Measured):
         learner.fit(
-            load(args.dataset),
+            load(args.dataset, is_discrete),
             n_steps=args.updates,
             n_steps_per_epoch=args.updates,
             logger_adapter=d3rlpy.logging.NoopAdapterFactory(),

@@ -6,6 +6,7 @@ python benchmarks/peers/sac_jax.py --updates 20000
 import argparse
 import json
 import math
+import sys
 import time
 from collections.abc import Sequence
 from itertools import pairwise
@@ -109,33 +110,60 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=20_000)
     parser.add_argument("--block", type=int, default=1_000)
     parser.add_argument("--critics", type=int, default=2)
+    parser.add_argument("--seeds", type=int, default=1, help="agents that `vmap` trains together")
+    parser.add_argument(
+        "--wait", action="store_true", help="measure once for each line of standard input"
+    )
     args = parser.parse_args()
-    one, two, three, four = jax.random.split(jax.random.key(0), 4)
-    actor = init(one, LAYERS["actor"])
-    critic = init(two, LAYERS["critic"], (args.critics,))
-    log_alpha = jnp.zeros(())
-    opts = (moments(actor), moments(critic), moments(log_alpha))
-    state = (actor, critic, jax.tree.map(jnp.copy, critic), log_alpha, opts)
-    rows = jax.random.normal(three, (ROWS, 2 * OBS + ACT + 2)).at[:, -1].set(0.0)
 
-    @jax.jit
-    def block(state: Any, key: Any, rows: Any) -> Any:
+    def agent(key: Any) -> Any:
+        one, two, three = jax.random.split(key, 3)
+        actor = init(one, LAYERS["actor"])
+        critic = init(two, LAYERS["critic"], (args.critics,))
+        log_alpha = jnp.zeros(())
+        opts = (moments(actor), moments(critic), moments(log_alpha))
+        rows = jax.random.normal(three, (ROWS, 2 * OBS + ACT + 2)).at[:, -1].set(0.0)
+        return (actor, critic, jax.tree.map(jnp.copy, critic), log_alpha, opts), rows
+
+    def scan(state: Any, key: Any, rows: Any) -> Any:
         keys = jax.random.split(key, args.block)
         return jax.lax.scan(lambda s, k: update(s, k, rows), state, keys)
+
+    four = jax.random.key(1)
+    if args.seeds == 1:
+        state, rows = jax.jit(agent)(jax.random.key(0))
+        block = jax.jit(scan)
+    else:
+        state, rows = jax.jit(jax.vmap(agent))(jax.random.split(jax.random.key(0), args.seeds))
+
+        def scan_all(state: Any, key: Any, rows: Any) -> Any:
+            return jax.vmap(scan)(state, jax.random.split(key, args.seeds), rows)
+
+        block = jax.jit(scan_all)
 
     began = time.perf_counter()
     state, losses = block(state, four, rows)
     losses.block_until_ready()
     prepared = time.perf_counter() - began
-    speeds = []
-    for turn in range(5):
+    turn = 0
+
+    def measure(blocks: int) -> float:
+        nonlocal state, turn
         began = time.perf_counter()
-        for index in range(args.updates // args.block // 5):
-            state, losses = block(state, jax.random.fold_in(four, 100 * turn + index), rows)
+        for _ in range(blocks):
+            turn += 1
+            state, losses = block(state, jax.random.fold_in(four, turn), rows)
         losses.block_until_ready()
-        seconds = time.perf_counter() - began
-        speeds.append(args.updates // args.block // 5 * args.block / seconds)
-    assert jnp.isfinite(losses).all()
+        assert jnp.isfinite(losses).all()
+        updates: int = args.seeds * blocks * args.block
+        return updates / (time.perf_counter() - began)
+
+    if args.wait:
+        print(json.dumps({"mode": "lax.scan", "prepared": prepared}), flush=True)
+        for _ in sys.stdin:
+            print(json.dumps(measure(args.updates // args.block)), flush=True)
+        return
+    speeds = [measure(args.updates // args.block // 5) for _ in range(5)]
     result = {
         "updates_per_second": sorted(speeds)[2],
         "speeds": speeds,

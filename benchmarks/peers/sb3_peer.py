@@ -10,9 +10,9 @@ from importlib.metadata import version
 from typing import Any
 
 import torch
-from sb3_learning import make_model  # type: ignore[import-not-found]
+from sb3_learning import add_learner_arguments, make_model  # type: ignore[import-not-found]
 
-PACKAGES = ["torch", "stable-baselines3", "sb3-contrib", "gymnasium", "mujoco", "numpy"]
+PACKAGES = ["torch", "stable-baselines3", "gymnasium", "mujoco", "numpy"]
 
 
 class Window:
@@ -43,20 +43,14 @@ class Window:
 def main() -> None:
     """Train and print the speed, the thread count and the versions."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--algo", required=True)
-    parser.add_argument("--env", required=True)
+    add_learner_arguments(parser)
     parser.add_argument("--warmup", type=int, required=True)
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument(
         "--steps", type=int, required=True, help="total steps, the length of schedules"
     )
-    parser.add_argument("--threads", type=int, help="torch threads (default: torch's choice)")
-    parser.add_argument("--exploration-noise", type=float, default=0.0)
-    parser.add_argument("--settings", required=True, help="JSON: keyword arguments of the learner")
     args = parser.parse_args()
     args.seed = 0
-    if args.threads:
-        torch.set_num_threads(args.threads)
     window = Window(args.warmup, args.seconds)
     make_model(args).learn(total_timesteps=args.steps, callback=window)
     facts = {"threads": torch.get_num_threads(), "versions": {p: version(p) for p in PACKAGES}}
