@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rl_training.algorithms.base import Algorithm, Due, draw_noise
+from rl_training.algorithms.base import Algorithm, Due, Stage, draw_noise
 from rl_training.algorithms.config import AlgorithmConfig
 from rl_training.algorithms.dqn import DQNAlgorithm
 from rl_training.algorithms.redq import REDQAlgorithm
 from rl_training.algorithms.rlpd import RLPDAlgorithm
-from rl_training.algorithms.sac import SACAlgorithm
+from rl_training.algorithms.sac import SACAlgorithm, SACConfig
 from rl_training.algorithms.td3 import TD3Algorithm
 from rl_training.algorithms.td3_bc import TD3BCAlgorithm
-from rl_training.data import TransitionDataset
+from rl_training.data import ReplayBuffer, TransitionDataset
 from rl_training.errors import ConfigError
 from rl_training.models import MLP
 from rl_training.runtime.engine import Engine
@@ -142,3 +143,76 @@ def test_unknown_optimizer_and_non_scalar_loss_raise() -> None:
         ConfigError, match=r"The loss of critic has the shape \[2\], but should be a scalar"
     ):
         learner.minimize(flat[:2], critic=flat)
+
+
+def test_config_must_be_an_object() -> None:
+    with pytest.raises(ConfigError, match=r"config = \{'tau': 0.1\}: .* such as SACConfig\(…\)"):
+        SACAlgorithm.build(SPEC, {"tau": 0.1})
+
+
+class Careless(SACAlgorithm):
+    """Returns what `wrong` makes of the critics' stage."""
+
+    wrong: Any
+
+    def critic_stage(self, batch: Batch, noise: Noise) -> Any:
+        return type(self).wrong(super().critic_stage(batch, noise))
+
+
+def reporting(name: str, value: Any) -> Callable[[Stage], Stage]:
+    """Return a function that adds a metric to a stage."""
+
+    def add(stage: Stage) -> Stage:
+        return stage._replace(
+            terms=stage.terms._replace(metrics={**stage.terms.metrics, name: value})
+        )
+
+    return add
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda _: None, "Careless.stages yields None instead of a Stage"),
+        (lambda stage: stage.terms, r"yields .* instead of a Stage. Check that methods such as"),
+        (
+            reporting("q/all", torch.zeros(32)),
+            r"'q/all' has the shape \[32\], but should be a scalar: use mean\(\)",
+        ),
+        (
+            reporting("sample/error", torch.zeros(3)),
+            r"'sample/error' has the shape \[3\], but should have the shape \[32\]",
+        ),
+        (reporting("q/all", 1.0), "'q/all' is of type float, but should be a tensor"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["eager", "compiled"])
+def test_wrong_stages_and_metrics_raise(mode: Any, wrong: Any, message: str) -> None:
+    """Compiled updates raise the same error instead of a warning that the compiler failed."""
+    learner = Careless.build(SPEC, SACConfig(hidden_sizes=(8,), batch_size=32))
+    Careless.wrong = staticmethod(wrong)
+    rows = make_batch().map(torch.Tensor.float)
+    source = ReplayBuffer(64, OBS, ACT, num_envs=len(rows.rewards))
+    ended = rows.terminations.numpy() > 0
+    source.add(*[tensor.numpy() for tensor in rows[:4]], ended, ended & False)
+    with pytest.raises(ConfigError, match=message):
+        Engine(learner, source, seed=0, mode=mode).run(1)
+    with pytest.raises(ConfigError, match=message):
+        learner.held_out_losses(rows, draw_noise(learner.noise(32), torch.Generator()))
+
+
+def test_stages_and_metrics_must_be_returned() -> None:
+    class Silent(SACAlgorithm):
+        def stages(self, batch: Batch, noise: Noise, due: Any) -> Any:
+            self.critic_stage(batch, noise)
+
+    class Quiet(Regression):
+        def update(self, batch: Batch, noise: Noise, due: Any = None) -> Any:
+            super().update(batch, noise)
+
+    rows = make_batch().map(torch.Tensor.float)
+    learner = Silent.build(SPEC, SACConfig(hidden_sizes=(8,)))
+    with pytest.raises(ConfigError, match=r"Silent\.stages returns None, but should yield each"):
+        learner.run_update(rows, draw_noise(learner.noise(32), torch.Generator()), learner.due(0))
+    with pytest.raises(ConfigError, match="returns None, but should return its metrics"):
+        Quiet.build(SPEC, AlgorithmConfig()).run_update(rows, {}, frozenset())

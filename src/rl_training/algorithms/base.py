@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast
@@ -34,8 +34,9 @@ from rl_training.normalization import (
     RunningMoments,
     bounded_scale,
 )
-from rl_training.text import counted, first_line
+from rl_training.text import counted, first_line, shown
 from rl_training.types import (
+    SAMPLE,
     TD_ERROR,
     ActionKind,
     Batch,
@@ -149,6 +150,25 @@ def td_terms(q: Tensor, batch: Batch, target: Tensor) -> Terms:
     return Terms(loss, critic_metrics(loss, q, target) | td_errors(q, target, batch))
 
 
+def check_metrics(metrics: Metrics, batch: Batch) -> None:
+    """Raise an error for metrics that are not scalars, or values of rows that are not ``[B]``."""
+    if not isinstance(metrics, Mapping):
+        raise ConfigError(
+            f"An update returns {shown(metrics)}, but should return its metrics: a dict of tensors."
+        )
+    for name, value in metrics.items():
+        shape = [len(batch.rewards)] if name.startswith(SAMPLE) else []
+        if not isinstance(value, Tensor):
+            raise ConfigError(
+                f"The metric {name!r} is of type {type(value).__name__}, but should be a tensor."
+            )
+        if list(value.shape) != shape:
+            wanted = f"have the shape {shape}" if shape else "be a scalar: use mean(), for example"
+            raise ConfigError(
+                f"The metric {name!r} has the shape {list(value.shape)}, but should {wanted}."
+            )
+
+
 class Algorithm(nn.Module, ABC):
     """Base class of learners. Subclasses define the networks, the losses and `update`.
 
@@ -228,6 +248,12 @@ class Algorithm(nn.Module, ABC):
     def build(cls, spec: EnvSpec, config: Any = None, *, seed: int = 0) -> Self:
         """Build a learner for an environment; ``seed`` determines the initial weights."""
         chosen = cls.for_spec(spec)
+        if config is not None and not isinstance(config, AlgorithmConfig):
+            wanted = chosen.config_class.__name__
+            raise ConfigError(
+                f"config = {shown(config)}: should be a config object, such as {wanted}(…), with "
+                "the keys as arguments."
+            )
         chosen.check_spec(spec)
         generator = torch.Generator().manual_seed(seed)
         learner = chosen(spec, config or cls.config_class(), generator)
@@ -454,7 +480,9 @@ class Algorithm(nn.Module, ABC):
             pad = self.config.augmentation_pad
             batch = shifted_batch(batch, self.spec, noise[NOISE], pad=pad)
         same = all(every == 1 for every in self.intervals.values())
-        return self.update(batch, noise) if same else self.update(batch, noise, due)
+        metrics = self.update(batch, noise) if same else self.update(batch, noise, due)
+        check_metrics(metrics, batch)
+        return metrics
 
     def held_out_losses(self, batch: Batch, noise: Noise) -> Metrics:
         """Return every loss at the current parameters, which are not changed.
@@ -569,17 +597,34 @@ class StagedAlgorithm(Algorithm):
         """Take the step of every stage, then update the targets."""
         due = self.checked_due(due)
         metrics: Metrics = {}
-        for terms, parameters, max_norm in self.stages(batch, noise, due):
+        for terms, parameters, max_norm in self._checked_stages(batch, noise, due):
             self.minimize(terms.loss, max_norm, **parameters)
             metrics |= {name: value.detach() for name, value in terms.metrics.items()}
         self.move_targets(due)
         return metrics
 
+    def _checked_stages(self, batch: Batch, noise: Noise, due: Due) -> Iterator[Stage]:
+        """Yield the `stages`; raise an error for a result that is not one."""
+        stages: Any = self.stages(batch, noise, due)
+        if not isinstance(stages, Iterable):
+            raise ConfigError(
+                f"{type(self).__name__}.stages returns {shown(stages)}, but should yield each "
+                "Stage of an update."
+            )
+        for stage in stages:
+            if not isinstance(stage, Stage):
+                raise ConfigError(
+                    f"{type(self).__name__}.stages yields {shown(stage)} instead of a Stage. Check "
+                    "that methods such as critic_stage return their Stage."
+                )
+            check_metrics(stage.terms.metrics, batch)
+            yield stage
+
     @torch.no_grad()
     def held_out_losses(self, batch: Batch, noise: Noise) -> Metrics:
         """Return the losses of all stages at the current parameters, without a step."""
         losses: Metrics = {}
-        for stage in self.stages(batch, noise, frozenset(self.intervals)):
+        for stage in self._checked_stages(batch, noise, frozenset(self.intervals)):
             losses |= stage.terms.losses
         return losses
 

@@ -24,7 +24,7 @@ from torch import Tensor
 from rl_training.algorithms.base import Algorithm, Due, draw_noise
 from rl_training.boundary.values import StateError, real_number, whole_number
 from rl_training.data.generators import generator_state, restore_generator
-from rl_training.errors import TrainingError
+from rl_training.errors import ConfigError, TrainingError
 from rl_training.runtime.compilation import CompiledStep, NotGraphSafe, UpdateTracer, split_metrics
 from rl_training.runtime.engine_choice import EngineMode
 from rl_training.text import first_line
@@ -195,6 +195,8 @@ class Engine:
             self._fall_back(f"because {error}")
         except torch.OutOfMemoryError:
             self._fall_back("because there is not enough GPU memory to prepare it")
+        except ConfigError:  # the learner's, which eager updates would raise too
+            raise
         except Exception as error:  # compilers fail in many ways, and eager updates still work
             self._fall_back(f"because the compiler failed ({first_line(error)})")
         else:
