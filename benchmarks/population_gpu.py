@@ -46,19 +46,17 @@ def make_population(algo: str, seeds: int, settings: dict[str, Any]) -> Any:
 
     from benchmarks.engine_gpu import SPEC, filled_buffer
     from rl_training.algorithms.registry import REGISTRY
+    from rl_training.runtime.engine import Engine
     from rl_training.runtime.population.engine import PopulationEngine
-    from rl_training.runtime.population.programs import stack_state
 
     learner = REGISTRY[algo].learner_class()
     config = learner.config_class(**settings)
     members = [learner.build(SPEC, config, seed=seed).to("cuda") for seed in range(seeds)]
     engine = PopulationEngine(
-        members,
-        [filled_buffer() for _ in range(seeds)],
-        stack_state(members),
-        seeds=range(seeds),
-        device="cuda",
-        mode="cuda_graph",
+        [
+            Engine(member, filled_buffer(), seed=seed, device="cuda", mode="cuda_graph")
+            for seed, member in enumerate(members)
+        ]
     )
     engine.run(60)
     torch.cuda.synchronize()

@@ -25,7 +25,7 @@ from rl_training.experiment.build import build_session
 from rl_training.experiment.task import check_config
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.session import Session
-from rl_training.runtime.training_loop import run_online
+from rl_training.runtime.training_loop import online_steps
 
 KINDS = "uniform", "prioritized"
 ROWS = 1_000_000
@@ -79,7 +79,8 @@ class Run:
         synchronize()
         began = time.perf_counter(), time.process_time()
         try:
-            run_online(self.session, self.collector)
+            for updates in online_steps(self.session, self.collector):
+                self.session.learn(updates)
         except PauseError:
             synchronize()
         return steps / (time.perf_counter() - began[0]), steps / (time.process_time() - began[1])

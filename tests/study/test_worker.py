@@ -21,7 +21,7 @@ from rl_training.errors import ConfigError, TrainingError
 from rl_training.experiment.run_directory import lock_run, read_run_info
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.stop_reason import StopKind, StopReason
-from rl_training.study import worker
+from rl_training.study import serving, worker
 from rl_training.study.folder import open_session
 from rl_training.study.index import StudyRun
 from rl_training.study.jobs import (
@@ -280,5 +280,5 @@ def test_a_worker_without_a_job_ends() -> None:
     ours, theirs = socket.socketpair()
     ours.close()
     with mock.patch("signal.signal"):
-        assert worker.serve(theirs) == 1
+        assert serving.serve(theirs) == 1
     theirs.close()

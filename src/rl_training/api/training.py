@@ -132,10 +132,24 @@ def start_training(
     *,
     source: Checkpoint | None = None,
     origin: Mapping[str, Any] | None = None,
-    name: str | None = None,
     on_warning: Callable[[str], None] = warn,
 ) -> TrainResult:
-    """Create a run folder and train in it, with new weights or with the weights of ``source``.
+    """Create a run folder and train in it, with new weights or with the weights of ``source``."""
+    with new_session(task, callbacks, source=source, origin=origin, on_warning=on_warning) as new:
+        return train_session(new)
+
+
+@contextmanager
+def new_session(
+    task: Task,
+    callbacks: Sequence[Callback],
+    *,
+    source: Checkpoint | None = None,
+    origin: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    on_warning: Callable[[str], None] = warn,
+) -> Iterator[Session]:
+    """Create a run folder and yield its session, like `start_training`.
 
     ``name`` is the name of the folder; by default it is made of the algorithm, the environment and
     the seed.
@@ -146,7 +160,10 @@ def start_training(
             f"learning_starts = {settings.learning_starts}: the run ends after {steps} steps, "
             "before the first update on collected data. Reduce learning_starts or train longer."
         )
-    return _start_run(task, callbacks, on_warning, adopted=source, origin=origin, name=name)
+    with _new_folder(
+        task, callbacks, on_warning, adopted=source, origin=origin, name=name
+    ) as session:
+        yield session
 
 
 def resume(
@@ -199,13 +216,32 @@ def continue_run(
     on_warning: Callable[[str], None] = warn,
 ) -> TrainResult:
     """Continue a run like `resume`; the result says whether a signal ended it."""
+    with continued_session(
+        path, overrides, callbacks, passed=passed, dataset=dataset, on_warning=on_warning
+    ) as session:
+        return train_session(session)
+
+
+@contextmanager
+def continued_session(
+    path: str | Path,
+    overrides: Sequence[str],
+    callbacks: Sequence[Callback],
+    *,
+    passed: PassedEnvs | None = None,
+    dataset: DatasetLike | None = None,
+    on_warning: Callable[[str], None] = warn,
+) -> Iterator[Session]:
+    """Yield the session of a run that continues, like `resume`."""
     source, passed = as_path("path", path), passed or PassedEnvs()
     run_dir = _run_to_continue(source)
     if run_dir is None:
         checkpoint = SavedRun.load(source, replay=True)
         config, given = changed_config(checkpoint.config, overrides, dataset)
         task = check_resume(checkpoint, config, passed, on_warning, given=given)
-        return _start_run(task, callbacks, on_warning, resumed=checkpoint)
+        with _new_folder(task, callbacks, on_warning, resumed=checkpoint) as session:
+            yield session
+        return
     reject_links(run_dir)
     with lock_run(run_dir):
         with report_failed_writes(run_dir, run_dir):
@@ -223,7 +259,8 @@ def continue_run(
         with report_failed_writes(run_dir, run_dir):
             write_config(run_dir, task.config)
             _copy_metrics(newest, run_dir, run_dir)
-        return _continue_run(task, run_dir, newest, callbacks, on_warning)
+        with _same_folder(task, run_dir, newest, callbacks, on_warning) as session:
+            yield session
 
 
 def _run_to_continue(source: Path) -> Path | None:
@@ -273,8 +310,8 @@ class _RunInfo(Callback):
         return facts
 
 
-@restore_threads()
-def _start_run(
+@contextmanager
+def _new_folder(
     task: Task,
     callbacks: Sequence[Callback],
     on_warning: Callable[[str], None],
@@ -283,14 +320,14 @@ def _start_run(
     resumed: SavedRun | None = None,
     origin: Mapping[str, Any] | None = None,
     name: str | None = None,
-) -> TrainResult:
-    """Train in a new folder, which gets its final name once it has a checkpoint.
+) -> Iterator[Session]:
+    """Yield a session in a new folder, which gets its final name once it has a checkpoint.
 
     Therefore a run can always be resumed, and a run that fails to start leaves no files. It starts
     with new weights, with the learner of ``adopted``, or from the state of ``resumed``.
     """
     config, source = task.config, adopted or resumed
-    with create_run(config, name) as folder:
+    with restore_threads(), create_run(config, name) as folder:
         with report_output_dir_errors(config):
             if origin:
                 write_run_info(folder, dict(origin))
@@ -318,20 +355,20 @@ def _start_run(
             session.save_initial()
             run_dir = name_run(folder, config, name)
             session.move_to(run_dir)
-            with lock_run(run_dir):
-                return _train(session, config, on_warning)
+            with lock_run(run_dir), _record_training(session, config, on_warning):
+                yield session
 
 
-@restore_threads()
-def _continue_run(
+@contextmanager
+def _same_folder(
     task: Task,
     run_dir: Path,
     resumed: SavedRun | None,
     callbacks: Sequence[Callback],
     on_warning: Callable[[str], None],
-) -> TrainResult:
-    """Continue in the run's folder, from the start if an older version left no checkpoint."""
-    with ExitStack() as stack:
+) -> Iterator[Session]:
+    """Yield a session in a run's folder, from the start if an older version left no checkpoint."""
+    with restore_threads(), ExitStack() as stack:
         with _record_failure(run_dir, on_warning):
             session = build_session(
                 task,
@@ -344,14 +381,17 @@ def _continue_run(
             stack.enter_context(closing(session))
             _restore_state(session, task, resumed, on_warning)
             session.logger.open_files()
-        return _train(session, task.config, on_warning)
+        with _record_training(session, task.config, on_warning):
+            yield session
 
 
-def _train(session: Session, config: TrainConfig, on_warning: Callable[[str], None]) -> TrainResult:
-    """Run a session that was just saved or restored, and record its outcome."""
-    info = _RunInfo()
+@contextmanager
+def _record_training(
+    session: Session, config: TrainConfig, on_warning: Callable[[str], None]
+) -> Iterator[None]:
+    """Record that a session which was just saved or restored trains, and how that fails."""
     with _record_failure(session.checkpoints.run_dir, on_warning, session):
-        info.write(
+        _RunInfo().write(
             session,
             state="running",
             fingerprint=config.fingerprint(),
@@ -363,12 +403,21 @@ def _train(session: Session, config: TrainConfig, on_warning: Callable[[str], No
         )
         update = f"batch_size = {session.algorithm.config.batch_size}: an update"
         with report_out_of_memory(update, session.policy.device, TrainingError):
-            result = run_session(session)
-        state = "interrupted" if result.stop.is_signal else "stopped"
-        state = "completed" if result.stop == COMPLETED else state
-        session.logger.outcome = state
-        info.write(session, state=state, stop_reason=result.stop_reason)
-        return result
+            yield
+
+
+def train_session(session: Session) -> TrainResult:
+    """Train in a session, and record the result in the folder of the run."""
+    return record_result(session, run_session(session))
+
+
+def record_result(session: Session, result: TrainResult) -> TrainResult:
+    """Record the result of a session in the folder of the run, and return it."""
+    state = "interrupted" if result.stop.is_signal else "stopped"
+    state = "completed" if result.stop == COMPLETED else state
+    session.logger.outcome = state
+    _RunInfo().write(session, state=state, stop_reason=result.stop_reason)
+    return result
 
 
 def _restore_state(

@@ -221,6 +221,12 @@ class Engine:
         self.updates, self.mode, self._block = other.updates, other.mode, other._block
         self.preparation_seconds = other.preparation_seconds
 
+    def rewind(self) -> None:
+        """Return to the start of an unfinished block of recorded data, to sample it again."""
+        if self._block and self.sampler.is_fixed:
+            self._restore_sources(self._before_block)
+        self._block = []
+
     def sum_into(self, totals: Tensor, keys: tuple[str, ...]) -> None:
         """Continue the sums of the metrics ``keys`` in the vector ``totals``."""
         kept = [float(self._sums.get(key, 0.0)) for key in keys]
@@ -257,6 +263,11 @@ class Engine:
         sampler = {"sampler": self.sampler.state_dict()} if self.sampler.has_position else {}
         return {"generator": generator_state(self.generator), **sampler}
 
+    def _restore_sources(self, state: dict[str, Any]) -> None:
+        restore_generator(self.generator, state["generator"])
+        if self.sampler.has_position:
+            self.sampler.load_state_dict(state["sampler"])
+
     def state_dict(self) -> dict[str, Any]:
         """Return counters, the generator, and the sums of the current logging interval.
 
@@ -279,9 +290,7 @@ class Engine:
         }
         if set(self._sums) != set(self._counts):
             raise StateError("the sums and the counts of the metrics have different keys")
-        restore_generator(self.generator, state["generator"])
+        self._restore_sources(state)
         self._block = []
-        if self.sampler.has_position:
-            self.sampler.load_state_dict(state["sampler"])
         for index, key in enumerate(self._keys):
             self._totals[index] = self._sums.get(key, 0.0)

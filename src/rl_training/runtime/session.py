@@ -148,8 +148,12 @@ class Session:
         return self.schedule.factor(max(0, step - self.settings.first_step))
 
     def learn(self, updates: int) -> None:
-        """Run updates; for offline-to-online runs, also count them and end pretraining."""
+        """Run updates and count them."""
         self.engine.run(updates)
+        self.count_updates(updates)
+
+    def count_updates(self, updates: int) -> None:
+        """Count updates of offline-to-online runs by phase and source, and end pretraining."""
         mixed, state = self.engine.sampler, self.state
         if not isinstance(mixed, MixedSampler):
             return

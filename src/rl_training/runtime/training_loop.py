@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,24 +53,35 @@ class TrainResult:
 def run_session(session: Session) -> TrainResult:
     """Train offline until `online_from`, then online; always end with a checkpoint."""
     with stop_on_signals(session.state.request_stop) as received:
-        session.logger.open_files()
-        for callback in session.callbacks:
-            callback.on_start(session)
-        if session.checkpoints.last_step is None:
-            session.save_initial()
-        session.run_pending_evaluation()
-        run_offline(session)
-        if session.collector is not None:
-            run_online(session, session.collector)
-        # A signal that arrives at the end of a step leaves that step unsaved.
-        if session.checkpoints.last_step != session.state.step:
-            session.save()
-        for callback in session.callbacks:
-            callback.on_end(session)
-    return _result(session, received.name)
+        for updates in training_steps(session):
+            session.learn(updates)
+    return training_result(session, received.name)
 
 
-def _result(session: Session, signal: str | None) -> TrainResult:
+def training_steps(session: Session) -> Iterator[int]:
+    """Yield how many updates are due; the caller runs them before the next item.
+
+    Everything else that happens in a run is done in between: collecting, logging, evaluating and
+    saving. Therefore many runs can take turns in one process, with their updates as one program.
+    """
+    session.logger.open_files()
+    for callback in session.callbacks:
+        callback.on_start(session)
+    if session.checkpoints.last_step is None:
+        session.save_initial()
+    session.run_pending_evaluation()
+    yield from offline_steps(session)
+    if session.collector is not None:
+        yield from online_steps(session, session.collector)
+    # A signal that arrives at the end of a step leaves that step unsaved.
+    if session.checkpoints.last_step != session.state.step:
+        session.save()
+    for callback in session.callbacks:
+        callback.on_end(session)
+
+
+def training_result(session: Session, signal: str | None = None) -> TrainResult:
+    """Return the result of a run that has ended; ``signal`` is one that arrived, if any."""
     state = session.state
     comparison: dict[str, float | None] = {}
     if state.return_before is not None:
@@ -113,8 +125,8 @@ def updates_due(step: int, before: int, config: CollectionConfig) -> int:
     return (periods(step) - periods(before)) * config.gradient_updates_per_step
 
 
-def run_online(session: Session, collector: Collector) -> None:
-    """Collect transitions and learn from them."""
+def online_steps(session: Session, collector: Collector) -> Iterator[int]:
+    """Collect transitions, and yield the number of updates after each step."""
     state, config = session.state, session.algorithm.config
     assert isinstance(config, CollectionConfig)
     begin = session.settings.online_from
@@ -134,7 +146,7 @@ def run_online(session: Session, collector: Collector) -> None:
         state.step += collector.step(before)
         if collector.explorer.lag:  # so that environments can step during this step's updates
             request()
-        session.learn(updates_due(state.step - begin, before - begin, config))
+        yield updates_due(state.step - begin, before - begin, config)
         session.after_step(before)
 
 
@@ -144,8 +156,8 @@ def next_stop(step: int, intervals: tuple[int, ...], total: int) -> int:
     return min(total, *ends)
 
 
-def run_offline(session: Session) -> None:
-    """Learn from recorded data; a step is an update.
+def offline_steps(session: Session) -> Iterator[int]:
+    """Yield numbers of updates on recorded data; a step is an update.
 
     The learning rate changes only at multiples of `BLOCK`, so that the result depends neither on
     the intervals nor on where the run was stopped.
@@ -156,5 +168,5 @@ def run_offline(session: Session) -> None:
         before = state.step
         session.schedule_learning_rates(before - before % BLOCK)
         state.step = next_stop(before, intervals, settings.online_from)
-        session.learn(state.step - before)
+        yield state.step - before
         session.after_step(before)

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rl_training.runtime.stop_reason import StopReason
 from rl_training.study.records import LOGS, RUNS, RunStatus, epoch_file, lock_file
 from rl_training.study.resources import Resources
 
@@ -69,10 +70,13 @@ class Job:
     @classmethod
     def from_json(cls, text: str | bytes) -> Job:
         """Read what `to_json` returned."""
-        data = json.loads(text)
-        data["resources"] = Resources(**data["resources"])
-        data["imports"] = tuple(data["imports"])
-        return cls(**data)
+        return cls.from_dict(json.loads(text))
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Job:
+        """Read the contents of the line that `to_json` returned."""
+        resources, imports = Resources(**data["resources"]), tuple(data["imports"])
+        return cls(**{**data, "resources": resources, "imports": imports})
 
 
 # --- Events -----------------------------------------------------------------------------
@@ -163,6 +167,18 @@ class Ended(Event):
 
 ACKNOWLEDGED = "ack "
 """Beginning of a line to a worker that acknowledges a heartbeat; its number follows."""
+
+
+def stop_line(reason: StopReason, key: str | None = None) -> str:
+    """Return a line to a worker that stops one of its runs, or all of them."""
+    return str(reason) if key is None else f"{key}\t{reason}"
+
+
+def parse_stop_line(line: str) -> tuple[StopReason, str | None]:
+    """Read what `stop_line` returned."""
+    key, _, reason = line.rpartition("\t")
+    return StopReason.parse(reason), key or None
+
 
 EVENTS: dict[str, type[Event]] = {
     event.__name__: event for event in (Started, Progress, Evaluated, Warned, Beat, Busy, Ended)

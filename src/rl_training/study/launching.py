@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import Any, NoReturn, Protocol
 
 FORKED = "rl_training.study.launching"
-ALONE = "rl_training.study.worker"
+ALONE = "rl_training.study.serving"
 
 
 class Launcher(Protocol):
@@ -240,7 +240,7 @@ class _Server:
             self._control.close()
             if hasattr(os, "setsid"):
                 os.setsid()
-            from rl_training.study.worker import serve
+            from rl_training.study.serving import serve
 
             code = serve(socket.socket(fileno=descriptor))
         except BaseException:
@@ -268,7 +268,7 @@ class _Server:
 
 def preload() -> None:
     """Import what workers need."""
-    import rl_training.study.worker  # noqa: F401
+    import rl_training.study.serving  # noqa: F401
 
     gc.collect()
     gc.freeze()  # garbage collection in a worker would copy memory pages

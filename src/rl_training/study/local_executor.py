@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rl_training.runtime.stop_reason import StopReason
-from rl_training.study.jobs import Busy, Ended, Event, Job, Started, parse_event
+from rl_training.study.jobs import Busy, Ended, Event, Job, Started, parse_event, stop_line
 from rl_training.study.launching import Launcher, choose_launcher
 from rl_training.study.records import RunStatus
 from rl_training.study.resources import Budget, Resources
@@ -28,11 +28,12 @@ DEATH_SECONDS = 5.0
 class _Worker:
     """A worker process, and what it has sent so far."""
 
-    job: Job
+    jobs: list[Job]
     connection: socket.socket
     pid: int | None = None
     received: bytes = b""
-    has_ended: bool = False
+    ended: set[str] = field(default_factory=set)
+    """Keys of the jobs that have ended."""
     events: list[Event] = field(default_factory=list)
 
     def receive(self) -> bool:
@@ -46,7 +47,8 @@ class _Worker:
             event = parse_event(line)
             if isinstance(event, Started):
                 self.pid = event.pid
-            self.has_ended |= isinstance(event, Ended | Busy)
+            if isinstance(event, Ended | Busy):
+                self.ended.add(event.key)
             self.events.append(event)
         return bool(data)
 
@@ -81,11 +83,15 @@ class LocalExecutor:
             gpu = self.budget.take(job.key, job.resources)
         except LookupError:
             return False
-        worker = _Worker(replace(job, gpu=gpu), self._launcher.launch())
-        worker.send(worker.job.to_json())
-        self._workers[job.key] = worker
-        self._selector.register(worker.connection, selectors.EVENT_READ, worker)
+        job = replace(job, gpu=gpu)
+        self._start(job.key, [job], job.to_json())
         return True
+
+    def _start(self, name: str, jobs: list[Job], work: str) -> None:
+        """Start a worker for one or more jobs; ``name`` is that of its resources."""
+        worker = self._workers[name] = _Worker(jobs, self._launcher.launch())
+        worker.send(work)
+        self._selector.register(worker.connection, selectors.EVENT_READ, (name, worker))
 
     def wait(self, seconds: float) -> Sequence[Event]:
         """Return the events since the last call; wait for the first one for up to ``seconds``."""
@@ -94,26 +100,27 @@ class LocalExecutor:
             return []
         events: list[Event] = []
         for key, _ in self._selector.select(seconds):
-            worker: _Worker = key.data
+            name, worker = key.data
             is_open = worker.receive()
             events += worker.events
             worker.events.clear()
             if not is_open:
-                events += self._finish(worker)
+                events += self._finish(name, worker)
         return events
 
-    def _finish(self, worker: _Worker) -> list[Event]:
+    def _finish(self, name: str, worker: _Worker) -> list[Event]:
         """Remove a worker that has closed its connection; report it if it was killed."""
         self._selector.unregister(worker.connection)
         worker.connection.close()
-        del self._workers[worker.job.key]
-        self.budget.give_back(worker.job.key)
-        patience = EXIT_SECONDS if worker.has_ended else DEATH_SECONDS
+        del self._workers[name]
+        self.budget.give_back(name)
+        lost = [job for job in worker.jobs if job.key not in worker.ended]
+        patience = DEATH_SECONDS if lost else EXIT_SECONDS
         status = worker.pid and self._launcher.exit_status(worker.pid, patience)
-        if worker.has_ended:
-            return []
-        job = worker.job
-        return [describe_attempt(job.key, job.run_dir, RunStatus.FAILED, reason=_death(status))]
+        return [
+            describe_attempt(job.key, job.run_dir, RunStatus.FAILED, reason=_death(status))
+            for job in lost
+        ]
 
     @property
     def is_idle(self) -> bool:
@@ -128,8 +135,8 @@ class LocalExecutor:
     def stop(self, reason: StopReason, key: str | None = None) -> None:
         """Request that one job or all jobs save a checkpoint and end."""
         for worker in self._workers.values():
-            if key in (None, worker.job.key):
-                worker.send(str(reason))
+            if key is None or any(key == job.key for job in worker.jobs):
+                worker.send(stop_line(reason, key))
 
     def kill(self) -> None:
         """End all jobs immediately, without a checkpoint."""

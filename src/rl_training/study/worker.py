@@ -1,33 +1,26 @@
 """Train one run of a study, and report what happens.
 
-`train_job` is the same for every executor. `serve` connects it to a socket: the first line is the
-job, later lines are requests to stop, and every line back is an event. If the coordinator dies, the
-socket closes, and the worker saves a checkpoint and exits.
+`job_steps` is the same for every executor. `study/serving.py` connects it to a coordinator.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import signal
-import socket
-import sys
-import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rl_training.api.progress import Meter
 from rl_training.api.resuming import ENDED_STATES
-from rl_training.api.training import continue_run, start_training
+from rl_training.api.training import continued_session, new_session, record_result
 from rl_training.boundary.locking import LockedError, hold_lock
 from rl_training.boundary.reading import sha256_of
 from rl_training.boundary.terminal import print_stderr
-from rl_training.boundary.writing import open_log
 from rl_training.errors import ConfigError, RLTrainingError
 from rl_training.experiment.config import TrainConfig, make_config, name_config, saved_config
 from rl_training.experiment.run_directory import (
@@ -44,14 +37,13 @@ from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpointing import list_steps
 from rl_training.runtime.logging import read_metrics
 from rl_training.runtime.session import Session
+from rl_training.runtime.signals import stop_on_signals
 from rl_training.runtime.stop_reason import StopKind, StopReason
-from rl_training.runtime.training_loop import TrainResult
+from rl_training.runtime.training_loop import TrainResult, training_result, training_steps
 from rl_training.study.differences import Difference, first_difference
 from rl_training.study.fencing import CHECK_SECONDS, Fence
 from rl_training.study.hosts import describe_host
 from rl_training.study.jobs import (
-    ACKNOWLEDGED,
-    Beat,
     Busy,
     Ended,
     Evaluated,
@@ -61,15 +53,11 @@ from rl_training.study.jobs import (
     Started,
     Warned,
 )
-from rl_training.study.lease import Lease
 from rl_training.study.records import RunStatus
 from rl_training.text import error_text, shown
 
 REPORT_SECONDS = 1.0
 """Time between two reports of progress."""
-
-GRACE_SECONDS = 60.0
-"""How long a worker may take to save a checkpoint after the coordinator has died."""
 
 RESULTS = ("best_return", "last_return", "best_loss", "last_loss")
 """Entries of ``run.json`` that the index keeps."""
@@ -152,8 +140,31 @@ class _Reporter(Callback):
 # --- Training ---------------------------------------------------------------------------
 
 
+JobSteps = Generator[tuple[Session, int], None, Ended | Busy]
+"""The steps of a job: yields its session with the number of updates that the caller runs next, and
+returns how the attempt ended."""
+
+
 def train_job(job: Job, report: Report, stop: StopRequest) -> Ended | Busy:
     """Start or continue a run, and return how the attempt ended."""
+    steps = job_steps(job, report, stop)
+    try:
+        with stop_on_signals(stop.set):
+            session, updates = next(steps)
+            while True:
+                try:
+                    session.engine.run(updates)
+                except Exception as error:
+                    session, updates = steps.throw(error)
+                else:
+                    session, updates = next(steps)
+    except StopIteration as ended:
+        outcome: Ended | Busy = ended.value
+        return outcome
+
+
+def job_steps(job: Job, report: Report, stop: StopRequest) -> JobSteps:
+    """Start or continue a run; the caller runs its updates."""
     lock = job.lock
     try:
         lock.parent.mkdir(exist_ok=True)
@@ -163,7 +174,7 @@ def train_job(job: Job, report: Report, stop: StopRequest) -> Ended | Busy:
             fence = Fence(job)
             fence.begin()
             report(Started(job.key, os.getpid(), describe_host(gpu=job.gpu is not None)))
-            ended = _attempt(job, report, stop, fence)
+            ended = yield from _attempt(job, report, stop, fence)
             if ended.status.has_ended and job.fqe_updates is not None:
                 ended = _with_estimate(job, ended)
             if ended.status.has_ended:
@@ -177,7 +188,9 @@ def train_job(job: Job, report: Report, stop: StopRequest) -> Ended | Busy:
         return _failure(job, error)
 
 
-def _attempt(job: Job, report: Report, stop: StopRequest, fence: Fence) -> Ended:
+def _attempt(
+    job: Job, report: Report, stop: StopRequest, fence: Fence
+) -> Generator[tuple[Session, int], None, Ended]:
     def warn(text: str) -> None:
         print_stderr(f"Warning: {text}")
         report(Warned(job.key, text))
@@ -187,9 +200,15 @@ def _attempt(job: Job, report: Report, stop: StopRequest, fence: Fence) -> Ended
         for module in job.imports:
             import_user_module(module)
         reporter = _Reporter(job.key, report, stop, fence)
-        if is_run(job.run_dir):
-            return _continue(job, reporter, warn)
-        return _outcome(job, _start(job, reporter, warn))
+        opened = _open_session(job, reporter, warn)
+        if opened is None:
+            return describe_ended(job.key, job.run_dir)
+        with opened as session:
+            for updates in training_steps(session):
+                yield session, updates
+                session.count_updates(updates)
+            result = record_result(session, training_result(session))
+        return _outcome(job, result)
     except RLTrainingError as error:
         return _failure(job, error)
     except Exception as error:  # an environment or a module of the user may raise anything
@@ -197,26 +216,28 @@ def _attempt(job: Job, report: Report, stop: StopRequest, fence: Fence) -> Ended
         return _failure(job, error)
 
 
-def _start(job: Job, reporter: Callback, warn: Callable[[str], None]) -> TrainResult:
-    data = job.config | {"output_dir": str(job.run_dir.parent)}
-    config = make_config(data) if job.is_named else saved_config(data)
-    if job.is_named:
-        name_config(config)
-    task = check_config(config.resolved())
-    return start_training(
-        task, [reporter], origin=job.origin, name=job.run_dir.name, on_warning=warn
-    )
+def _open_session(
+    job: Job, reporter: Callback, warn: Callable[[str], None]
+) -> AbstractContextManager[Session] | None:
+    """Return the session of a run that starts or continues.
 
-
-def _continue(job: Job, reporter: Callback, warn: Callable[[str], None]) -> Ended:
-    """Resume a run, unless it has ended but nobody has recorded that."""
+    It is None for a run that has ended but nobody has recorded that.
+    """
+    if not is_run(job.run_dir):
+        data = job.config | {"output_dir": str(job.run_dir.parent)}
+        config = make_config(data) if job.is_named else saved_config(data)
+        if job.is_named:
+            name_config(config)
+        task = check_config(config.resolved())
+        return new_session(
+            task, [reporter], origin=job.origin, name=job.run_dir.name, on_warning=warn
+        )
     config = check_run_config(job.run_dir, job.config)
     if read_run_info(job.run_dir).get("state") in ENDED_STATES:
-        return describe_ended(job.key, job.run_dir)
+        return None
     if job.is_named:
         name_config(config)
-    result = continue_run(job.run_dir, (), [reporter], on_warning=warn)
-    return _outcome(job, result)
+    return continued_session(job.run_dir, (), [reporter], on_warning=warn)
 
 
 def check_run_config(run_dir: Path, planned: Mapping[str, Any]) -> TrainConfig:
@@ -316,80 +337,3 @@ def describe_attempt(key: str, run_dir: Path, status: RunStatus, **facts: Any) -
         },
         **facts,
     )
-
-
-# --- The connection to the coordinator ----------------------------------------------------
-
-
-def serve(connection: socket.socket) -> int:
-    """Train the job that a socket receives, and send events to it; return the exit code."""
-    stop = StopRequest()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the coordinator decides what Ctrl-C means
-    signal.signal(signal.SIGTERM, lambda *_: stop.interrupt())
-    requests = connection.makefile("rb")
-    line = requests.readline()
-    if not line:  # the coordinator has already died
-        return 1
-    job = Job.from_json(line)
-    sending = threading.Lock()
-
-    def report(event: Event) -> None:
-        with sending, suppress(OSError):  # `_listen` notices a dead coordinator
-            connection.sendall(event.to_json().encode() + b"\n")
-
-    lease = None
-    if job.lease is not None:
-        lease = Lease(job.lease, lambda number: report(Beat(job.key, number)))
-    threading.Thread(target=_listen, args=(requests, stop, lease), daemon=True).start()
-    if lease is not None:
-        lease.wait()
-    _print_to(job.log)
-    _limit_gpu(job)
-    report(train_job(job, report, stop))
-    return 0
-
-
-def _listen(requests: Any, stop: StopRequest, lease: Lease | None) -> None:
-    """Wait for requests to stop; when the coordinator dies, stop and exit."""
-    with suppress(OSError):
-        for line in requests:
-            text = line.decode().strip()
-            if lease is not None and text.startswith(ACKNOWLEDGED):
-                lease.acknowledged(int(text.removeprefix(ACKNOWLEDGED)))
-            else:
-                stop.set(StopReason.parse(text))
-    stop.interrupt()
-    time.sleep(GRACE_SECONDS)
-    os._exit(1)
-
-
-def _print_to(log: Path) -> None:
-    """Redirect standard output and standard error to a file."""
-    log.parent.mkdir(parents=True, exist_ok=True)
-    stream = open_log(log)
-    for standard in (sys.stdout, sys.stderr):
-        standard.flush()
-    for descriptor in (1, 2):
-        os.dup2(stream.fileno(), descriptor)
-
-
-def _limit_gpu(job: Job) -> None:
-    """Use the assigned GPU, and only the assigned share of its memory."""
-    if job.gpu is None:
-        return
-    os.environ["CUDA_VISIBLE_DEVICES"] = job.gpu
-    if job.resources.gpus < 1:
-        import torch
-
-        torch.cuda.set_per_process_memory_fraction(job.resources.gpus)
-
-
-def main() -> None:
-    """Run a worker with the socket whose descriptor is the first argument."""
-    connection = socket.socket(fileno=int(sys.argv[1]))
-    connection.set_inheritable(False)
-    sys.exit(serve(connection))
-
-
-if __name__ == "__main__":
-    main()

@@ -19,8 +19,9 @@ from rl_training.models.network_config import register_network
 from rl_training.runtime import compilation
 from rl_training.runtime.compilation import state_tensors
 from rl_training.runtime.engine import Engine
+from rl_training.runtime.engine_choice import EngineMode
 from rl_training.runtime.population.engine import PopulationEngine
-from rl_training.runtime.population.programs import NotBatchable, stack_state
+from rl_training.runtime.population.programs import stack_state
 from rl_training.types import EnvSpec, Sampler
 from tests.conftest import CASES, TINY, case_id
 from tests.models.test_own_network import Normed
@@ -53,12 +54,20 @@ def build(learner: Learner, config: AlgorithmConfig, seed: int, spec: EnvSpec = 
 
 
 def make_population(
-    learner: Learner, configs: Sequence[Any], spec: EnvSpec = SPEC, **options: Any
+    learner: Learner,
+    configs: Sequence[Any],
+    spec: EnvSpec = SPEC,
+    mode: EngineMode = "eager",
+    **options: Any,
 ) -> PopulationEngine:
     members = [build(learner, config, seed, spec) for seed, config in enumerate(configs)]
-    samplers = [source(learner, config, spec) for config in configs]
-    seeds = range(10, 10 + len(configs))
-    return PopulationEngine(members, samplers, stack_state(members), seeds=seeds, **options)
+    return PopulationEngine(
+        [
+            Engine(member, source(learner, member.config, spec), seed=10 + seed, mode=mode)
+            for seed, member in enumerate(members)
+        ],
+        **options,
+    )
 
 
 def make_single(learner: Learner, config: Any, seed: int, spec: EnvSpec = SPEC) -> Engine:
@@ -188,7 +197,7 @@ def test_updates_with_different_operations_are_one_clear_error() -> None:
 @pytest.mark.parametrize("changes", [{"num_critics": 3}, {"alpha": 0.1}])
 def test_members_with_different_networks_are_rejected(changes: dict[str, Any]) -> None:
     configs = [SACConfig(hidden_sizes=(8, 8), batch_size=16, **own) for own in ({}, changes)]
-    with pytest.raises(NotBatchable, match="different sizes"):
+    with pytest.raises(TrainingError, match=r"cannot be trained together, .* different sizes"):
         make_population(SACAlgorithm, configs)
 
 
@@ -206,7 +215,9 @@ def test_priorities_follow_the_errors_of_their_member() -> None:
     config = SACConfig(hidden_sizes=(8, 8), batch_size=16)
     members = [SACAlgorithm.build(SPEC, config, seed=seed) for seed in range(2)]
     buffers = [prioritized() for seed in range(2)]
-    population = PopulationEngine(members, buffers, stack_state(members), seeds=[10, 11])
+    population = PopulationEngine(
+        [Engine(members[i], buffers[i], seed=10 + i) for i in range(len(members))]
+    )
     population.run(30)
     for seed, buffer in enumerate(buffers):
         alone = prioritized()
@@ -270,7 +281,6 @@ def test_a_population_continues_bit_for_bit_from_its_state() -> None:
     for saved, restored in zip(first.members, second.members, strict=True):
         restored.algorithm.load_state_dict(saved.algorithm.state_dict())
         restored.load_state_dict(saved.state_dict())
-    second.updates = 23
     for engine in (whole, second):
         engine.run(17)
     for one, other in zip(whole.members, second.members, strict=True):

@@ -1,0 +1,111 @@
+"""Train the runs of a population in one process, with their updates as one program.
+
+Every run is an ordinary run with a session of its own, and takes turns with the others between its
+updates. A run that fails or stops early leaves the program, and the others continue unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from rl_training.algorithms.base import Algorithm
+from rl_training.experiment.build import build_algorithm
+from rl_training.experiment.config import saved_config
+from rl_training.runtime.engine import Engine
+from rl_training.runtime.population.engine import PopulationEngine
+from rl_training.runtime.session import Session
+from rl_training.runtime.signals import stop_on_signals
+from rl_training.runtime.stop_reason import StopReason
+from rl_training.study.jobs import Job
+from rl_training.study.populations import Population
+from rl_training.study.worker import Report, StopRequest, job_steps
+
+
+class _Member:
+    """A run of the population: its steps, and the updates that it waits for."""
+
+    def __init__(self, job: Job, report: Report, stop: StopRequest) -> None:
+        self.key = job.key
+        self._report = report
+        self._steps = job_steps(job, report, stop)
+        self._session: Session | None = None
+        self.updates = 0
+
+    @property
+    def session(self) -> Session:
+        """The session of a run that has started."""
+        assert self._session is not None
+        return self._session
+
+    def advance(self, error: Exception | None = None) -> bool:
+        """Continue until updates are due, or fail with an error; return False at the end."""
+        try:
+            due = next(self._steps) if error is None else self._steps.throw(error)
+        except StopIteration as ended:
+            self._report(ended.value)
+            return False
+        self._session, self.updates = due
+        return True
+
+
+def train_population(
+    population: Population, report: Report, stops: Mapping[str, StopRequest]
+) -> None:
+    """Start or continue the runs of a population, and report how each attempt ends."""
+
+    def stop_all(reason: StopReason) -> None:
+        for stop in stops.values():
+            stop.set(reason)
+
+    with stop_on_signals(stop_all):
+        members = [_Member(job, report, stops[job.key]) for job in population.jobs]
+        members = [member for member in members if member.advance()]
+        if members:
+            _train(members, population)
+
+
+def _train(members: list[_Member], population: Population) -> None:
+    try:
+        engine = _build_engine(members, population.rows)
+    except Exception as error:  # is reported as the failure of each run
+        for member in members:
+            member.advance(error)
+        return
+    while members:
+        step = min(member.session.state.step for member in members)
+        turn = [member for member in members if member.session.state.step == step]
+        error = _update(engine, turn)
+        for member in turn:
+            if not member.advance(error):
+                engine.retire(member.session.engine)
+                members.remove(member)
+
+
+def _update(engine: PopulationEngine, members: Sequence[_Member]) -> Exception | None:
+    """Run the updates that the members wait for; return the error that has prevented it."""
+    updates = members[0].updates
+    try:
+        if updates:
+            engine.run(updates, [member.session.engine for member in members])
+    except Exception as error:
+        return error
+    return None
+
+
+def _build_engine(members: Sequence[_Member], rows: Sequence[Job]) -> PopulationEngine:
+    sessions = {member.key: member.session for member in members}
+    example = members[0].session
+
+    def say(text: str) -> None:
+        for member in members:
+            member.session.say(text)
+
+    def row(job: Job) -> Engine | Algorithm:
+        if job.key in sessions:
+            return sessions[job.key].engine
+        config = saved_config(job.config).resolved()
+        return build_algorithm(config, example.policy.spec, torch.device(example.policy.device))
+
+    return PopulationEngine([row(job) for job in rows], say=say, warn=say)

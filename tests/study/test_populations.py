@@ -1,0 +1,226 @@
+"""Populations: runs of a study whose updates are one program, and that stay ordinary runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from rl_training.runtime.checkpointing import list_steps
+from rl_training.runtime.stop_reason import StopKind, StopReason
+from rl_training.study.index import StudyRun
+from rl_training.study.jobs import Evaluated, Event, Started
+from rl_training.study.population_executor import PopulationExecutor
+from rl_training.study.populations import population_kind
+from rl_training.study.records import RunStatus
+from rl_training.study.resources import Budget
+from rl_training.study.study import Study
+from tests.faults.runs import CONFIG, assert_equal_runs
+from tests.study.conftest import SharedServer
+from tests.study.small import assert_equal_studies, small_description
+
+SEEDS = 3
+INTERRUPT = StopReason(StopKind.SIGNAL, "SIGTERM")
+OFFLINE: dict[str, Any] = {
+    **CONFIG,
+    "algo": "td3_bc",
+    "checkpoint_interval": 30,
+    "algo_kwargs": {
+        "hidden_sizes": [16, 16],
+        "batch_size": 16,
+        "eval_interval": 50,
+        "num_threads": 1,
+        "dataset_kind": "random",
+        "dataset_size": 300,
+    },
+}
+CASES: dict[str, dict[str, Any]] = {
+    "online": small_description(("sac",), seeds=SEEDS),
+    "offline": {"runs": [{"config": OFFLINE}], "seeds": SEEDS},
+}
+Make = Callable[..., PopulationExecutor]
+
+
+@pytest.fixture
+def make(fork_server: SharedServer) -> Iterator[Make]:
+    """Return a function that makes an executor of populations."""
+    made: list[PopulationExecutor] = []
+
+    def make_one(size: int | None = None) -> PopulationExecutor:
+        made.append(PopulationExecutor(Budget(2, 0), fork_server, size=size))
+        return made[-1]
+
+    yield make_one
+    for executor in made:
+        executor.kill()
+        executor.close()
+
+
+def watch(executor: PopulationExecutor, look: Callable[[Event], None]) -> None:
+    """Call a function for each event of an executor."""
+    wait = executor.wait
+
+    def watched(seconds: float) -> Any:
+        events = wait(seconds)
+        for event in events:
+            look(event)
+        return events
+
+    executor.wait = watched  # type: ignore[method-assign]
+
+
+def stop_at(executor: PopulationExecutor, steps: Mapping[int, int], reason: StopReason) -> None:
+    """Stop runs after the evaluation at a step; ``steps`` are by seed."""
+
+    def look(event: Event) -> None:
+        if isinstance(event, Evaluated) and steps.get(seed_of(event)) == event.step:
+            executor.stop(reason, event.key)
+
+    watch(executor, look)
+
+
+def seed_of(event: Event) -> int:
+    return int(event.key.rpartition("seed")[2])
+
+
+def train_study(
+    folder: Path, executor: Any, description: Mapping[str, Any]
+) -> dict[tuple[str, int], StudyRun]:
+    """Run a study; return its runs by label and seed."""
+    result = Study.load(description).run(folder, executor=executor, progress=False)
+    return {(run.label, run.seed): run for run in result.runs}
+
+
+def statuses(runs: Mapping[Any, StudyRun]) -> list[str]:
+    return [run.status.value for run in runs.values()]
+
+
+@pytest.fixture(scope="module", params=CASES)
+def case(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(scope="module")
+def reference(
+    case: str, fork_server: SharedServer, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A study that was trained as one population, without interruptions."""
+    folder = tmp_path_factory.mktemp("population") / "study"
+    executor = PopulationExecutor(Budget(2, 0), fork_server)
+    assert statuses(train_study(folder, executor, CASES[case])) == ["finished"] * SEEDS
+    executor.close()
+    return folder
+
+
+def test_members_learn_what_single_runs_learn(
+    case: str, reference: Path, make_executor: Any, tmp_path: Path
+) -> None:
+    for (_, seed), run in train_study(tmp_path / "alone", make_executor(), CASES[case]).items():
+        member = next(reference.rglob(f"seed{seed}"))
+        found, expected = (
+            load_file(list_steps(path)[-1] / "model.safetensors") for path in (member, run.path)
+        )
+        for name, tensor in expected.items():
+            torch.testing.assert_close(found[name], tensor, rtol=1e-3, atol=1e-4)
+
+
+def test_a_population_resumes_exactly(
+    case: str, reference: Path, make: Make, tmp_path: Path
+) -> None:
+    """Also if one run was saved at an earlier step than the others."""
+    executor = make()
+    stop_at(executor, {0: 100, 1: 50, 2: 100}, INTERRUPT)
+    assert statuses(train_study(tmp_path, executor, CASES[case])) == ["interrupted"] * SEEDS
+    assert statuses(train_study(tmp_path, make(), CASES[case])) == ["finished"] * SEEDS
+    assert_equal_studies(tmp_path, reference)
+
+
+def test_a_member_resumes_exactly_if_the_others_have_ended(
+    case: str, reference: Path, make: Make, tmp_path: Path
+) -> None:
+    executor = make()
+    stop_at(executor, {1: 50}, INTERRUPT)
+    runs = train_study(tmp_path, executor, CASES[case])
+    assert statuses(runs) == ["finished", "interrupted", "finished"]
+    train_study(tmp_path, make(), CASES[case])
+    assert_equal_studies(tmp_path, reference)
+
+
+def test_a_killed_population_is_resumed_exactly(
+    case: str, reference: Path, make: Make, tmp_path: Path
+) -> None:
+    executor, workers, killed = make(), list[int](), list[int]()
+
+    def kill(event: Event) -> None:
+        if isinstance(event, Started):
+            workers.append(event.pid)
+        if isinstance(event, Evaluated) and event.step == 100 and not killed:
+            killed.append(workers[-1])
+            os.kill(workers[-1], signal.SIGKILL)
+
+    watch(executor, kill)
+    runs = train_study(tmp_path, executor, CASES[case])
+    assert [run.attempts for run in runs.values()] == [2] * SEEDS
+    assert_equal_studies(tmp_path, reference)
+
+
+def test_a_member_that_stops_early_leaves_the_others_unchanged(
+    case: str, reference: Path, make: Make, tmp_path: Path
+) -> None:
+    executor = make()
+    stop_at(executor, {1: 50}, StopReason(StopKind.REQUESTED, "pruned"))
+    runs = train_study(tmp_path, executor, CASES[case])
+    assert statuses(runs) == ["finished", "stopped", "finished"]
+    for (_, seed), run in runs.items():
+        if seed != 1:
+            assert_equal_runs(run.path, next(reference.rglob(f"seed{seed}")))
+
+
+def test_a_member_with_nan_leaves_the_others_unchanged(make: Make, tmp_path: Path) -> None:
+    """The members of this study have different settings."""
+    found = []
+    for name, scale in (("fine", 2.0), ("diverges", 1e30)):
+        grid = {"reward_scale": [1.0, scale]}
+        description = CASES["offline"] | {"seeds": 2, "grid": grid, "retries": 0}
+        found.append(train_study(tmp_path / name, make(), description))
+    fine, poisoned = found
+    assert statuses(fine) == ["finished"] * 4
+    assert statuses(poisoned) == ["finished"] * 2 + ["failed"] * 2
+    for (label, seed), run in poisoned.items():
+        if run.status is RunStatus.FINISHED:
+            assert_equal_runs(run.path, fine[label, seed].path)
+        else:
+            assert "at step" in str(run.reason)
+
+
+def test_populations_have_at_most_their_size(make: Make, tmp_path: Path) -> None:
+    executor, workers = make(size=2), set[int]()
+    watch(executor, lambda event: isinstance(event, Started) and workers.add(event.pid))
+    assert statuses(train_study(tmp_path, executor, CASES["online"])) == ["finished"] * SEEDS
+    assert len(workers) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "is_same"),
+    [
+        ({"seed": 5}, True),
+        ({"algo_kwargs": {"learning_rate": 1e-4}}, True),
+        ({"algo_kwargs": {"hidden_sizes": [32]}}, False),
+        ({"algo_kwargs": {"batch_size": 32}}, False),
+        ({"algo_kwargs": {"alpha": 0.1}}, False),
+        ({"env_id": "Pendulum-v2"}, False),
+        ({"total_timesteps": 400}, False),
+    ],
+)
+def test_what_members_may_differ_in(change: dict[str, Any], is_same: bool) -> None:
+    base = {**CONFIG, "algo_kwargs": {"learning_rate": 3e-4, "alpha": "auto", "batch_size": 16}}
+    other = {**base, **change}
+    other["algo_kwargs"] = base["algo_kwargs"] | change.get("algo_kwargs", {})
+    assert (population_kind(base) == population_kind(other)) == is_same
