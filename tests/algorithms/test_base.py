@@ -194,7 +194,8 @@ def test_wrong_stages_and_metrics_raise(mode: Any, wrong: Any, message: str) -> 
     rows = make_batch().map(torch.Tensor.float)
     source = ReplayBuffer(64, OBS, ACT, num_envs=len(rows.rewards))
     ended = rows.terminations.numpy() > 0
-    source.add(*[tensor.numpy() for tensor in rows[:4]], ended, ended & False)
+    obs, actions, rewards, next_obs = (tensor.numpy() for tensor in rows[:4])
+    source.add(obs, actions, rewards, next_obs, ended, ended & False)
     with pytest.raises(ConfigError, match=message):
         Engine(learner, source, seed=0, mode=mode).run(1)
     with pytest.raises(ConfigError, match=message):

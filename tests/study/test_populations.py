@@ -12,6 +12,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from rl_training.errors import ConfigError
+from rl_training.experiment import memory
+from rl_training.experiment.memory import MemoryNeeds
 from rl_training.runtime.checkpointing import list_steps
 from rl_training.runtime.stop_reason import StopKind, StopReason
 from rl_training.study.index import StudyRun
@@ -52,8 +55,8 @@ def make(fork_server: SharedServer) -> Iterator[Make]:
     """Return a function that makes an executor of populations."""
     made: list[PopulationExecutor] = []
 
-    def make_one(size: int | None = None) -> PopulationExecutor:
-        made.append(PopulationExecutor(Budget(2, 0), fork_server, size=size))
+    def make_one(members: int | None = None) -> PopulationExecutor:
+        made.append(PopulationExecutor(Budget(2, 0), fork_server, members=members))
         return made[-1]
 
     yield make_one
@@ -201,8 +204,13 @@ def test_a_member_with_nan_leaves_the_others_unchanged(make: Make, tmp_path: Pat
 
 
 def test_populations_have_at_most_their_size(make: Make, tmp_path: Path) -> None:
-    executor, workers = make(size=2), set[int]()
-    watch(executor, lambda event: isinstance(event, Started) and workers.add(event.pid))
+    executor, workers = make(members=2), set[int]()
+
+    def look(event: Event) -> None:
+        if isinstance(event, Started):
+            workers.add(event.pid)
+
+    watch(executor, look)
     assert statuses(train_study(tmp_path, executor, CASES["online"])) == ["finished"] * SEEDS
     assert len(workers) == 2
 
@@ -224,3 +232,29 @@ def test_what_members_may_differ_in(change: dict[str, Any], is_same: bool) -> No
     other = {**base, **change}
     other["algo_kwargs"] = base["algo_kwargs"] | change.get("algo_kwargs", {})
     assert (population_kind(base) == population_kind(other)) == is_same
+
+
+def test_a_population_that_does_not_fit_says_how_many_would(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = Study.load(CASES["online"]).plan()
+    config, kind = plan.groups[0].config, next(iter(plan.kinds.values()))
+    needs = MemoryNeeds.of(config, kind.spec)
+    one = needs.data.size + sum(need.size for need in (*needs.host, *needs.learner))
+    device = torch.device("cpu")
+    monkeypatch.setattr(memory, "available_memory", lambda device: 4 * one)
+    memory.check_population_memory(config, kind.spec, device, 4)
+    with pytest.raises(ConfigError, match=r"A population of 9 runs .* which is enough for 4\."):
+        memory.check_population_memory(config, kind.spec, device, 9)
+
+
+@pytest.mark.parametrize("executor", ["local", "population"])
+def test_members_without_populations_raise(executor: str, tmp_path: Path) -> None:
+    study = Study.load({**CASES["online"], "executor": executor, "members": 2, "seeds": 2})
+    if executor == "local":
+        with pytest.raises(ConfigError, match="members = 2 limits populations: set executor ="):
+            study.run(tmp_path / "study", progress=False)
+        return
+    runs = study.run(tmp_path / "study", progress=False).runs
+    assert [run.status.value for run in runs] == ["finished"] * 2
+    assert "executor: population" in (tmp_path / "study/study.yaml").read_text()

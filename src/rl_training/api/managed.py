@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import numpy.typing as npt
 
 from rl_training.api.arguments import (
@@ -25,7 +26,7 @@ from rl_training.data.given_data import DATASET_KEYS, DatasetLike, select_datase
 from rl_training.envs import EnvLike
 from rl_training.envs.given import GivenEnv
 from rl_training.envs.resolving import is_object_label
-from rl_training.errors import CheckpointError, ConfigError, RLTrainingError
+from rl_training.errors import CheckpointError, ConfigError, RLTrainingError, TrainingError
 from rl_training.experiment.config import (
     TrainConfig,
     apply_overrides,
@@ -45,6 +46,7 @@ from rl_training.runtime.checkpointing import (
 from rl_training.runtime.evaluation import Policy
 from rl_training.runtime.session import Session
 from rl_training.runtime.training_loop import TrainResult
+from rl_training.statistics import mean_interval
 from rl_training.text import shown
 from rl_training.types import ActionArray
 
@@ -107,9 +109,11 @@ class ManagedAlgorithm:
         self._data = {"algo": self.algo, **top, "algo_kwargs": options}
         # The budget is an argument of `learn`; with a placeholder, all other keys are checked here.
         config = make_config(self._data | {"total_timesteps": 1})
-        self._seed = config.seed
+        self._seed, self._seeds = config.seed, config.seeds
         self.result: TrainResult | None = None
         """The result of the latest `learn`."""
+        self.members: list[ManagedAlgorithm] = []
+        """With the option `seeds`, the trained agent of each seed."""
         self._checkpoint: Path | None = None
         self._step = 0
         self._policy: Policy | None = None
@@ -148,6 +152,9 @@ class ManagedAlgorithm:
         callbacks = check_callbacks(callbacks)
         if total_timesteps is not None:
             total_timesteps = whole_number("total_timesteps", total_timesteps)
+        if self._seeds is not None:
+            self._learn_seeds(total_timesteps, overrides, callbacks, progress)
+            return self
         where = _RunDirectoryRecorder()
         watching = [where, *callbacks]
         try:
@@ -187,12 +194,63 @@ class ManagedAlgorithm:
                 self._data["env_id"] = where.env_id
         return self
 
+    def _learn_seeds(
+        self,
+        total_timesteps: int | None,
+        overrides: Sequence[str],
+        callbacks: Sequence[Callback],
+        progress: bool | None,
+    ) -> None:
+        """Train every seed, each as a run."""
+        import rl_training  # `train_seeds` belongs to a higher layer
+
+        if self.members:
+            raise ConfigError(
+                f"All seeds have been trained: continue single ones, such as members[0].learn("
+                f"{total_timesteps})."
+            )
+        passed = self._envs.env is not None or self._envs.eval_env is not None
+        if passed or self._dataset is not None or callbacks:
+            raise ConfigError(
+                "seeds trains in other processes: pass an environment by its id, data by "
+                "dataset_path or dataset_id, and no callbacks."
+            )
+        data = copy.deepcopy(self._data) | {"total_timesteps": total_timesteps}
+        apply_overrides(data, overrides)
+        result = rl_training.train_seeds(data, progress=progress)
+        if result.failed:
+            first = result.failed[0]
+            raise TrainingError(
+                f"{len(result.failed)} of {len(result.runs)} seeds failed, seed {first.seed} "
+                f"because {first.reason}. The others are in {result.path}."
+            )
+        self.members = [type(self).load(run.path) for run in result.runs]
+
+    def _evaluate_members(self, episodes: int, **options: Any) -> dict[str, Any]:
+        """Evaluate every seed; the interval is that of the mean over seeds."""
+        results = [member.evaluate(episodes, **options) for member in self._trained_members()]
+        returns = [float(result["eval_return_mean"]) for result in results]
+        interval = mean_interval(returns)
+        return {
+            "eval_return_mean": float(np.mean(returns)),
+            "eval_return_std": float(np.std(returns)),
+            "eval_return_ci95": [interval.low, interval.high] if len(returns) > 1 else None,
+            "members": results,
+        }
+
+    def _trained_members(self) -> list[ManagedAlgorithm]:
+        if not self.members:
+            raise RLTrainingError(f"This {type(self).__name__} has not been trained: call learn().")
+        return self.members
+
     def _use_checkpoint(self, path: Path) -> None:
         self._checkpoint, self._policy = path, None
         self._step = int(path.name.removeprefix("step_"))
 
     def __repr__(self) -> str:
         place = f"seed={self._seed}, not trained yet"
+        if self._seeds is not None:
+            place = f"seeds={[*self._seeds]}, {'trained' if self.members else 'not trained yet'}"
         if self._checkpoint is not None:
             folder = "run_dir" if self.run_dir is not None else "checkpoint"
             place = f"{folder}={str(self.run_dir or self._checkpoint)!r}, step={self._step}"
@@ -208,6 +266,10 @@ class ManagedAlgorithm:
         last checkpoint is used instead, with a warning.
         """
         name = type(self).__name__
+        if self._seeds is not None:
+            raise ConfigError(
+                f"This {name} has {len(self._seeds)} seeds: use one of them, such as members[0]."
+            )
         if self._checkpoint is None:
             raise RLTrainingError(f"This {name} has not been trained yet: call learn().")
         if not self._checkpoint.exists():
@@ -262,7 +324,13 @@ class ManagedAlgorithm:
                 environment like the one in training.
             env_id: The same as ``env``, for an id.
             env_kwargs: Arguments of ``env``; without ``env``, they override those of the run.
+
+        With the option `seeds`, all seeds play the same episodes. The mean and its interval are
+        over seeds, and ``members`` has the result of each.
         """
+        if self._seeds is not None:
+            own: dict[str, Any] = {"env": env, "env_id": env_id, "env_kwargs": env_kwargs}
+            return self._evaluate_members(episodes, seed=seed, **own)
         checkpoint, chosen = self.checkpoint, one_env(env, env_id)
         if chosen is None:
             chosen = self._evaluation_env(checkpoint.config)

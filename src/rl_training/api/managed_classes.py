@@ -146,6 +146,8 @@ def signature(entry: AlgorithmEntry) -> Signature:
             text = type_text(field.annotation)
             if name.endswith(("_dir", "_path")):
                 text = text.replace("str", "str | PathLike[str]")
+            if name == "seeds":
+                text = f"int | {text}"  # a count or a list
             default = default_of(field)
             keyword = Parameter(
                 name,

@@ -21,7 +21,7 @@ from rl_training.cli.output import Json, print_json, print_result, print_table, 
 from rl_training.cli.plot import plot
 from rl_training.cli.runs import runs_app
 from rl_training.cli.signals import SIGNAL_EXITS
-from rl_training.cli.study import study_app
+from rl_training.cli.study import finish_study, study_app, study_options
 from rl_training.cli.summaries import evaluation_text, settings_text, training_lines
 from rl_training.cli.tune import tune
 from rl_training.errors import RLTrainingError
@@ -126,6 +126,8 @@ def train(
     """Train an agent from a config.
 
     The run gets a new folder. Without a config, set algo=NAME and env_id=ID.
+
+    With seeds=5 or seeds=0,3,7, one run for each seed is trained.
     """
     from rl_training.api.training import start_run
     from rl_training.boundary.yaml_codec import dump_yaml
@@ -133,6 +135,7 @@ def train(
     from rl_training.experiment.task import check_config
 
     settings, note = parse_train_arguments(config, words or ())
+    command = ["rl-training", *sys.argv[1:]]
     if show_config:
         resolved = check_config(settings.resolved()).config.to_dict()
         if as_json:
@@ -140,8 +143,16 @@ def train(
         else:
             say(dump_yaml(resolved).rstrip("\n"), keep="\n")
         return
+    if settings.seeds is not None:
+        from rl_training.study.seeds import start_seeds
+
+        if not as_json:
+            for line in settings_text(settings, note).splitlines():
+                print_stderr(line)
+        finish_study(context, start_seeds(settings, study_options(context, command)), as_json)
+        return
     with _display("" if as_json else settings_text(settings, note)) as display:
-        result = start_run(settings, [display], command=["rl-training", *sys.argv[1:]])
+        result = start_run(settings, [display], command=command)
     _finish(context, result, as_json)
 
 
@@ -149,9 +160,16 @@ def train(
 def resume(
     context: typer.Context, run: RunPath, overrides: Overrides = None, as_json: Json = False
 ) -> None:
-    """Resume a run from its latest checkpoint."""
+    """Resume a run from its latest checkpoint, or all runs of a study."""
     from rl_training.api.training import continue_run
+    from rl_training.study.folder import is_study
 
+    if is_study(run):
+        from rl_training.study.seeds import continue_seeds
+
+        options = study_options(context, ["rl-training", *sys.argv[1:]])
+        finish_study(context, continue_seeds(run, overrides or (), options), as_json)
+        return
     with _display() as display:
         result = continue_run(run, overrides or (), [display])
     _finish(context, result, as_json)

@@ -32,6 +32,18 @@ Gpus = Annotated[int | None, typer.Option(help="GPUs to use (default: all).")]
 ExecutorOption = Annotated[
     str, typer.Option("--executor", help="Where to train: local (this machine) or ray.")
 ]
+StudyExecutorOption = Annotated[
+    str | None,
+    typer.Option(
+        "--executor",
+        help="How to train: local (processes of this machine), population (all seeds as one "
+        "program, for a GPU) or ray (default: the study's own, or local).",
+    ),
+]
+Members = Annotated[
+    int | None,
+    typer.Option(min=1, help="Most runs that train as one program (default: all that can)."),
+]
 Address = Annotated[
     str | None,
     typer.Option(metavar="HOST:PORT", help="Ray cluster (default: auto, the one of this machine)."),
@@ -42,10 +54,14 @@ Detach = Annotated[
 ]
 
 
-def cluster_address(executor: str, address: str | None) -> str | None:
+def cluster_address(
+    executor: str, address: str | None, names: tuple[str, ...] = ("local", "ray")
+) -> str | None:
     """Return the address of the cluster to use; None for this machine."""
-    if executor not in ("local", "ray"):
-        raise ConfigError(f"--executor {shown(executor)}: should be local or ray.")
-    if executor == "local" and address is not None:
+    if executor not in names:
+        *others, last = names
+        allowed = f"{', '.join(others)} or {last}"
+        raise ConfigError(f"--executor {shown(executor)}: should be {allowed}.")
+    if executor != "ray" and address is not None:
         raise ConfigError(f"--address {shown(address)}: add --executor ray.")
     return (address or "auto") if executor == "ray" else None

@@ -15,11 +15,12 @@ from rl_training.cli.options import (
     Address,
     Cores,
     Detach,
-    ExecutorOption,
     Gpus,
+    Members,
     Memory,
     Retries,
     RetryFailed,
+    StudyExecutorOption,
     Threads,
     cluster_address,
 )
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from rl_training.study.estimating import StudyEstimate
     from rl_training.study.index import StudyIndex, StudyRun
-    from rl_training.study.study import StudyResult
+    from rl_training.study.study import RunOptions, StudyResult
 
 MAX_FAILURES = 20
 """Number of failed runs that are listed."""
@@ -86,7 +87,8 @@ def run(
     cores: Cores = None,
     memory: Memory = None,
     gpus: Gpus = None,
-    executor: ExecutorOption = "local",
+    executor: StudyExecutorOption = None,
+    members: Members = None,
     address: Address = None,
     detach: Detach = False,
     as_json: Json = False,
@@ -98,12 +100,13 @@ def run(
     A changed study file adds runs. Several processes can share a study with --shard.
     """
     from rl_training.cli.study_arguments import default_folder, parse_study_arguments
-    from rl_training.study.study import RunOptions
 
     imports = context.find_root().params["imports"] or ()
-    study = parse_study_arguments(words, seeds=seeds, threads=threads, retries=retries)
+    cluster = cluster_address(executor or "local", address, ("local", "population", "ray"))
+    how: dict[str, Any] = {"executor": executor, "members": members}
+    how = {key: value for key, value in how.items() if value is not None and cluster is None}
+    study = parse_study_arguments(words, seeds=seeds, threads=threads, retries=retries, how=how)
     limits: dict[str, Any] = {"cores": cores, "memory": memory, "gpus": gpus}
-    cluster = cluster_address(executor, address)
     if dry_run:
         if cluster is not None:
             raise ConfigError("--dry-run estimates the time on this machine: omit --executor.")
@@ -114,20 +117,33 @@ def run(
         start_detached(out or default_folder(study), as_json)
         return
     command = ["rl-training", *sys.argv[1:]]
-    options = RunOptions(
-        shard=shard,
-        retry_failed=retry_failed,
-        imports=imports,
-        progress=True,
-        command=command,
-        address=cluster,
-        **limits,
-    )
+    more: dict[str, Any] = {"shard": shard, "retry_failed": retry_failed, "how": how}
+    options = study_options(context, command, address=cluster, **more, **limits)
     result = study.train_runs(out or default_folder(study), options)
+    finish_study(context, result, as_json, command, cluster)
+
+
+def study_options(context: typer.Context, command: Sequence[str], **options: Any) -> RunOptions:
+    """Return how a command runs a study, with a live display."""
+    from rl_training.study.study import RunOptions
+
+    imports = context.find_root().params["imports"] or ()
+    return RunOptions(imports=imports, progress=True, command=command, **options)
+
+
+def finish_study(
+    context: typer.Context,
+    result: StudyResult,
+    as_json: bool,
+    command: Sequence[str] = (),
+    cluster: str | None = None,
+) -> None:
+    """Print the outcome and the next commands; exit with the code of a signal or of failures."""
+    imports = context.find_root().params["imports"] or ()
     if as_json:
         print_json(result.to_json())
     else:
-        for line in outcome_lines(result, command, imports, cluster):
+        for line in outcome_lines(result, command or sys.argv, imports, cluster):
             say(line)
     if result.interrupted_by is not None:
         raise typer.Exit(SIGNAL_EXITS[result.interrupted_by])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,12 @@ def parse_study_arguments(
     seeds: str | None = None,
     threads: int | None = None,
     retries: int | None = None,
+    how: Mapping[str, Any] | None = None,
 ) -> Study:
-    """Return the study that the arguments describe."""
+    """Return the study that the arguments describe.
+
+    ``how`` has the keys that say how to train, which also apply to runs that are already planned.
+    """
     names = [word for word in words if "=" not in word]
     settings = dict(_setting(word) for word in words if "=" in word)
     if not names:
@@ -42,7 +46,10 @@ def parse_study_arguments(
         _check_exists(name)
     sources = [name for name in names if is_study_source(name)]
     if not sources:
-        return Study(names, set=settings, **options)
+        study = Study(names, set=settings, **options)
+        assert study.description is not None
+        study.description = _changed(study.description, {}, dict(how or {}))
+        return study
     if len(names) > 1:
         raise ConfigError(
             f"{shown(sources[0])} is a study, so it cannot be combined with "
@@ -50,7 +57,7 @@ def parse_study_arguments(
         )
     study = Study.load(sources[0])
     if study.description is not None:
-        study.description = _changed(study.description, settings, options)
+        study.description = _changed(study.description, settings, options | dict(how or {}))
     elif settings or options:
         given = next(iter([*settings, *(f"--{key}" for key in options)]))
         raise ConfigError(

@@ -27,6 +27,7 @@ from rl_training.envs.factory import EnvConfig, WrappersConfig
 from rl_training.envs.resolving import name_env, name_kwargs
 from rl_training.errors import ConfigError, nearest, suggest_key
 from rl_training.experiment.plain_values import plain, tuples_to_lists
+from rl_training.experiment.seeds import as_seeds
 from rl_training.rewards import RewardTransformConfig
 from rl_training.runtime.control_config import ControlsConfig
 from rl_training.runtime.loggers.config import LoggingConfig, name_destinations
@@ -49,6 +50,8 @@ class TrainConfig(ConfigModel):
     """Id of a registered Gymnasium environment; null to train on recorded data only."""
     seed: int = Field(default=0, ge=0)
     """Seed of all random streams."""
+    seeds: tuple[int, ...] | None = None
+    """Instead of `seed`: several seeds, each of which is a run; a count or a list."""
     total_timesteps: Annotated[int | None, Trait.MAY_CHANGE] = Field(default=None, gt=0, le=2**53)
     """Number of environment steps, or of gradient updates for offline algorithms."""
     output_dir: Annotated[str, Trait.MAY_CHANGE, Trait.LABEL] = Field(default="runs", min_length=1)
@@ -94,6 +97,13 @@ class TrainConfig(ConfigModel):
             passed_on = key == "env_kwargs" and isinstance(value, Mapping)
             held[key] = plain(value, key, storable=passed_on)
         _move_keys(held)
+        if held.get("seeds") is None:
+            held.pop("seeds", None)
+        elif "seed" in held:
+            raise ConfigError(
+                f"seed = {shown(held['seed'])} and seeds = {shown(held['seeds'])}: set only one of "
+                "them."
+            )
         _check_env_id(held.get("env_id"))
         _check_level(held)
         kwargs = held.get("algo_kwargs")
@@ -101,6 +111,11 @@ class TrainConfig(ConfigModel):
             if isinstance(place, dict) and isinstance(place.get(key), os.PathLike):
                 place[key] = os.fspath(place[key])
         return held
+
+    @field_validator("seeds", mode="before")
+    @classmethod
+    def _count_or_list(cls, seeds: Any) -> Any:
+        return None if seeds is None else as_seeds(seeds)
 
     @field_validator("output_dir")
     @classmethod
@@ -223,7 +238,9 @@ class TrainConfig(ConfigModel):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, as in ``config.yaml``."""
-        return tuples_to_lists(self.model_dump())  # type: ignore[no-any-return]
+        unused = "seeds" if self.seeds is None else "seed"
+        data: dict[str, Any] = tuples_to_lists(self.model_dump(exclude={unused}))
+        return data
 
     def fingerprint(self) -> str:
         """Return a short hash of everything that affects the result."""
@@ -441,7 +458,16 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> None:
     """Apply a list of ``key=value`` overrides; a new dataset replaces the keys of the old one."""
     for override in check_overrides(overrides):
         apply_override(data, override)
-    replace_dataset(data, {override_key(override) for override in overrides})
+    given = {override_key(override) for override in overrides}
+    replace_dataset(data, given)
+    replace_seed(data, given)
+
+
+def replace_seed(data: dict[str, Any], given: Collection[str]) -> None:
+    """Remove `seed` if the keys ``given`` have set `seeds`, or the reverse."""
+    for key, other in (("seed", "seeds"), ("seeds", "seed")):
+        if key in given and other not in given:
+            data.pop(other, None)
 
 
 def replace_dataset(data: dict[str, Any], given: Collection[str]) -> None:

@@ -97,6 +97,24 @@ def check_memory(config: TrainConfig, spec: EnvSpec, device: torch.device, rows:
         _compare(needs.host, "this machine", torch.device("cpu"))
 
 
+def check_population_memory(
+    config: TrainConfig, spec: EnvSpec, device: torch.device, members: int, rows: int = 0
+) -> None:
+    """Reject a population that needs more memory than is available, and say how many would fit."""
+    needs = MemoryNeeds.of(config, spec, rows)
+    on_host = needs.host if device.type == "cpu" else []
+    one = sum(need.size for need in (needs.data, *needs.learner, *on_host))
+    available = available_memory(device)
+    if one * members <= available:
+        return
+    place = "this machine" if device.type == "cpu" else str(device)
+    raise ConfigError(
+        f"A population of {members} runs would need at least {_gib(one * members)}, but {place} "
+        f"has {_gib(available)} of memory, which is enough for {available // one}. Use fewer seeds "
+        "or smaller values, or limit the runs that train together with members (--members)."
+    )
+
+
 def _compare(needs: list[MemoryNeed], place: str, device: torch.device) -> None:
     available, total = available_memory(device), sum(need.size for need in needs)
     if total <= available:

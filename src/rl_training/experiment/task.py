@@ -79,6 +79,11 @@ def check_config(
         use_masks: Whether to use the environment's action masks, unless the config says otherwise.
             A run continues as it started.
     """
+    if config.seeds is not None:
+        raise ConfigError(
+            f"seeds = {shown([*config.seeds])}: this trains a single run. Use train_seeds() or "
+            "rl-training train for several seeds, or set seed."
+        )
     passed = passed or PassedEnvs()
     device = choose_device(config.device)
     parts = config.parts

@@ -77,6 +77,8 @@ class CrossQ(ManagedAlgorithm):
 
     Run options:
         seed (default 0): Seed of all random streams.
+        seeds (default None): Instead of `seed`: several seeds, each of which is a run; a count
+            or a list.
         output_dir (default 'runs'): Folder in which run folders are created.
         device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
         num_envs (default 1): Number of training environments, which are stepped together.
@@ -176,6 +178,7 @@ class CrossQ(ManagedAlgorithm):
         critic_hidden_sizes: Sequence[int] = (2048, 2048),
         policy_delay: int = 3,
         seed: int = 0,
+        seeds: int | Sequence[int] | None = None,
         output_dir: str | PathLike[str] = "runs",
         device: str = "auto",
         num_envs: int = 1,
@@ -288,6 +291,8 @@ class DDPG(ManagedAlgorithm):
 
     Run options:
         seed (default 0): Seed of all random streams.
+        seeds (default None): Instead of `seed`: several seeds, each of which is a run; a count
+            or a list.
         output_dir (default 'runs'): Folder in which run folders are created.
         device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
         num_envs (default 1): Number of training environments, which are stepped together.
@@ -382,6 +387,7 @@ class DDPG(ManagedAlgorithm):
         num_critics: int = 1,
         exploration_noise: float = 0.1,
         seed: int = 0,
+        seeds: int | Sequence[int] | None = None,
         output_dir: str | PathLike[str] = "runs",
         device: str = "auto",
         num_envs: int = 1,
@@ -503,6 +509,8 @@ class DQN(ManagedAlgorithm):
 
     Run options:
         seed (default 0): Seed of all random streams.
+        seeds (default None): Instead of `seed`: several seeds, each of which is a run; a count
+            or a list.
         output_dir (default 'runs'): Folder in which run folders are created.
         device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
         num_envs (default 1): Number of training environments, which are stepped together.
@@ -604,6 +612,7 @@ class DQN(ManagedAlgorithm):
         epsilon_end: float = 0.05,
         epsilon_decay_steps: int = 25000,
         seed: int = 0,
+        seeds: int | Sequence[int] | None = None,
         output_dir: str | PathLike[str] = "runs",
         device: str = "auto",
         num_envs: int = 1,
@@ -730,6 +739,8 @@ class FlashSAC(ManagedAlgorithm):
 
     Run options:
         seed (default 0): Seed of all random streams.
+        seeds (default None): Instead of `seed`: several seeds, each of which is a run; a count
+            or a list.
         output_dir (default 'runs'): Folder in which run folders are created.
         device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
         num_envs (default 1): Number of training environments, which are stepped together.
@@ -833,6 +844,7 @@ class FlashSAC(ManagedAlgorithm):
         decay_steps: int = 1000000,
         decay_final: float = 0.5,
         seed: int = 0,
+        seeds: int | Sequence[int] | None = None,
         output_dir: str | PathLike[str] = "runs",
         device: str = "auto",
         num_envs: int = 1,
@@ -1016,6 +1028,8 @@ class HER(ManagedAlgorithm):
 
     Run options:
         seed (default 0): Seed of all random streams.
+        seeds (default None): Instead of `seed`: several seeds, each of which is a run; a count
+            or a list.
         output_dir (default 'runs'): Folder in which run folders are created.
         device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
         num_envs (default 1): Number of training environments, which are stepped together.
@@ -1128,6 +1142,7 @@ class HER(ManagedAlgorithm):
         num_quantiles: int = ...,
         top_quantiles_to_drop_per_net: int = ...,
         seed: int = 0,
+        seeds: int | Sequence[int] | None = None,
         output_dir: str | PathLike[str] = "runs",
         device: str = "auto",
         num_envs: int = 1,
@@ -1246,6 +1261,8 @@ class REDQ(ManagedAlgorithm):
 
     Run options:
         seed (default 0): Seed of all random streams.
+        seeds (default None): Instead of `seed`: several seeds, each of which is a run; a count
+            or a list.
         output_dir (default 'runs'): Folder in which run folders are created.
         device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
         num_envs (default 1): Number of training environments, which are stepped together.
@@ -1344,6 +1361,7 @@ class REDQ(ManagedAlgorithm):
         entropy_fraction: float = 0.5,
         subset_size: int = 2,
         seed: int = 0,
+        seeds: int | Sequence[int] | None = None,
         output_dir: str | PathLike[str] = "runs",
         device: str = "auto",
         num_envs: int = 1,
@@ -1459,6 +1477,8 @@ class SAC(ManagedAlgorithm):
 
     Run options:
         seed (default 0): Seed of all random streams.
+        seeds (default None): Instead of `seed`: several seeds, each of which is a run; a count
+            or a list.
         output_dir (default 'runs'): Folder in which run folders are created.
         device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
         num_envs (default 1): Number of training environments, which are stepped together.
@@ -1556,6 +1576,7 @@ class SAC(ManagedAlgorithm):
         target_entropy: float | Literal["auto"] = "auto",
         entropy_fraction: float = 0.5,
         seed: int = 0,
+        seeds: int | Sequence[int] | None = None,
         output_dir: str | PathLike[str] = "runs",
         device: str = "auto",
         num_envs: int = 1,
@@ -1672,6 +1693,8 @@ class TD3(ManagedAlgorithm):
 
     Run options:
         seed (default 0): Seed of all random streams.
+        seeds (default None): Instead of `seed`: several seeds, each of which is a run; a count
+            or a list.
         output_dir (default 'runs'): Folder in which run folders are created.
         device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
         num_envs (default 1): Number of training environments, which are stepped together.
@@ -1769,6 +1792,7 @@ class TD3(ManagedAlgorithm):
         target_noise: float = 0.2,
         target_noise_clip: float = 0.5,
         seed: int = 0,
+        seeds: int | Sequence[int] | None = None,
         output_dir: str | PathLike[str] = "runs",
         device: str = "auto",
         num_envs: int = 1,
@@ -1888,6 +1912,8 @@ class TQC(ManagedAlgorithm):
 
     Run options:
         seed (default 0): Seed of all random streams.
+        seeds (default None): Instead of `seed`: several seeds, each of which is a run; a count
+            or a list.
         output_dir (default 'runs'): Folder in which run folders are created.
         device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
         num_envs (default 1): Number of training environments, which are stepped together.
@@ -1988,6 +2014,7 @@ class TQC(ManagedAlgorithm):
         top_quantiles_to_drop_per_net: int = 2,
         critic_hidden_sizes: Sequence[int] = (512, 512, 512),
         seed: int = 0,
+        seeds: int | Sequence[int] | None = None,
         output_dir: str | PathLike[str] = "runs",
         device: str = "auto",
         num_envs: int = 1,
@@ -2091,6 +2118,8 @@ class AWAC(ManagedAlgorithm):
 
     Run options:
         seed (default 0): Seed of all random streams.
+        seeds (default None): Instead of `seed`: several seeds, each of which is a run; a count
+            or a list.
         output_dir (default 'runs'): Folder in which run folders are created.
         device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
         num_envs (default 1): Number of training environments, which are stepped together.
@@ -2180,6 +2209,7 @@ class AWAC(ManagedAlgorithm):
         weighting: Literal["clip", "softmax"] = "clip",
         policy: Literal["tanh_mean", "squashed"] = "tanh_mean",
         seed: int = 0,
+        seeds: int | Sequence[int] | None = None,
         output_dir: str | PathLike[str] = "runs",
         device: str = "auto",
         num_envs: int = 1,
@@ -2268,6 +2298,8 @@ class BC(ManagedAlgorithm):
 
     Run options:
         seed (default 0): Seed of all random streams.
+        seeds (default None): Instead of `seed`: several seeds, each of which is a run; a count
+            or a list.
         output_dir (default 'runs'): Folder in which run folders are created.
         device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
         num_envs (default 1): Number of training environments, which are stepped together.
@@ -2347,6 +2379,7 @@ class BC(ManagedAlgorithm):
         augmentation_pad: int = 4,
         loss: Literal["mse", "likelihood"] = "mse",
         seed: int = 0,
+        seeds: int | Sequence[int] | None = None,
         output_dir: str | PathLike[str] = "runs",
         device: str = "auto",
         num_envs: int = 1,
@@ -2455,6 +2488,8 @@ class CQL(ManagedAlgorithm):
 
     Run options:
         seed (default 0): Seed of all random streams.
+        seeds (default None): Instead of `seed`: several seeds, each of which is a run; a count
+            or a list.
         output_dir (default 'runs'): Folder in which run folders are created.
         device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
         num_envs (default 1): Number of training environments, which are stepped together.
@@ -2547,6 +2582,7 @@ class CQL(ManagedAlgorithm):
         backup_entropy: bool = False,
         epsilon: float = 0.05,
         seed: int = 0,
+        seeds: int | Sequence[int] | None = None,
         output_dir: str | PathLike[str] = "runs",
         device: str = "auto",
         num_envs: int = 1,
@@ -2643,6 +2679,8 @@ class EDAC(ManagedAlgorithm):
 
     Run options:
         seed (default 0): Seed of all random streams.
+        seeds (default None): Instead of `seed`: several seeds, each of which is a run; a count
+            or a list.
         output_dir (default 'runs'): Folder in which run folders are created.
         device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
         num_envs (default 1): Number of training environments, which are stepped together.
@@ -2729,6 +2767,7 @@ class EDAC(ManagedAlgorithm):
         target_entropy: float | Literal["auto"] = "auto",
         eta: float = 1.0,
         seed: int = 0,
+        seeds: int | Sequence[int] | None = None,
         output_dir: str | PathLike[str] = "runs",
         device: str = "auto",
         num_envs: int = 1,
@@ -2828,6 +2867,8 @@ class IQL(ManagedAlgorithm):
 
     Run options:
         seed (default 0): Seed of all random streams.
+        seeds (default None): Instead of `seed`: several seeds, each of which is a run; a count
+            or a list.
         output_dir (default 'runs'): Folder in which run folders are created.
         device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
         num_envs (default 1): Number of training environments, which are stepped together.
@@ -2914,6 +2955,7 @@ class IQL(ManagedAlgorithm):
         expectile: float = 0.7,
         beta: float = 3.0,
         seed: int = 0,
+        seeds: int | Sequence[int] | None = None,
         output_dir: str | PathLike[str] = "runs",
         device: str = "auto",
         num_envs: int = 1,
@@ -3016,6 +3058,8 @@ class ReBRAC(ManagedAlgorithm):
 
     Run options:
         seed (default 0): Seed of all random streams.
+        seeds (default None): Instead of `seed`: several seeds, each of which is a run; a count
+            or a list.
         output_dir (default 'runs'): Folder in which run folders are created.
         device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
         num_envs (default 1): Number of training environments, which are stepped together.
@@ -3104,6 +3148,7 @@ class ReBRAC(ManagedAlgorithm):
         actor_penalty: float = 0.01,
         critic_penalty: float = 0.01,
         seed: int = 0,
+        seeds: int | Sequence[int] | None = None,
         output_dir: str | PathLike[str] = "runs",
         device: str = "auto",
         num_envs: int = 1,
@@ -3204,6 +3249,8 @@ class TD3BC(ManagedAlgorithm):
 
     Run options:
         seed (default 0): Seed of all random streams.
+        seeds (default None): Instead of `seed`: several seeds, each of which is a run; a count
+            or a list.
         output_dir (default 'runs'): Folder in which run folders are created.
         device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
         num_envs (default 1): Number of training environments, which are stepped together.
@@ -3291,6 +3338,7 @@ class TD3BC(ManagedAlgorithm):
         target_noise_clip: float = 0.5,
         alpha: float = 2.5,
         seed: int = 0,
+        seeds: int | Sequence[int] | None = None,
         output_dir: str | PathLike[str] = "runs",
         device: str = "auto",
         num_envs: int = 1,
@@ -3421,6 +3469,8 @@ class RLPD(ManagedAlgorithm):
 
     Run options:
         seed (default 0): Seed of all random streams.
+        seeds (default None): Instead of `seed`: several seeds, each of which is a run; a count
+            or a list.
         output_dir (default 'runs'): Folder in which run folders are created.
         device (default 'auto'): auto, cpu, cuda, cuda:N or mps.
         num_envs (default 1): Number of training environments, which are stepped together.
@@ -3525,6 +3575,7 @@ class RLPD(ManagedAlgorithm):
         backup_entropy: bool = True,
         layer_norm: bool = True,
         seed: int = 0,
+        seeds: int | Sequence[int] | None = None,
         output_dir: str | PathLike[str] = "runs",
         device: str = "auto",
         num_envs: int = 1,

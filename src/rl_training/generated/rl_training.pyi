@@ -111,9 +111,11 @@ from rl_training.runtime.callbacks import EarlyStoppingConfig as EarlyStoppingCo
 from rl_training.runtime.control_config import build_control_callbacks as build_control_callbacks
 from rl_training.runtime.trainer_state import TrainerState as TrainerState
 from rl_training.runtime.training_loop import TrainResult as TrainResult
+from rl_training.study.population_executor import PopulationExecutor as PopulationExecutor
 from rl_training.study.ray_cluster import RayExecutor as RayExecutor
 from rl_training.study.report.writing import StudyReport as StudyReport
 from rl_training.study.report.writing import compare_studies as compare_studies
+from rl_training.study.seeds import train_seeds as train_seeds
 from rl_training.study.study import Study as Study
 from rl_training.study.study import StudyResult as StudyResult
 from rl_training.tuning.tuning import Tuning as Tuning

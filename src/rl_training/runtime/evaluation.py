@@ -174,7 +174,7 @@ class Evaluator:
             raise EnvError(f"after {length} steps of an evaluation episode, {error}") from error
         if not math.isfinite(total):
             raise TrainingError(f"an evaluation episode returned {total} after {length} steps")
-        return _Episode(total, length, _is_success(info))
+        return _Episode(float(total), length, _is_success(info))
 
     def close(self) -> None:
         """Close the environment if it was created."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
@@ -122,6 +122,10 @@ class StudyConfig(ExecutionConfig):
     """Lists of values by config key; every combination is run."""
     seeds: tuple[int, ...] = DEFAULT_SEEDS
     """A count or a list."""
+    executor: Literal["local", "population"] = "local"
+    """`local`: a process for each run; `population`: all runs that fit together as one program."""
+    members: int | None = Field(default=None, gt=0)
+    """Most runs that `population` trains together; null means all that differ only in numbers."""
 
     _settings = field_validator("set")(check_settings)
     _grid = field_validator("grid")(_check_grid)

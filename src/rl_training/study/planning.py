@@ -200,6 +200,8 @@ def make_run_config(
                 raise ConfigError(f"{place}.{key}: {error}") from None
         replace_dataset(data, [key.removeprefix("algo_kwargs.") for key in changes])
     config = make_config(data)
+    if config.seeds is not None:
+        raise ConfigError("the config sets seeds: set them in the study instead.")
     if config.finetunes:
         raise ConfigError("fine-tuned runs cannot be part of a study.")
     kwargs = dict(config.algo_kwargs)

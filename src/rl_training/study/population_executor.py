@@ -11,7 +11,7 @@ from rl_training.study.jobs import Event, Job
 from rl_training.study.launching import Launcher
 from rl_training.study.local_executor import LocalExecutor
 from rl_training.study.populations import Population, population_resources, populations_of
-from rl_training.study.resources import Budget, Resources
+from rl_training.study.resources import Budget, Resources, machine_budget
 
 
 @dataclass
@@ -32,18 +32,28 @@ class PopulationExecutor(LocalExecutor):
     """
 
     def __init__(
-        self, budget: Budget, launcher: Launcher | None = None, *, size: int | None = None
+        self,
+        budget: Budget | None = None,
+        launcher: Launcher | None = None,
+        *,
+        members: int | None = None,
     ) -> None:
-        """Create an executor; ``size`` is the largest number of runs in a population."""
-        super().__init__(budget, launcher)
-        self._size = size
+        """Create an executor.
+
+        Args:
+            budget: What it may use; by default, the whole machine.
+            launcher: How worker processes start; by default, as fits the system.
+            members: Most runs in a population; by default, all that can be trained together.
+        """
+        super().__init__(machine_budget() if budget is None else budget, launcher)
+        self._members = members
         self._groups: dict[str, _Group] = {}
         """The population of each run, by the run's key."""
 
     def prepare(self, study: Path) -> None:
         """Form the populations of a study."""
         self._groups.clear()
-        for number, runs in enumerate(populations_of(StudyIndex.open(study), self._size)):
+        for number, runs in enumerate(populations_of(StudyIndex.open(study), self._members)):
             needs = population_resources(runs, self.budget.cores)
             self.budget.check(needs, f"A population of {len(runs)} runs")
             group = _Group(f"population {number}", runs, needs)

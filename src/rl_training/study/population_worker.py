@@ -13,6 +13,9 @@ import torch
 from rl_training.algorithms.base import Algorithm
 from rl_training.experiment.build import build_algorithm
 from rl_training.experiment.config import saved_config
+from rl_training.experiment.machine import choose_device
+from rl_training.experiment.memory import check_population_memory
+from rl_training.experiment.user_imports import import_user_module
 from rl_training.runtime.engine import Engine
 from rl_training.runtime.population.engine import PopulationEngine
 from rl_training.runtime.session import Session
@@ -20,7 +23,7 @@ from rl_training.runtime.signals import stop_on_signals
 from rl_training.runtime.stop_reason import StopReason
 from rl_training.study.jobs import Job
 from rl_training.study.populations import Population
-from rl_training.study.worker import Report, StopRequest, job_steps
+from rl_training.study.worker import Report, StopRequest, describe_failure, job_steps, job_task
 
 
 class _Member:
@@ -59,11 +62,29 @@ def train_population(
         for stop in stops.values():
             stop.set(reason)
 
+    jobs = population.jobs
     with stop_on_signals(stop_all):
-        members = [_Member(job, report, stops[job.key]) for job in population.jobs]
+        try:
+            _check_memory(population)
+        except Exception as error:  # is reported as the failure of each run
+            for job in jobs:
+                report(describe_failure(job, error))
+            return
+        members = [_Member(job, report, stops[job.key]) for job in jobs]
         members = [member for member in members if member.advance()]
         if members:
             _train(members, population)
+
+
+def _check_memory(population: Population) -> None:
+    """Reject a population that does not fit, before any run starts."""
+    job = population.jobs[0]
+    for module in job.imports:
+        import_user_module(module)
+    task = job_task(job)
+    rows = task.data.rows_in_memory if task.data is not None else 0
+    device, count = choose_device(task.config.device), len(population.rows)
+    check_population_memory(task.config, task.spec, device, count, rows)
 
 
 def _train(members: list[_Member], population: Population) -> None:
@@ -76,9 +97,9 @@ def _train(members: list[_Member], population: Population) -> None:
     while members:
         step = min(member.session.state.step for member in members)
         turn = [member for member in members if member.session.state.step == step]
-        error = _update(engine, turn)
+        failure = _update(engine, turn)
         for member in turn:
-            if not member.advance(error):
+            if not member.advance(failure):
                 engine.retire(member.session.engine)
                 members.remove(member)
 

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from signal import Signals
 from typing import TYPE_CHECKING, Any
@@ -41,6 +41,7 @@ from rl_training.study.jobs import Job
 from rl_training.study.live import LiveView
 from rl_training.study.local_executor import LocalExecutor
 from rl_training.study.planning import StudyPlan, groups_of, plan_study
+from rl_training.study.population_executor import PopulationExecutor
 from rl_training.study.ray_cluster import RayExecutor
 from rl_training.study.records import INDEX_FILE, RunStatus
 from rl_training.study.resources import Resources, machine_budget, parse_size
@@ -112,6 +113,8 @@ class RunOptions:
     command: Sequence[str] = ()
     address: str | None = None
     """Address of a Ray cluster; None for this machine."""
+    how: Mapping[str, Any] = field(default_factory=dict)
+    """`executor` and `members`, if they differ from those of the study."""
 
     def _reject_limits(self) -> None:
         """Reject limits of this machine, which mean nothing for a cluster."""
@@ -129,7 +132,7 @@ class RunOptions:
         return None if self.shard is None else Shard.parse(self.shard)
 
     @contextmanager
-    def open_executor(self) -> Iterator[Executor]:
+    def open_executor(self, study: StudyConfig | None = None) -> Iterator[Executor]:
         """Return the executor, and close it at the end if it was created here."""
         if self.executor is not None:
             try:
@@ -143,7 +146,15 @@ class RunOptions:
                 yield cluster
             return
         budget = machine_budget(*check_limits(self.cores, self.memory, self.gpus))
-        with closing(LocalExecutor(budget)) as executor:
+        own = {} if study is None else {"executor": study.executor, "members": study.members}
+        how = {**own, **self.how}
+        is_population = how.get("executor") == "population"
+        if how.get("members") is not None and not is_population:
+            raise ConfigError(
+                f"members = {how['members']} limits populations: set executor = population as well."
+            )
+        made = PopulationExecutor(budget, members=how.get("members")) if is_population else None
+        with closing(made or LocalExecutor(budget)) as executor:
             yield executor
 
     @contextmanager
@@ -363,7 +374,8 @@ class Study:
         folder = self._folder(out)
         shard, git = options.part, read_git_state()
         with ExitStack() as stack:
-            executor = stack.enter_context(options.open_executor())
+            description = self.description or read_description(folder)
+            executor = stack.enter_context(options.open_executor(description))
             plan = self._checked_plan(folder, executor)
             watchers = stack.enter_context(options.open_watchers(folder))
             session = stack.enter_context(

@@ -31,7 +31,7 @@ from rl_training.experiment.run_directory import (
     read_run_info,
     remove_abandoned_run_dirs,
 )
-from rl_training.experiment.task import check_config
+from rl_training.experiment.task import Task, check_config
 from rl_training.experiment.user_imports import import_user_module
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpointing import list_steps
@@ -185,7 +185,7 @@ def job_steps(job: Job, report: Report, stop: StopRequest) -> JobSteps:
     except LockedError:
         return Busy(job.key)
     except (RLTrainingError, OSError) as error:
-        return _failure(job, error)
+        return describe_failure(job, error)
 
 
 def _attempt(
@@ -210,10 +210,10 @@ def _attempt(
             result = record_result(session, training_result(session))
         return _outcome(job, result)
     except RLTrainingError as error:
-        return _failure(job, error)
+        return describe_failure(job, error)
     except Exception as error:  # an environment or a module of the user may raise anything
         traceback.print_exc()
-        return _failure(job, error)
+        return describe_failure(job, error)
 
 
 def _open_session(
@@ -224,20 +224,23 @@ def _open_session(
     It is None for a run that has ended but nobody has recorded that.
     """
     if not is_run(job.run_dir):
-        data = job.config | {"output_dir": str(job.run_dir.parent)}
-        config = make_config(data) if job.is_named else saved_config(data)
-        if job.is_named:
-            name_config(config)
-        task = check_config(config.resolved())
-        return new_session(
-            task, [reporter], origin=job.origin, name=job.run_dir.name, on_warning=warn
-        )
+        name = job.run_dir.name
+        return new_session(job_task(job), [reporter], origin=job.origin, name=name, on_warning=warn)
     config = check_run_config(job.run_dir, job.config)
     if read_run_info(job.run_dir).get("state") in ENDED_STATES:
         return None
     if job.is_named:
         name_config(config)
     return continued_session(job.run_dir, (), [reporter], on_warning=warn)
+
+
+def job_task(job: Job) -> Task:
+    """Return the checked config of a run that starts."""
+    data = job.config | {"output_dir": str(job.run_dir.parent)}
+    config = make_config(data) if job.is_named else saved_config(data)
+    if job.is_named:
+        name_config(config)
+    return check_config(config.resolved())
 
 
 def check_run_config(run_dir: Path, planned: Mapping[str, Any]) -> TrainConfig:
@@ -293,11 +296,12 @@ def _with_estimate(job: Job, ended: Ended) -> Ended:
     try:
         found = evaluate_checkpoint(job.run_dir, fqe=True, fqe_updates=job.fqe_updates)
     except RLTrainingError as error:
-        return _failure(job, error)
+        return describe_failure(job, error)
     return replace(ended, results=ended.results | {"fqe": found["fqe_value"]})
 
 
-def _failure(job: Job, error: Exception) -> Ended:
+def describe_failure(job: Job, error: Exception) -> Ended:
+    """Return the outcome of an attempt that ended with an error."""
     expected = isinstance(error, RLTrainingError)
     full = is_disk_full(error)
     return describe_attempt(
