@@ -48,7 +48,7 @@ MUTANTS = [
     ),
     Mutant(
         "a worker trains before its first heartbeat is acknowledged",
-        WORKER,
+        "study/serving.py",
         "        lease.wait()",
         "        pass",
         f"{SLOTS} -k nobody_acknowledges",

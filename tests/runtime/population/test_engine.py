@@ -244,6 +244,42 @@ def test_a_member_with_nan_leaves_the_others_bit_identical() -> None:
     assert not all(x.isfinite().all() for x in states[1][1].values())
 
 
+class Recorded(Cast):
+    """Rows that never change, whose blocks start at multiples of their length."""
+
+    is_fixed = True
+
+
+@pytest.mark.parametrize("sampler", [Cast, Recorded])
+def test_members_may_take_turns(sampler: type[Cast]) -> None:
+    """Also in the middle of a block of recorded data."""
+    config = SACConfig(hidden_sizes=(8, 8), batch_size=16)
+
+    def engine(seed: int) -> Engine:
+        learner = build(SACAlgorithm, config, seed)
+        return Engine(learner, sampler(replay(), torch.float64), seed=10 + seed)
+
+    first, second = members = [engine(0), engine(1)]
+    population = PopulationEngine([*members, build(SACAlgorithm, config, 2)])
+    population.run(25)
+    population.run(10, [second])
+    population.run(4, [first])
+    population.run(6, [first])
+    population.run(15)
+    for seed, calls in enumerate(([25, 4, 6, 15], [25, 10, 15])):
+        single = engine(seed)
+        for count in calls:
+            single.run(count)
+        assert distance(single, members[seed]) < 1e-9
+        assert members[seed].updates == single.updates == 50
+        assert members[seed].metrics() == pytest.approx(single.metrics(), rel=1e-7, abs=1e-9)
+    population.retire(first)
+    population.run(10)
+    single.run(10)
+    assert distance(single, second) < 1e-9
+    assert second.updates == 60
+
+
 def test_members_are_views_of_the_stacked_state() -> None:
     config = SACConfig(hidden_sizes=(8, 8))
     members = [build(SACAlgorithm, config, seed) for seed in range(3)]
