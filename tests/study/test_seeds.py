@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -77,9 +78,18 @@ def test_the_command_line_trains_and_resumes_seeds(tmp_path: Path) -> None:
     again = cli("resume", folder, cwd=tmp_path)
     assert again.returncode == 0
     assert "2 already finished" in again.stderr
+    unclear = cli("evaluate", folder, cwd=tmp_path)
+    assert f"a folder of runs. Pass one of them; rl-training runs {folder} lists" in unclear.stderr
     refused = cli("resume", folder, "total_timesteps=900", cwd=tmp_path)
     assert refused.returncode == 2
     assert "has several runs, whose settings are fixed" in refused.stderr
+
+
+def test_the_whole_config_can_be_shown(tmp_path: Path) -> None:
+    shown = cli("train", "sac/pendulum", "seeds=0,3", "--show-config", "--json", cwd=tmp_path)
+    config = json.loads(shown.stdout)
+    assert config["seeds"] == [0, 3]
+    assert "seed" not in config
 
 
 def test_managed_seeds(tmp_path: Path) -> None:

@@ -137,7 +137,8 @@ def train(
     settings, note = parse_train_arguments(config, words or ())
     command = ["rl-training", *sys.argv[1:]]
     if show_config:
-        resolved = check_config(settings.resolved()).config.to_dict()
+        checked = check_config(settings.model_copy(update={"seeds": None}).resolved()).config
+        resolved = checked.model_copy(update={"seeds": settings.seeds}).to_dict()
         if as_json:
             print_json(resolved)
         else:

@@ -313,7 +313,8 @@ def report_failed_delete(folder: Path) -> Iterator[None]:
 
 def runs_hint(path: Path) -> str:
     """Return the end of a sentence about a folder that is not a run but contains runs, or ''."""
-    if not path.is_dir() or not any(is_run(child) for child in path.iterdir()):
+    of_study = "runs/*/*/*"
+    if not path.is_dir() or not any(map(is_run, (*path.iterdir(), *path.glob(of_study)))):
         return ""
     return f", but a folder of runs. Pass one of them; rl-training runs {path} lists them"
 
