@@ -80,7 +80,7 @@ class Run:
         began = time.perf_counter(), time.process_time()
         try:
             for updates in online_steps(self.session, self.collector):
-                self.session.learn(updates)
+                self.session.learn(updates or 0)
         except PauseError:
             synchronize()
         return steps / (time.perf_counter() - began[0]), steps / (time.process_time() - began[1])

@@ -258,3 +258,24 @@ def test_members_without_populations_raise(executor: str, tmp_path: Path) -> Non
     runs = study.run(tmp_path / "study", progress=False).runs
     assert [run.status.value for run in runs] == ["finished"] * 2
     assert "executor: population" in (tmp_path / "study/study.yaml").read_text()
+
+
+def test_environments_in_processes_step_at_the_same_time(make: Make, tmp_path: Path) -> None:
+    """A step of this environment ends when the other members have started theirs."""
+    import tests.study.meeting  # registers the environment
+
+    meeting = tmp_path / "meeting"
+    meeting.mkdir()
+    config = {key: value for key, value in CONFIG.items() if key != "algo_kwargs"} | {
+        "env_id": "Meeting-v0",
+        "env_kwargs": {"vectorization": "async", "folder": str(meeting), "members": SEEDS},
+        "eval_episodes": 0,
+        "total_timesteps": 30,
+        "algo_kwargs": CONFIG["algo_kwargs"] | {"learning_starts": 10},
+    }
+    study = Study([{"config": config}], seeds=SEEDS)
+    result = study.run(
+        tmp_path / "study", executor=make(), imports=[tests.study.meeting.__name__], progress=False
+    )
+    assert [(run.status.value, run.reason) for run in result.runs] == [("finished", None)] * SEEDS
+    assert len(list(meeting.iterdir())) == 30 * SEEDS

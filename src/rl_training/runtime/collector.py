@@ -13,6 +13,7 @@ from rl_training.boundary.values import StateError, matching_array, real_number,
 from rl_training.data import ReplayBuffer
 from rl_training.envs import OWN_RETURN, ActionScaler, CaptureError, TrainingEnvs
 from rl_training.envs.contract import ACTION_MASK
+from rl_training.envs.vector import WorkerEnvs
 from rl_training.errors import CheckpointError, EnvError, RLTrainingError, TrainingError
 from rl_training.runtime.acting import Explorer
 from rl_training.runtime.observing import Observer
@@ -98,6 +99,7 @@ class Collector:
         self._scaler = ActionScaler(spec)
         self._seed = seed
         self._obs: FloatArray = np.empty((0,), dtype=np.float32)
+        self._actions: FloatArray = np.empty((0,), dtype=np.float32)
         self._has_masks = spec.action_masks
         self._legal: BoolArray | None = None
         """Legal actions at the current observations, ``[num_envs, actions]``."""
@@ -133,16 +135,37 @@ class Collector:
             self._obs[:, : self._obs_dim], random=random, legal=self._legal
         )
 
+    @property
+    def steps_in_processes(self) -> bool:
+        """Whether environments step in processes of their own after `send_actions`."""
+        return isinstance(self.envs, WorkerEnvs)
+
+    def send_actions(self, step: int) -> None:
+        """Take the requested actions and, if environments are in processes, start their step."""
+        self._actions = self.explorer.take_actions()
+        self._check_finite(step + 1, action=self._actions)
+        if isinstance(self.envs, WorkerEnvs):
+            try:
+                self.envs.step_async(self._scaler.to_env(self._actions))
+            except EnvError as error:
+                raise self._failure(error, step + 1) from error
+
     def step(self, step: int) -> int:
         """Take and store one step in every environment; return the number of transitions."""
-        actions = self.explorer.take_actions()
-        self._check_finite(step + 1, action=actions)
+        self.send_actions(step)
+        return self.finish_step(step)
+
+    def finish_step(self, step: int) -> int:
+        """Finish and store the step that `send_actions` started; return its transitions."""
+        actions = self._actions
         try:
-            obs, rewards, terminations, truncations, infos = self.envs.step(
-                self._scaler.to_env(actions)
-            )
+            if isinstance(self.envs, WorkerEnvs):
+                result = self.envs.step_wait()
+            else:
+                result = self.envs.step(self._scaler.to_env(actions))
         except EnvError as error:
             raise self._failure(error, step + 1) from error
+        obs, rewards, terminations, truncations, infos = result
         self._restored = False
         next_obs = np.array(obs, dtype=np.float32)
         ended = terminations | truncations

@@ -54,12 +54,16 @@ def run_session(session: Session) -> TrainResult:
     """Train offline until `online_from`, then online; always end with a checkpoint."""
     with stop_on_signals(session.state.request_stop) as received:
         for updates in training_steps(session):
-            session.learn(updates)
+            if updates is not None:
+                session.learn(updates)
     return training_result(session, received.name)
 
 
-def training_steps(session: Session) -> Iterator[int]:
+def training_steps(session: Session) -> Iterator[int | None]:
     """Yield how many updates are due; the caller runs them before the next item.
+
+    None means that environments are stepping in other processes, and the caller may do something
+    else in the meantime.
 
     Everything else that happens in a run is done in between: collecting, logging, evaluating and
     saving. Therefore many runs can take turns in one process, with their updates as one program.
@@ -125,8 +129,11 @@ def updates_due(step: int, before: int, config: CollectionConfig) -> int:
     return (periods(step) - periods(before)) * config.gradient_updates_per_step
 
 
-def online_steps(session: Session, collector: Collector) -> Iterator[int]:
-    """Collect transitions, and yield the number of updates after each step."""
+def online_steps(session: Session, collector: Collector) -> Iterator[int | None]:
+    """Collect transitions, and yield the number of updates after each step.
+
+    While environments step in processes, it yields None.
+    """
     state, config = session.state, session.algorithm.config
     assert isinstance(config, CollectionConfig)
     begin = session.settings.online_from
@@ -143,7 +150,10 @@ def online_steps(session: Session, collector: Collector) -> Iterator[int]:
         session.schedule_learning_rates(before)
         if not collector.explorer.has_actions:
             request()
-        state.step += collector.step(before)
+        collector.send_actions(before)
+        if collector.steps_in_processes:
+            yield None
+        state.step += collector.finish_step(before)
         if collector.explorer.lag:  # so that environments can step during this step's updates
             request()
         yield updates_due(state.step - begin, before - begin, config)

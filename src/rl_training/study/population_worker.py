@@ -34,7 +34,8 @@ class _Member:
         self._report = report
         self._steps = job_steps(job, report, stop)
         self._session: Session | None = None
-        self.updates = 0
+        self.updates: int | None = 0
+        """Updates that are due; None while environments step in other processes."""
 
     @property
     def session(self) -> Session:
@@ -72,6 +73,7 @@ def train_population(
             return
         members = [_Member(job, report, stops[job.key]) for job in jobs]
         members = [member for member in members if member.advance()]
+        members = [member for member in members if member.updates is not None or member.advance()]
         if members:
             _train(members, population)
 
@@ -98,10 +100,12 @@ def _train(members: list[_Member], population: Population) -> None:
         step = min(member.session.state.step for member in members)
         turn = [member for member in members if member.session.state.step == step]
         failure = _update(engine, turn)
-        for member in turn:
-            if not member.advance(failure):
-                engine.retire(member.session.engine)
-                members.remove(member)
+        ended = [member for member in turn if not member.advance(failure)]
+        stepping = [member for member in turn if member.updates is None and member not in ended]
+        ended += [member for member in stepping if not member.advance()]
+        for member in ended:
+            engine.retire(member.session.engine)
+            members.remove(member)
 
 
 def _update(engine: PopulationEngine, members: Sequence[_Member]) -> Exception | None:

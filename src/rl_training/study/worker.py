@@ -140,9 +140,9 @@ class _Reporter(Callback):
 # --- Training ---------------------------------------------------------------------------
 
 
-JobSteps = Generator[tuple[Session, int], None, Ended | Busy]
-"""The steps of a job: yields its session with the number of updates that the caller runs next, and
-returns how the attempt ended."""
+JobSteps = Generator[tuple[Session, int | None], None, Ended | Busy]
+"""The steps of a job: yields its session with the number of updates that the caller runs next, or
+None while environments step in other processes, and returns how the attempt ended."""
 
 
 def train_job(job: Job, report: Report, stop: StopRequest) -> Ended | Busy:
@@ -153,7 +153,7 @@ def train_job(job: Job, report: Report, stop: StopRequest) -> Ended | Busy:
             session, updates = next(steps)
             while True:
                 try:
-                    session.engine.run(updates)
+                    session.engine.run(updates or 0)
                 except Exception as error:
                     session, updates = steps.throw(error)
                 else:
@@ -190,7 +190,7 @@ def job_steps(job: Job, report: Report, stop: StopRequest) -> JobSteps:
 
 def _attempt(
     job: Job, report: Report, stop: StopRequest, fence: Fence
-) -> Generator[tuple[Session, int], None, Ended]:
+) -> Generator[tuple[Session, int | None], None, Ended]:
     def warn(text: str) -> None:
         print_stderr(f"Warning: {text}")
         report(Warned(job.key, text))
@@ -206,7 +206,8 @@ def _attempt(
         with opened as session:
             for updates in training_steps(session):
                 yield session, updates
-                session.count_updates(updates)
+                if updates is not None:
+                    session.count_updates(updates)
             result = record_result(session, training_result(session))
         return _outcome(job, result)
     except RLTrainingError as error:
