@@ -162,10 +162,11 @@ def resume(
     context: typer.Context, run: RunPath, overrides: Overrides = None, as_json: Json = False
 ) -> None:
     """Resume a run from its latest checkpoint, or all runs of a study."""
+    from rl_training.api.arguments import as_path
     from rl_training.api.training import continue_run
     from rl_training.study.folder import is_study
 
-    if is_study(run):
+    if is_study(as_path("path", run)):
         from rl_training.study.seeds import continue_seeds
 
         options = study_options(context, ["rl-training", *sys.argv[1:]])
