@@ -40,4 +40,4 @@ class Meeting(gymnasium.Env[np.ndarray[Any, Any], np.ndarray[Any, Any]]):
         return np.zeros(2, np.float32), 0.0, False, self.steps % 10 == 0, {}
 
 
-gymnasium.register("Meeting-v0", Meeting)
+gymnasium.register("Meeting-v0", f"{__name__}:Meeting")
