@@ -63,6 +63,7 @@ SPECS = {
         PIXELS, validated(EnvConfig, {"mixed": True, "channels": 3, "frame_stack": 2})
     ),
     "pixels-discrete": describe_env(PIXELS, validated(EnvConfig, {"discrete": True})),
+    "scalar": spec_of(spaces.Box(-1.0, 1.0, ())),
     "matrix": spec_of(spaces.Box(-1.0, 1.0, (2, 3))),
     "numbers": spec_of(spaces.MultiDiscrete(np.array([[2, 3], [4, 5]]))),
     "switches": spec_of(spaces.MultiBinary((2, 3))),
