@@ -133,6 +133,7 @@ def test_missing_entries_are_rejected() -> None:
         (spaces.Discrete(3), [2, np.array(2), np.array([0, 2, 1])], [np.eye(3)[0], np.eye(3)]),
         (spaces.MultiDiscrete([2, 2]), [np.zeros(2, int), np.zeros((3, 2), int)], [np.zeros(4)]),
         (spaces.Box(-1, 1, (2, 3)), [np.zeros((2, 3)), np.zeros((4, 2, 3))], [np.zeros((4, 6))]),
+        (spaces.Box(-1, 1, ()), [0.5, np.array(0.5), np.zeros(4)], [np.zeros(1), np.zeros((4, 1))]),
     ],
 )
 def test_single_arrays_may_have_either_form(

@@ -274,8 +274,8 @@ def is_structured(observation: Any, entries: Sequence[Entry]) -> bool:
         return False
     entry, array = entries[0], np.asarray(observation)
     batch = array.shape[1:] == entry.shape and array.ndim == len(entry.shape) + 1
-    if not entry.shape and array.ndim == 1:  # one number each; a flat vector is one-hot
-        batch = array.dtype.kind in "iu"
+    if not entry.shape and array.ndim == 1:  # one number each; a flat vector is one-hot or [1]
+        batch = array.dtype.kind in "iu" or (not entry.choices and len(array) != 1)
     return array.shape == entry.shape or batch
 
 

@@ -284,13 +284,31 @@ def test_an_interrupted_check_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(*_: Any) -> Any:
-        assert files_in(tmp_path) == {".tmp-policy.pt2"}
+        assert not (tmp_path / "policy.pt2").exists()
+        assert list(tmp_path.rglob("*.pt2"))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(exporting, "compare", interrupt)
     with pytest.raises(KeyboardInterrupt):
         export_checkpoint(RUN, tmp_path / "policy.pt2")
     assert files_in(tmp_path) == set()
+
+
+def test_exports_into_one_folder_at_the_same_time_do_not_mix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that was compared is not replaced with one that was not."""
+    right = exporting.compare
+
+    def export_in_between(*arguments: Any) -> Any:
+        monkeypatch.setattr(exporting, "compare", right)
+        export_checkpoint(RUN, tmp_path / "policy.onnx", standalone=True, best=True)
+        return right(*arguments)
+
+    monkeypatch.setattr(exporting, "compare", export_in_between)
+    export_checkpoint(RUN, tmp_path / "policy.onnx", standalone=True)
+    assert files_in(tmp_path) == {"policy.onnx", "policy.json", "policy.py"}
+    assert StandalonePolicy(tmp_path / "policy.onnx").facts["step"] == 31
 
 
 def test_wrong_weights_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

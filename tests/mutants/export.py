@@ -35,9 +35,16 @@ MUTANTS = [
     Mutant(
         "a failed check leaves its file",
         "boundary/writing.py",
-        "                temporary_name(path).unlink(missing_ok=True)\n",
-        "                pass\n",
+        "        shutil.rmtree(folder, ignore_errors=True)\n",
+        "        pass\n",
         f"{EXPORT} -k wrong_export",
+    ),
+    Mutant(
+        "exports into one folder share their temporary files",
+        "boundary/writing.py",
+        "        folder = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=first.parent))\n",
+        "        (folder := first.parent / TEMPORARY).mkdir(exist_ok=True)\n",
+        f"{EXPORT} -k at_the_same_time",
     ),
     Mutant(
         "discrete actions lose their start",

@@ -253,9 +253,14 @@ def test_requested_stop_and_resume_give_the_metrics_of_one_run(
     assert counting.evaluations == 3
 
 
-@pytest.mark.parametrize("first", [33, 40, 50])
-def test_learning_in_two_parts_gives_the_metrics_of_one(tmp_path: Path, first: int) -> None:
-    """Also if the first part ends where a line, an evaluation or a checkpoint is due anyway."""
+@pytest.mark.parametrize(("first", "num_envs"), [(33, 1), (40, 1), (50, 1), (50, 4)])
+def test_learning_in_two_parts_gives_the_metrics_of_one(
+    tmp_path: Path, first: int, num_envs: int
+) -> None:
+    """Also if the first part ends where a line, an evaluation or a checkpoint is due anyway.
+
+    Four environments make 52 steps in the first part, and the second one ends at step 120.
+    """
 
     def model(folder: str) -> SAC:
         options: dict[str, Any] = dict(INTERVALS)
@@ -271,6 +276,7 @@ def test_learning_in_two_parts_gives_the_metrics_of_one(tmp_path: Path, first: i
             logging={"tensorboard": False},
             early_stopping={"patience": 4},
             schedule_horizon=120,
+            num_envs=num_envs,
             **options,
         )
 
@@ -278,7 +284,7 @@ def test_learning_in_two_parts_gives_the_metrics_of_one(tmp_path: Path, first: i
     parts = model("parts").learn(first)
     assert parts.run_dir is not None
     assert whole.run_dir is not None
-    last = [row for row in read_metrics(parts.run_dir) if row["step"] == first]
+    last = [row for row in read_metrics(parts.run_dir) if row["step"] == parts.checkpoint.step]
     assert any("eval_return_mean" in row for row in last), "a finished run is evaluated"
     assert any("updates" in row for row in last), "a finished run logs its last line"
     parts.learn(120 - first)
@@ -305,3 +311,18 @@ def test_offline_training_in_two_parts_gives_the_metrics_of_one(
     parts = train(config("parts", 53))
     again = resume(parts.run_dir, ["total_timesteps=110"])
     assert untimed_metrics(again.run_dir) == untimed_metrics(whole.run_dir)
+
+
+def test_every_call_of_learn_trains(tmp_path: Path) -> None:
+    """Also if the steps past the budget are more than the call asks for."""
+    model = SAC(
+        "Pendulum-v1",
+        num_envs=4,
+        learning_starts=10,
+        hidden_sizes=(8,),
+        output_dir=str(tmp_path),
+        num_threads=1,
+        eval_episodes=0,
+    )
+    steps = [model.learn(total).checkpoint.step for total in (5, 1, 1, 6)]
+    assert steps == [8, 12, 16, 20]

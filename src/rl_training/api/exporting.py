@@ -28,7 +28,7 @@ from rl_training.boundary.onnx_format import (
 from rl_training.boundary.program_archive import archive_bytes, load_own_archive
 from rl_training.boundary.reading import MAX_TEXT, read_bytes
 from rl_training.boundary.tensors import read_tensors, tensor_bytes
-from rl_training.boundary.writing import replace_files, temporary_name
+from rl_training.boundary.writing import replace_files
 from rl_training.errors import ConfigError
 from rl_training.experiment.build import versions
 from rl_training.experiment.saved_run import SavedRun
@@ -173,8 +173,8 @@ def _export_weights(policy: Policy, facts: dict[str, Any], file: Path) -> dict[s
     """Write the weights layer by layer, and check that the file contains the same values."""
     weights = layer_weights(policy.algorithm)
     data = tensor_bytes(weights, {"rl_training": json.dumps(facts, sort_keys=True)})
-    with replace_files({file: data}):
-        written = read_tensors(temporary_name(file), limit=len(data))
+    with replace_files({file: data}) as folder:
+        written = read_tensors(folder / file.name, limit=len(data))
         same = written.keys() == weights.keys()
         if not same or not all(torch.equal(written[name], weights[name]) for name in weights):
             raise ParityError(f"{file} would not contain the same weights. Nothing was written.")
@@ -206,8 +206,8 @@ def _export_program(
         contents[companions[0]] = (json.dumps(record, indent=1) + "\n").encode()
         contents[companions[1]] = standalone_program()
     observations = collect_observations(checkpoint, policy)
-    with replace_files(contents):
-        exported = load_program(temporary_name(file), policy.spec)
+    with replace_files(contents) as folder:
+        exported = load_program(folder / file.name, policy.spec)
         parity = compare(policy, exported, observations)
     ports = {key: facts[key] for key in ("inputs", "outputs")}
     return {**ports, "parity": asdict(parity)}

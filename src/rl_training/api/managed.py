@@ -176,8 +176,7 @@ class ManagedAlgorithm:
                 )
             else:
                 current = self.checkpoint
-                done = max(0, current.step - current.config.online_from)
-                goal = f"total_timesteps={done + total_timesteps}"
+                goal = f"total_timesteps={_next_budget(current, total_timesteps)}"
                 self.result = resume(
                     current.path,
                     [goal, *check_overrides(overrides)],
@@ -457,3 +456,14 @@ class _RunDirectoryRecorder(Callback):
     def on_start(self, session: Session) -> None:
         self.env_id = session.manifest["config"]["env_id"]
         self.run_dir = session.checkpoints.run_dir.absolute()  # the process may change directory
+
+
+def _next_budget(checkpoint: SavedRun, steps: int) -> int:
+    """Return the `total_timesteps` that trains a run for more steps.
+
+    With several environments, a finished run is up to ``num_envs - 1`` steps past its budget. They
+    count as part of the next one, so that a run in parts has the length of one in a single part.
+    """
+    config = checkpoint.config
+    done = max(0, checkpoint.step - config.online_from)
+    return max(min(done, config.budget) + steps, done + 1)

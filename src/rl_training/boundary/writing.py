@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from io import FileIO
@@ -58,26 +59,29 @@ def replace_file(path: Path) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def replace_files(contents: Mapping[Path, bytes]) -> Iterator[None]:
-    """Write files under their `temporary_name`, and rename them if the block raises no error.
+def replace_files(contents: Mapping[Path, bytes]) -> Iterator[Path]:
+    """Write files of one folder, and give them their names if the block raises no error.
 
-    The block can check the files before they replace existing ones. If it fails, nothing remains.
+    Until then, they are in a new hidden folder next to their destination, which is the value of the
+    ``with`` statement. The block can check the files there before they replace existing ones. If it
+    fails, nothing remains. Another process that writes the same files does not interfere.
 
     Raises:
         ConfigError: A file cannot be written.
     """
+    first, *_ = contents
+    with _reporting(first):
+        folder = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=first.parent))
     try:
         for path, data in contents.items():
-            with _reporting(path), create_file(temporary_name(path)) as stream:
+            with _reporting(path), create_file(folder / path.name) as stream:
                 stream.write(data)
-        yield
+        yield folder
         for path in contents:
             with _reporting(path):
-                os.replace(temporary_name(path), path)
+                os.replace(folder / path.name, path)
     finally:
-        for path in contents:
-            with suppress(OSError):
-                temporary_name(path).unlink(missing_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

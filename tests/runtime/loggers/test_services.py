@@ -136,6 +136,47 @@ def test_debug_log_of_wandb_prints_nothing_on_a_full_disk(
     assert "Traceback" not in capfd.readouterr().err
 
 
+ONLINE = """
+import sys
+from pathlib import Path
+from rl_training.runtime.loggers.base import LoggedRun
+from rl_training.runtime.loggers.config import WandbConfig
+from rl_training.runtime.loggers.wandb_run import WandbLogger
+
+WandbLogger(WandbConfig(mode="online")).start(LoggedRun(Path(sys.argv[1])))
+"""
+
+
+def test_wandb_without_an_api_key_is_an_error_and_not_a_question(tmp_path: Path) -> None:
+    """In a terminal, W&B would ask for the key, and a run would wait for an answer."""
+    pytest.importorskip("wandb")
+    import pty
+
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("WANDB_")}
+    main, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", ONLINE, str(tmp_path)],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        env=environment | {"HOME": str(tmp_path), "NETRC": str(tmp_path / "none")},
+        cwd=tmp_path,
+    )
+    os.close(terminal)
+    printed = b""
+    try:
+        while part := os.read(main, 65_536):
+            printed += part
+            assert b"choice" not in printed
+    except OSError:  # Linux reports the end of a terminal as an error
+        pass
+    finally:
+        process.kill()
+        process.wait(30)
+        os.close(main)
+    assert b"no API key is configured: log in with wandb login" in printed
+
+
 # --- MLflow -----------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rl_training.errors import ConfigError
 from rl_training.runtime.loggers.base import LoggedRun, Logger
 from rl_training.runtime.loggers.config import WandbConfig
 from rl_training.runtime.loggers.identifiers import read_identifier, write_identifier
@@ -17,6 +18,25 @@ INIT_SECONDS = 40.0
 
 def _ignore(record: logging.LogRecord) -> None:
     """Print no traceback for a line of W&B's debug log that a full disk does not take."""
+
+
+def _check_login(mode: str | None) -> None:
+    """Raise an error if there is no API key, for which W&B would ask in the terminal."""
+    import wandb
+
+    settings = wandb.setup().settings
+    if (mode or settings.mode) in ("offline", "dryrun", "disabled"):
+        return
+    before, settings.silent = settings.silent, True  # login prints the name of the account
+    try:
+        if wandb.login(prompt=False, verify=False):
+            return
+    finally:
+        settings.silent = before
+    raise ConfigError(
+        "no API key is configured: log in with wandb login, or store the run locally with "
+        "logging.wandb.mode=offline"
+    )
 
 
 class WandbLogger(Logger):
@@ -32,6 +52,7 @@ class WandbLogger(Logger):
         import wandb
 
         config = self._config
+        _check_login(config.mode)
         identifier = read_identifier(run.run_dir, "wandb")
         if identifier is None:
             identifier = secrets.token_hex(4)
