@@ -1,15 +1,15 @@
-"""Compare a study with the same runs alone: time, processor time and returns.
+"""Compare a study and its report with the same runs alone: time, processor time and returns.
 
-    python -m benchmarks.study_overhead --steps 2000 --rounds 2 --out result.json
+    python -m benchmarks.study_overhead --steps 20000 --rounds 1 --out result.json
 
-Each round trains every config and seed twice: as one study, and as separate `rl-training train`
-commands, with as many at once as the study has workers. The two take turns to be first. Three
-ratios are recorded, each of which should be at most 1.1:
+Each round trains every config and seed twice: as one study whose report is written, and as separate
+`rl-training train` commands, with as many at once as the study has workers. The two take turns to
+be first. Three ratios are recorded, each of which should be at most 1.1:
 
 - `wall`: time of the study / time of the separate commands
 - `cpu`: the same for processor time, which other programs on the machine hardly affect
 - `own`: workers × time of the study / sum of the training times of its runs, which counts the
-  starts of all processes, the index and idle workers at the end as overhead
+  starts of all processes, the index, the report and idle workers at the end as overhead
 """
 
 from __future__ import annotations
@@ -52,10 +52,11 @@ def call(*words: str) -> None:
 
 
 def run_study(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Train all runs as a study."""
+    """Train all runs as a study, and write its report."""
     began, used = clock()
     options = ["--seeds", str(args.seeds), "--cores", str(args.workers), "--out", str(folder)]
     call("study", "run", *args.configs, *options, f"total_timesteps={args.steps}", *args.set)
+    call("study", "report", str(folder))
     ended, used_then = clock()
     index = Study.load(folder).index
     assert len(index) == len(args.configs) * args.seeds
@@ -108,10 +109,10 @@ def main() -> None:
     """Measure all rounds, print them and write the record."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("configs", nargs="*", default=CONFIGS, help="packaged configs")
-    parser.add_argument("--steps", type=int, default=2000, help="steps of each run")
+    parser.add_argument("--steps", type=int, default=20_000, help="steps of each run")
     parser.add_argument("--seeds", type=int, default=5, help="number of seeds")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="runs at once")
-    parser.add_argument("--rounds", type=int, default=2, help="number of rounds")
+    parser.add_argument("--rounds", type=int, default=1, help="number of rounds")
     parser.add_argument("--set", nargs="*", default=[], help="config keys to change: key=value")
     parser.add_argument("--out", type=Path, default=None, help="file to write the record to")
     args = parser.parse_args()

@@ -116,7 +116,8 @@ def test_ctrl_c_saves_and_prints_how_to_continue(tmp_path: Path) -> None:
     file = write_study(tmp_path / "mine.yaml", algos=("sac",), seeds=2, settings=settings)
     child = shared_zygote().start("study", "run", file, "--out", "s", cwd=tmp_path)
     child.wait_for_line("Study mine: 2 runs")
-    while not list((tmp_path / "s" / "runs").rglob("step_000000100")):
+    # Hidden folders are not looked into: a run gets its final name while this loop runs.
+    while not list((tmp_path / "s" / "runs").glob("*/*/seed*/checkpoints/step_000000100")):
         assert child.is_running()
     running = only_json("study", "status", "s", cwd=tmp_path)["runs"]
     assert running[0]["status"] == "running"
@@ -139,6 +140,13 @@ def test_dry_run_writes_nothing(tmp_path: Path) -> None:
     assert lines[1].split()[:4] == ["sac", "Pendulum-v1", "3", "3"]
     assert lines[-1].startswith("3 runs to train, ")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_dry_run_on_a_machine_where_no_run_fits(tmp_path: Path) -> None:
+    words = ["study", "run", "sac/pendulum", "--seeds", "3", "--dry-run", "--memory", "1KB", *SMALL]
+    *_, problem, total = ok(*words, cwd=tmp_path).splitlines()
+    assert problem.startswith("Note: A run of sac needs")
+    assert total.startswith("3 runs to train: an unknown time, about ")
 
 
 @pytest.mark.parametrize(

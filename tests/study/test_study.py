@@ -285,6 +285,19 @@ def test_an_estimate_measures_the_speed(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_estimate_without_the_gpu_that_the_runs_need() -> None:
+    plan = Study.load(
+        small_description(settings={"device": "cuda"}, resources={"gpus": 0.1})
+    ).plan()
+    executor = LocalExecutor(Budget(2, 0), launcher=_Unused())
+    estimate = estimating.estimate(plan.groups, None, executor)
+    assert (estimate.left, estimate.at_once, estimate.seconds) == (4, 0, None)
+    assert estimate.disk > 0
+    assert {group.basis for group in estimate.groups} == {"unknown"}
+    problem = estimate.problems[0]
+    assert problem.startswith("A run of sac needs 0.1 of a GPU, but this machine has no GPU")
+
+
 def test_the_estimated_size_is_close(reference_study: Path) -> None:
     plan = Study.load(small_description()).plan()
     group = plan.groups[0]

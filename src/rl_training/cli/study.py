@@ -244,9 +244,15 @@ def _print_estimate(estimate: StudyEstimate, as_json: bool) -> None:
     ]
     heads = ["label", "task", "seeds", "to run", "steps", "time per run", "disk per run", "from"]
     print_table(heads, rows, drop=["from", "steps", "disk per run"])
+    for problem in estimate.problems:
+        say(f"Note: {problem}")
+    if not estimate.left:
+        say("All runs have ended: nothing to train.")
+        return
+    together = f", {estimate.at_once} at a time" if estimate.at_once else ""
     whole = "an unknown time" if estimate.seconds is None else f"about {duration(estimate.seconds)}"
     say(
-        f"{counted(estimate.left, 'run')} to train, {estimate.at_once} at a time: {whole}, about "
+        f"{counted(estimate.left, 'run')} to train{together}: {whole}, about "
         f"{size_text(estimate.disk)} of disk space."
     )
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rl_training.algorithms.config import CollectionConfig
+from rl_training.errors import ConfigError
 from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.memory import learner_bytes, plan_learner
 from rl_training.runtime.stop_reason import StopReason
@@ -69,7 +70,9 @@ class StudyEstimate:
 
     groups: tuple[GroupEstimate, ...]
     at_once: int
-    """Number of runs that are trained at the same time."""
+    """Number of runs that are trained at the same time; 0 if one does not fit on this machine."""
+    problems: tuple[str, ...] = ()
+    """Why runs do not fit on this machine."""
 
     @property
     def left(self) -> int:
@@ -99,6 +102,7 @@ class StudyEstimate:
             "at_once": self.at_once,
             "seconds": self.seconds,
             "disk_bytes": self.disk,
+            "problems": list(self.problems),
             "groups": [vars(group) for group in self.groups],
         }
 
@@ -126,7 +130,8 @@ def estimate(
     finished = {place: [r for r in known if r.status.has_ended] for place, known in runs.items()}
     unknown = [group for group in groups if not finished.get((group.label, group.task))]
     kinds = check_kinds(unknown)
-    speeds = calibrate(unknown, executor, imports, is_named=is_named)
+    fitting = [group for group in unknown if _problem(group, executor) is None]
+    speeds = calibrate(fitting, executor, imports, is_named=is_named)
     estimates = []
     for group in groups:
         ended = finished.get((group.label, group.task), [])
@@ -145,8 +150,19 @@ def estimate(
                 basis=basis,
             )
         )
-    together = min((executor.at_once(group.resources) for group in groups), default=1)
-    return StudyEstimate(tuple(estimates), max(1, together))
+    left = [group for group, found in zip(groups, estimates, strict=True) if found.left]
+    together = min((executor.at_once(group.resources) for group in left), default=1)
+    problems = dict.fromkeys(filter(None, (_problem(group, executor) for group in left)))
+    return StudyEstimate(tuple(estimates), together, tuple(problems))
+
+
+def _problem(group: PlannedGroup, executor: Executor) -> str | None:
+    """Return why a run does not fit on this machine, or None if it does."""
+    try:
+        executor.check(group.resources, f"A run of {group.label}")
+    except ConfigError as error:
+        return str(error)
+    return None
 
 
 def _time(

@@ -505,10 +505,10 @@ def _headline(index: StudyIndex, runs: Sequence[StudyRun], shard: Shard | None) 
     """Describe what a session is about to do."""
     labels, tasks = len({run.label for run in runs}), len({run.task for run in runs})
     ended = sum(run.status.has_ended for run in runs)
-    part = f"shard {shard} of " if shard is not None else ""
+    part = f", shard {shard}" if shard is not None else ""
     done = f", {ended} already finished" if ended else ""
     return (
-        f"Study {index.name}: {part}{counted(len(runs), 'run')} ({counted(labels, 'label')}, "
+        f"Study {index.name}{part}: {counted(len(runs), 'run')} ({counted(labels, 'label')}, "
         f"{counted(tasks, 'task')}){done}, in {index.path}"
     )
 

@@ -188,6 +188,17 @@ def test_steps_and_time(browser: Browser, page: str) -> None:
     browser.wait(lambda: "Environment steps" in browser.texts("#task-0 svg text"))
 
 
+def test_small_charts_have_a_scale_and_both_labels(browser: Browser, tmp_path: Path) -> None:
+    long = "a label that is much longer than the others"
+    scores: Any = {name: {"Pendulum-v1": [-2200.0, -1500.0, -800.0]} for name in (long, long + "!")}
+    study = study_of(tmp_path / "study", scores)
+    browser.open(write_report([study]).path.as_uri(), width=390, height=800)
+    for chart in ("aggregate-iqm", "aggregate-mean", "aggregate-optimality_gap"):
+        assert browser.count(f"#{chart} .gridline") >= 2
+    name = browser.run("document.querySelector('#improvement .name').firstChild.data")
+    assert [part[:4] for part in name.split(" > ")] == ["a la", "a la"]
+
+
 def test_columns_are_sorted(browser: Browser, page: str) -> None:
     browser.open(page)
     browser.click("#table-runs th:nth-child(5) button")
@@ -231,6 +242,15 @@ def test_a_phone_has_no_horizontal_scrolling(browser: Browser, page: str) -> Non
     assert browser.count("#task-0 .line") == 3
 
 
+def test_a_phone_shows_whole_keys(browser: Browser, tmp_path: Path) -> None:
+    configs = {"a": {"algo_kwargs": {"top_quantiles_to_drop_per_net": 2}}}
+    study = study_of(tmp_path / "study", {"a": {"t": [1.0]}, "b": {"t": [1.0]}}, configs=configs)
+    browser.open(write_report([study]).path.as_uri(), width=390, height=800)
+    cell = "document.querySelector('#table-settings td:first-child')"
+    assert browser.run(f"{cell}.textContent") == "top_quantiles_to_drop_per_net"
+    assert browser.run(f"{cell}.scrollWidth") <= browser.run(f"{cell}.clientWidth")
+
+
 def test_printing_hides_the_controls(browser: Browser, page: str) -> None:
     browser.open(page)
     browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
@@ -238,6 +258,16 @@ def test_printing_hides_the_controls(browser: Browser, page: str) -> None:
     browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
     assert shown == "none"
     assert len(browser.driver.print_page()) > 20_000
+
+
+def test_folded_parts_are_printed(browser: Browser, page: str) -> None:
+    browser.open(page)
+    folded = browser.count("details")
+    assert (folded >= 1, browser.count("details[open]")) == (True, 0)
+    browser.run("window.dispatchEvent(new Event('beforeprint'))")
+    assert browser.count("details[open]") == folded
+    browser.run("window.dispatchEvent(new Event('afterprint'))")
+    assert browser.count("details[open]") == 0
 
 
 # --- Hostile names and live pages -------------------------------------------------

@@ -408,6 +408,17 @@
     focused() { this.draw(); if (this.tip) this.hideTip(); }
   }
 
+  const cut = (text, most) => (text.length > most ? `${text.slice(0, Math.max(1, most - 1))}…` : text);
+
+  // A comparison keeps the beginnings of both labels.
+  function shortName(row, most) {
+    if (row.name.length <= most || !row.of) return cut(row.name, most);
+    const [first, second] = row.of.map((label) => data.labels[label]);
+    const room = most - 3;
+    const own = Math.min(first.length, Math.max(Math.floor(room / 2), room - second.length));
+    return `${cut(first, own)} > ${cut(second, room - own)}`;
+  }
+
   class DotChart extends Chart {
     draw() {
       const rows = this.spec.rows.filter((row) => !(row.of || [row.l]).some((label) => state.hidden.has(label)));
@@ -424,7 +435,9 @@
       const right = this.width - 16;
       const bottom = rows.length * 26 + 8;
       const toX = (x) => left + ((x - low) / (high - low)) * (right - left);
-      const ticks = niceTicks(low, high, (right - left) / 70);
+      let number = (right - left) / 70;
+      let ticks = niceTicks(low, high, number);
+      for (; ticks.length < 2 && number < 10; number += 1) ticks = niceTicks(low, high, number);
       const step = ticks.length > 1 ? ticks[1] - ticks[0] : 1;
       for (const tick of ticks) {
         shape(this.svg, "line", { class: "gridline", x1: toX(tick), x2: toX(tick), y1: 4, y2: bottom });
@@ -442,7 +455,7 @@
     drawRow(row, y, left, toX, most) {
       const faded = state.focus !== null && !(row.of || [row.l]).includes(state.focus) ? " faded" : "";
       const group = shape(this.svg, "g", { class: `${colorClass(row.l)}${faded}` });
-      const name = row.name.length > most ? `${row.name.slice(0, Math.max(1, most - 1))}…` : row.name;
+      const name = shortName(row, most);
       shape(shape(group, "text", { class: "name", x: left - 9, y: y + 4, "text-anchor": "end" }, name), "title", {}, row.name);
       if (row.lo !== null) shape(group, "line", { class: "whisker", x1: toX(row.lo), x2: toX(row.hi), y1: y, y2: y });
       shape(group, "circle", { class: "dot", cx: toX(row.v), cy: y, r: 5 });
@@ -623,8 +636,14 @@
   start();
   let width = window.innerWidth;
   window.addEventListener("resize", () => { if (window.innerWidth !== width) { width = window.innerWidth; redraw(); } });
-  for (const [name, printing] of [["beforeprint", true], ["afterprint", false]]) {
-    window.addEventListener(name, () => { state.printing = printing; charts.forEach((chart) => chart.draw()); });
+  let opened = [];
+  function print(printing) {
+    state.printing = printing;
+    if (printing) opened = [...document.querySelectorAll("details:not([open])")];
+    for (const details of opened) details.open = printing;
+    charts.forEach((chart) => chart.draw());
   }
+  window.addEventListener("beforeprint", () => print(true));
+  window.addEventListener("afterprint", () => print(false));
   if (document.documentElement.dataset.live) refresh();
 })();

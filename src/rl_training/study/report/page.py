@@ -276,10 +276,13 @@ def _curves(analysis: Analysis) -> Iterator[str]:
     yield "</div>\n"
     notes = (
         "Lines are means over runs. Bands are 95% confidence intervals of the mean at each point "
-        "(Student's t), or the minimum to maximum of two runs. Drag to zoom, double-click to "
-        "reset. Point at a line or a label to see its runs; click a label to hide it."
+        "(Student's t), or the minimum to maximum of two runs."
     )
-    yield f'<p class="small">{escape(notes)}</p>\n'
+    hint = (
+        "Drag to zoom, double-click to reset. Point at a line or a label to see its runs; click a "
+        "label to hide it."
+    )
+    yield f'<p class="small">{escape(notes)} <span class="hint">{escape(hint)}</span></p>\n'
     if len(tasks) < len(analysis.results.tasks):
         more = f"The first {len(tasks)} of {len(analysis.results.tasks)} tasks are drawn."
         yield f'<p class="small">{escape(more)}</p>\n'
