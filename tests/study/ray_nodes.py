@@ -13,6 +13,8 @@ from rl_training.study.cluster_executor import _Slot
 from rl_training.study.ray_cluster import LOOPBACK_VARIABLE, RayExecutor
 
 os.environ[LOOPBACK_VARIABLE] = "0"  # before the import of Ray
+# The default is 15, with which hardly anything is trained while the machine is busy.
+os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - as Ray spells it
 
 import ray
 from ray.cluster_utils import Cluster

@@ -153,7 +153,32 @@ def test_a_lucky_seed_does_not_protect_the_next_one() -> None:
     ]
     lucky = judge(known)
     assert not any(lucky.prunes(point, 50.0) for point in range(6))
-    assert lucky.prunes(6, -50.0)
+    assert not lucky.prunes(6, -50.0)  # nothing is learned in the first third of any seed
+    assert not lucky.prunes(7, -50.0)
+    assert lucky.prunes(8, -50.0)
+
+
+def test_a_seed_that_has_just_begun_does_not_prune_a_good_trial() -> None:
+    """Early evaluations are those of a policy that has not learned, whatever the setting."""
+    curve = dict(enumerate([-3.0, -3.0, -2.0, -1.0, 0.0, 0.0] * 2))
+    known = [KnownTrial(trial.params, trial.status, 0.0, curve) for trial in history(6)]
+    good = judge(known)
+    assert not any(good.prunes(point, value + 1.0) for point, value in curve.items() if point < 6)
+    assert not any(good.prunes(point, -3.5) for point in (6, 7))
+    assert not any(good.prunes(point, value) for point, value in curve.items() if point > 7)
+
+
+def test_a_seed_with_one_score_is_compared() -> None:
+    """Such as by fitted Q evaluation, which does not have a curve."""
+    objective = Objective("fqe", "mean", interval=0, last_step=60)
+    known = [
+        KnownTrial(trial.params, trial.status, 0.0, dict.fromkeys(range(3), 0.0))
+        for trial in history(6)
+    ]
+    params = {"x": 0.0, "rate": 0.001, "count": 3, "sizes": None}
+    bad = PruningJudge(SPACE, objective, known, params, pruner="median")
+    assert not bad.prunes(0, -1.0)
+    assert bad.prunes(1, -1.0)
 
 
 def test_nothing_is_pruned_without_a_pruner() -> None:

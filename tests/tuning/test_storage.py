@@ -98,6 +98,7 @@ def test_the_storage_of_another_tuning_is_refused(tmp_path: Path, storage: str) 
     run(tmp_path / "first" / "tuning", storage, trials=2)
     with pytest.raises(ConfigError, match="has a study 'tuning' that belongs to another tuning"):
         run(tmp_path / "second" / "tuning", storage, trials=2)
+    assert not (tmp_path / "second").exists()
     run(tmp_path / "third", storage, trials=2)  # with another name, they share the storage
     assert len(load(storage, "third").trials) == 2
 
@@ -126,6 +127,7 @@ def test_a_damaged_journal_is_one_sentence(tmp_path: Path) -> None:
     file.write_text("not a journal\nat all\n")
     with pytest.raises(ConfigError, match=r"The storage .*optuna\.log cannot be opened \("):
         run(tmp_path / "tuning", str(file), trials=2)
+    assert not (tmp_path / "tuning").exists()
 
 
 def test_a_storage_that_fails_does_not_stop_the_tuning(tmp_path: Path) -> None:

@@ -192,9 +192,12 @@ def test_an_interrupt_resumes_running_trials(tmp_path: Path, reference: Path) ->
         patch.setattr(Coordinator, "run", following)
         with pytest.raises(SystemExit, match="143"):
             run(folder, SimulatedExecutor(at_event=interrupt))
-    open_trials = TrialIndex.open(folder).with_status(TrialStatus.OPEN)
-    assert len(open_trials) == 1
-    run(folder, SimulatedExecutor())
+        index = TrialIndex.open(folder)
+        assert len(index.with_status(TrialStatus.OPEN)) == 1
+        state = studies[-1].state
+        assert len(state.runs) + state.more == 12 * 2 + 2 * 5  # none is counted twice
+        run(folder, SimulatedExecutor())
+        assert studies[-1].state.more == 0  # also none of a pruned trial
     assert outcomes(folder) == outcomes(reference)
 
 
@@ -311,9 +314,9 @@ def test_if_no_trial_is_better_the_evidence_says_so(tmp_path: Path) -> None:
 
 def test_a_different_tuning_needs_another_folder(reference: Path) -> None:
     for changes, key in (
-        ({"seeds": 3}, r"seeds = \[0, 1\], which is now \[0, 1, 2\]"),
-        ({"set": {"learning_rate": 0.1}}, r"set\.learning_rate = None, which is now 0\.1"),
-        ({"sampler": "random"}, "sampler = 'tpe', which is now 'random'"),
+        ({"seeds": 3}, r"seeds is \[0, 1\], but here it is \[0, 1, 2\]"),
+        ({"set": {"learning_rate": 0.1}}, r" learning_rate is not set, but here it is 0\.1"),
+        ({"sampler": "random"}, "sampler is 'tpe', but here it is 'random'"),
         ({"space": {"x": [0.0, 0.5]}}, r"space\.x"),
     ):
         with pytest.raises(ConfigError, match=f"{key}.*choose another folder"):

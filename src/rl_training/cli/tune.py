@@ -77,6 +77,10 @@ def tune(
             help="How seeds are combined: worse_half, mean, median or worst (default: worse_half)."
         ),
     ] = None,
+    fqe_updates: Annotated[
+        int | None,
+        typer.Option(help="Updates of each fitted Q evaluation (default: 20000)."),
+    ] = None,
     sampler: Annotated[str | None, typer.Option(help="tpe, gp or random (default: tpe).")] = None,
     pruner: Annotated[
         str | None, typer.Option(help="median, halving or none (default: median).")
@@ -130,6 +134,7 @@ def tune(
             "validation_seeds": validation_seeds,
             "objective": objective,
             "aggregate": aggregate,
+            "fqe_updates": fqe_updates,
             "sampler": sampler,
             "pruner": pruner,
             "seed": seed,

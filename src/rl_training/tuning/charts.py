@@ -85,7 +85,7 @@ def _history(trials: Sequence[Trial], known: Sequence[Trial]) -> Iterator[str]:
     for value in ticks:
         (x, y), (end, _) = at(0, value), at(last, value)
         yield f'<line class="gridline" x1="{x:.1f}" y1="{y:.1f}" x2="{end:.1f}" y2="{y:.1f}"/>'
-        yield _words(x - 8, y + 4, number_text(value), "end")
+        yield _words(x - 8, y + 4, number_text(value).removesuffix(".0"), "end")
     for tick in sorted({round(last * share / 5) for share in range(6)}):
         yield _words(at(tick, low)[0], HEIGHT - 14, str(tick), "middle")
     best, path = -math.inf, list[str]()

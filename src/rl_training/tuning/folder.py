@@ -92,10 +92,12 @@ def check_same_tuning(folder: Path, old: TuningConfig, new: TuningConfig) -> Non
     """
     before, now_ = (_flat({key: getattr(d, key) for key in FIXED_KEYS}) for d in (old, new))
     for key in sorted(before.keys() | now_.keys()):
-        if before.get(key) != now_.get(key):
+        was, is_now = (shown(d[key]) if key in d else "not set" for d in (before, now_))
+        if was != is_now:
+            name = key.removeprefix("set.")
             raise ConfigError(
-                f"{folder} is a tuning with {key} = {shown(before.get(key))}, which is now "
-                f"{shown(now_.get(key))}: choose another folder with --out."
+                f"{folder} is a tuning in which {name} is {was}, but here it is {is_now}: choose "
+                "another folder with --out."
             )
 
 

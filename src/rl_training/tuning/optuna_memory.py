@@ -90,17 +90,22 @@ SAMPLERS: dict[str, Callable[[int], BaseSampler]] = {
 """Samplers without a state of their own: each proposal has a new one, with its own seed."""
 
 
+def _first_third(objective: Objective) -> int:
+    """Return the number of points of a seed at which it says too little to be compared."""
+    return max(1, objective.per_run // 3)
+
+
 def _median(objective: Objective) -> BasePruner:
     from optuna.pruners import MedianPruner
 
-    warmup = max(1, objective.per_run // 3)
+    warmup = _first_third(objective)
     return MedianPruner(n_startup_trials=UNPRUNED_TRIALS, n_warmup_steps=warmup)
 
 
 def _halving(objective: Objective) -> BasePruner:
     from optuna.pruners import SuccessiveHalvingPruner
 
-    return SuccessiveHalvingPruner(min_resource=max(1, objective.per_run // 3), reduction_factor=3)
+    return SuccessiveHalvingPruner(min_resource=_first_third(objective), reduction_factor=3)
 
 
 PRUNERS: dict[str, Callable[[Objective], BasePruner] | None] = {
@@ -281,6 +286,8 @@ class PruningJudge:
         self._space, self._params = space, params
         self._per_run = objective.per_run
         self._forgets = pruner == "median"
+        self._warmup = min(_first_third(objective), objective.per_run - 1) if self._forgets else 0
+        """Number of points at the beginning of each seed that are not compared."""
         self._trial: OptunaTrial | None = None
         self._seed = -1
         self._study: Study | None = None
@@ -299,7 +306,7 @@ class PruningJudge:
         """Return whether the trial is stopped at a point; points are passed in order."""
         if self._study is None:
             return False
-        seed = point // self._per_run
+        seed, number = divmod(point, self._per_run)
         with quiet():
             if self._trial is None or (self._forgets and seed != self._seed):
                 # The median rule compares the best value so far. A lucky first seed must not
@@ -307,7 +314,7 @@ class PruningJudge:
                 self._trial = _start(self._study, self._space, self._params)
                 self._seed = seed
             self._trial.report(value, point)
-            return self._trial.should_prune()
+            return number >= self._warmup and self._trial.should_prune()
 
     def _replay(self, study: Study, known: KnownTrial) -> None:
         trial = _start(study, self._space, known.params)

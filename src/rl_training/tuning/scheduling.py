@@ -69,6 +69,8 @@ class TrialSource:
         self._values: dict[str, dict[int, float]] = {}
         self._busy: set[str] = set()
         """Runs that the coordinator trains or waits for."""
+        self._handed_out: set[str] = set()
+        """Runs that the coordinator has received at least once."""
         self._failures = {} if retry_failed else _earlier_failures(plan, session)
         self._changed = True
         self._next_look = 0.0
@@ -87,12 +89,16 @@ class TrialSource:
     @property
     def most_runs_left(self) -> int:
         """Largest number of runs that may still be added."""
-        description = self._plan.description
-        trials = max(0, description.trials - len(self._session.trials))
-        known = self._session.index.runs
-        waiting = sum(not (self._is_over(run) or run.key in self._busy) for run in known.values())
-        validation = 0 if self._validation is not None else 2 * len(self._plan.validation_seeds)
-        return trials * len(description.seeds) + waiting + validation
+        description, trials = self._plan.description, self._session.trials
+        planned = [r for t in trials.with_status(TrialStatus.OPEN) for r in self._runs(t)]
+        left = max(0, description.trials - len(trials)) * len(description.seeds)
+        if self._validation is None:
+            left += 2 * len(self._plan.validation_seeds)
+        else:
+            planned += self._validation
+        return left + sum(
+            not (self._is_over(run) or run.key in self._handed_out) for run in planned
+        )
 
     @property
     def is_exhausted(self) -> bool:
@@ -199,6 +205,7 @@ class TrialSource:
             if len(self._busy) >= max(1, self._executor.at_once(need)):
                 return found
             self._busy.add(run.key)
+            self._handed_out.add(run.key)
             found.append(run)
 
     def _next_run(self) -> StudyRun | None:

@@ -62,20 +62,12 @@ class StorageCopy:
         self._where = shown_storage(where)
         self._space = space
         self._settled: set[int] = set()
-        with quiet(), self._reporting():
+        with _reporting(where):
             self._storage = _open_storage(where)
+            _check_owner(where, self._storage, name, trials.id)
             self._study = _open_study(self._storage, name)
             self._study_id = self._storage.get_study_id_from_name(name)
-            known = self._study.user_attrs.get(ID_KEY)
-            if known is None and not self._study.get_trials(deepcopy=False):
-                self._study.set_user_attr(ID_KEY, trials.id)
-                known = trials.id
-        if known != trials.id:
-            whose = "another tuning" if known is not None else "something else"
-            raise ConfigError(
-                f"The storage {self._where} has a study {shown(name)} that belongs to {whose}: use "
-                "another storage, or give this tuning another folder or name."
-            )
+            self._study.set_user_attr(ID_KEY, trials.id)
 
     def update(self, trials: TrialIndex) -> None:
         """Add what is missing in the storage.
@@ -135,18 +127,49 @@ class StorageCopy:
         value = trial.value if trial.status is TrialStatus.COMPLETE else None
         self._study.tell(trial.number, value, state=states[trial.status])
 
-    @contextmanager
-    def _reporting(self) -> Iterator[None]:
-        """Turn errors of a storage into one sentence."""
-        try:
+
+def check_storage(where: str, name: str) -> None:
+    """Check that a storage can be used for a new tuning, before anything is written.
+
+    Raises:
+        ConfigError: It cannot be opened, or has a study of this name.
+    """
+    with _reporting(where):
+        _check_owner(where, _open_storage(where), name, None)
+
+
+@contextmanager
+def _reporting(where: str) -> Iterator[None]:
+    """Turn errors of a storage into one sentence."""
+    try:
+        with quiet():
             yield
-        except ConfigError:
-            raise
-        except Exception as error:  # each database has errors of its own
-            raise ConfigError(
-                f"The storage {self._where} cannot be opened ({error_text(error)}): check that it "
-                "exists, and that you may write to it."
-            ) from None
+    except ConfigError:
+        raise
+    except Exception as error:  # each database has errors of its own
+        raise ConfigError(
+            f"The storage {shown_storage(where)} cannot be opened ({error_text(error)}): check "
+            "that it exists, and that you may write to it."
+        ) from None
+
+
+def _check_owner(where: str, storage: BaseStorage, name: str, id_: str | None) -> None:
+    """Reject a study of this name, unless it is empty or belongs to the tuning with this id."""
+    import optuna
+
+    try:
+        study = optuna.load_study(study_name=name, storage=storage)
+    except KeyError:  # there is none
+        return
+    owner = study.user_attrs.get(ID_KEY)
+    if owner is None and not study.get_trials(deepcopy=False):
+        return
+    if owner is None or owner != id_:
+        whose = "another tuning" if owner is not None else "something else"
+        raise ConfigError(
+            f"The storage {shown_storage(where)} has a study {shown(name)} that belongs to "
+            f"{whose}: use another storage, or give this tuning another folder or name."
+        )
 
 
 def _open_study(storage: BaseStorage, name: str) -> Study:

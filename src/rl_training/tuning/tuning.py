@@ -36,7 +36,7 @@ from rl_training.tuning.folder import (
 from rl_training.tuning.judging import best_trial
 from rl_training.tuning.optuna_memory import require_optuna
 from rl_training.tuning.scheduling import TrialSource
-from rl_training.tuning.storage import StorageCopy, without_passwords
+from rl_training.tuning.storage import StorageCopy, check_storage, without_passwords
 from rl_training.tuning.trials import Trial, TrialIndex, TrialStatus, trial_runs
 from rl_training.tuning.warm_start import WarmStart, read_warm_start
 from rl_training.tuning.winner import (
@@ -283,6 +283,8 @@ class Tuning:
             executor = stack.enter_context(options.open_executor())
             check_tuning_folder(folder)
             plan, warm = self._checked_plan(folder, executor, options.warm_start)
+            if options.storage is not None and options.part is None:
+                _check_new_storage(options.storage, folder, plan)
             watchers = stack.enter_context(options.open_watchers(folder))
             session = stack.enter_context(
                 open_tuning(
@@ -452,6 +454,12 @@ def _plan_lost_runs_again(session: TuningSession, plan: TuningPlan) -> None:
     needed += [run for run in session.index if run.group.folder not in trial_folders]
     for run in check_run_folders(needed):
         session.lost(run)
+
+
+def _check_new_storage(where: str, folder: Path, plan: TuningPlan) -> None:
+    """Reject the storage of a new tuning before its folder is written."""
+    if not (folder / INDEX_FILE).is_file():
+        check_storage(where, plan.description.name or folder.resolve().name)
 
 
 class _StorageCopier:

@@ -21,6 +21,12 @@ from rl_training.tuning.trials import Trial, TrialIndex, TrialStatus
 from rl_training.version import __version__
 
 BEST_FILE = "best.yaml"
+ESTIMATED = (
+    "Scores are estimated from recorded data by fitted Q evaluation. They are not returns, and "
+    "policies that leave the data are overestimated: check the policy in the environment before "
+    "you rely on it."
+)
+"""What is said about scores of the objective `fqe`."""
 SIGNIFICANT = 0.05
 """Largest p-value of a significant difference."""
 
@@ -118,10 +124,11 @@ def validation_lines(plan: TuningPlan, best: Trial, found: Validation | None) ->
     """Return lines about the scores on fresh seeds."""
     if found is None:
         return ["Not validated on fresh seeds yet."]
+    note = [ESTIMATED] if plan.description.objective == "fqe" else []
     seeds = _listed(plan.validation_seeds)
     base = f"{interval_text(found.base_mean)} (the config that was tuned)"
     if best.params == plan.own_params:
-        return [f"Fresh seeds {seeds}: {base}. No trial was better than that config."]
+        return [f"Fresh seeds {seeds}: {base}. No trial was better than that config.", *note]
     better = "better" if found.is_better else "not better: keep that config"
     if found.is_better and not found.p_value < SIGNIFICANT:
         better += ", but the difference is not significant"
@@ -129,6 +136,7 @@ def validation_lines(plan: TuningPlan, best: Trial, found: Validation | None) ->
     return [
         f"Fresh seeds {seeds}: {interval_text(found.best_mean)} (this trial), {base}{p_value}.",
         f"On fresh seeds, this trial is {better}.",
+        *note,
     ]
 
 
