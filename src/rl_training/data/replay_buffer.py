@@ -122,7 +122,8 @@ class ReplayBuffer(Sampler):
         """`total % capacity`; only updated if fields are declared."""
         self._first_drawn = torch.zeros((), dtype=torch.long, device=device)
         """Position of the oldest row to draw, if earlier ones have lost their images; else 0."""
-        self._first = 0
+        self._oldest_drawn = 0
+        """The value of `_first_drawn`, which is only written when it changes: it costs a kernel."""
         self.dirty: set[int] = set()
         self._staging = Staging(self.rows)
 
@@ -225,8 +226,8 @@ class ReplayBuffer(Sampler):
         self.filled.fill_(frames.usable)
         lost = len(self) - frames.usable
         first = (self.total - frames.usable) % self.capacity if lost else 0
-        if first != self._first:  # a tensor on a GPU costs a kernel
-            self._first = first
+        if first != self._oldest_drawn:
+            self._oldest_drawn = first
             self._first_drawn.fill_(first)
 
     def _store_images(
