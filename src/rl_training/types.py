@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 FloatArray = npt.NDArray[np.floating[Any]]
 BoolArray = npt.NDArray[np.bool_]
+ObsArray = FloatArray | npt.NDArray[np.uint8]
+"""Flat observations of an environment; uint8 if they contain only images."""
 ActionArray = npt.NDArray[np.floating[Any]] | npt.NDArray[np.integer[Any]]
 """Actions in the environment's units: floats for a Box, integers for a Discrete space."""
 Metrics = dict[str, "Tensor"]
@@ -260,6 +262,12 @@ class EnvSpec:
             Entry("observation", "vector", (size,), "float32", 0),
             Entry("desired_goal", "vector", (self.goal_dim,), "float32", size),
         )
+
+    @property
+    def obs_dtype(self) -> np.dtype[Any]:
+        """Type of the flat observations of an environment: uint8 if they contain only images."""
+        only_images = self.entries and all(entry.kind == "image" for entry in self.entries)
+        return np.dtype(np.uint8 if only_images else np.float32)
 
     @property
     def stored_dim(self) -> int:

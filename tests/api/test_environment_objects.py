@@ -1,16 +1,19 @@
-"""Environments that are passed as objects: instances, classes and functions."""
+"""Environments that are passed as objects: instances, classes, functions and vectors."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
+from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 from rl_training import (
     IQL,
@@ -167,6 +170,80 @@ def test_instance_is_refused_for_several_environments() -> None:
     for options in ({"num_envs": 2}, {"env_kwargs": {"vectorization": "async"}}):
         with pytest.raises(ConfigError, match=r"a class or a function .*lambda: Drift\(…\), inst"):
             SAC(Drift(), **SMALL, **options).learn(40)
+
+
+@pytest.mark.parametrize("kind", [SyncVectorEnv, AsyncVectorEnv])
+def test_vector_environment_is_trained_like_its_environments(own_config: Config, kind: Any) -> None:
+    config = own_config(eval_episodes=1)
+    with closing(kind([Drift, Drift])) as several:
+        whole = train(config, env=several)
+    with closing(kind([Drift, Drift])) as several, pytest.raises(CrashError):
+        train(config, env=several, callbacks=[CrashAt(57)])
+    second = whole.run_dir.with_name(f"{whole.run_dir.name}_2")
+    with closing(kind([Drift, Drift])) as several:
+        assert_same_run(whole, resume(second, env=several))
+    vectorization = "sync" if kind is SyncVectorEnv else "async"
+    options = {"num_envs": 2, "env_kwargs": {"vectorization": vectorization}}
+    parts = train({**config, **options}, env=Drift)
+    one, other = (run.checkpoint_path / MODEL for run in (whole, parts))
+    assert one.read_bytes() == other.read_bytes()
+    assert whole.metrics["eval_return_mean"] == parts.metrics["eval_return_mean"]
+
+
+def test_environments_of_a_vector_environment_are_used_and_not_closed(
+    own_config: Config, capsys: pytest.CaptureFixture[str]
+) -> None:
+    envs = [Drift(), Drift()]
+    several = SyncVectorEnv([lambda: envs[0], lambda: envs[1]])
+    train(own_config(eval_episodes=1), env=several)
+    assert (
+        "evaluation is skipped, because SyncVectorEnv cannot be created" in capsys.readouterr().err
+    )
+    assert all(env.resets > 1 and not env.is_closed for env in envs)
+
+
+def test_vector_environment_that_gymnasium_made_is_not_asked_for(own_config: Config) -> None:
+    run = train(own_config(), env=gym.make_vec("Pendulum-v1", 2, vectorization_mode="sync"))
+    assert read_config_file(run.run_dir).env_id == "Pendulum-v1"
+    resume(run.run_dir, ["total_timesteps=140"])
+
+
+@pytest.mark.parametrize(
+    ("env", "options", "sentence"),
+    [
+        (
+            lambda: gym.make_vec("CartPole-v1", 2, vectorization_mode="vector_entry_point"),
+            {},
+            "env is a CartPoleVectorEnv, but of vector environments, only gymnasium.vector.SyncVec",
+        ),
+        (
+            lambda: RecordEpisodeStatistics(SyncVectorEnv([Drift, Drift])),
+            {},
+            "SyncVectorEnv and AsyncVectorEnv are supported: pass a function that makes one enviro",
+        ),
+        (
+            lambda: SyncVectorEnv([Drift, Drift]),
+            {"num_envs": 3},
+            "num_envs = 3: the vector environment has 2 environments, so leave it out.",
+        ),
+        (
+            lambda: SyncVectorEnv([Drift, Drift]),
+            {"env_kwargs": {"vectorization": "async"}},
+            "env_kwargs.vectorization = async: the environments of a SyncVectorEnv run in this pro",
+        ),
+    ],
+)
+def test_vector_environment_that_does_not_fit_is_refused(
+    own_config: Config, env: Callable[[], Any], options: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(sentence)):
+        train(own_config(**options), env=env())
+
+
+def test_resumed_vector_environment_has_the_same_number(own_config: Config) -> None:
+    run = train(own_config(), env=SyncVectorEnv([Drift, Drift])).run_dir
+    with pytest.raises(ConfigError, match="num_envs = 2: the vector environment has 3 environm"):
+        resume(run, ["total_timesteps=140"], env=SyncVectorEnv([Drift] * 3))
 
 
 def test_function_that_cannot_be_sent_to_a_worker_is_refused(tmp_path: Path) -> None:

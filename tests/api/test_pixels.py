@@ -16,6 +16,7 @@ import torch
 from rl_training import evaluate_checkpoint, resume, train
 from rl_training.algorithms.registry import REGISTRY
 from rl_training.api.checkpoints import predict_checkpoint, predict_file
+from rl_training.boundary import json_codec
 from rl_training.boundary.npy import read_npy
 from rl_training.envs import make_env, observations, read_env_spec
 from rl_training.errors import CheckpointError, ConfigError, EnvError
@@ -24,6 +25,7 @@ from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpointing import MANIFEST, MODEL, open_checkpoint
 from rl_training.runtime.session import Session
 from tests.comparing import CrashAt, CrashError, assert_same_run, untimed_metrics
+from tests.faults.runs import forge
 from tests.structured_envs import PIXELS, STACKED
 
 Config = Callable[..., dict[str, Any]]
@@ -155,6 +157,21 @@ def test_missing_or_altered_frames_are_rejected(small_config: Config) -> None:
     file.unlink()
     with pytest.raises(CheckpointError, match="is missing"):
         open_checkpoint(result.checkpoint_path, replay=True)
+
+
+@pytest.mark.parametrize("value", [300.0, -1.0, 0.5])
+def test_a_saved_image_contains_pixels(small_config: Config, value: float) -> None:
+    result = train(pixel_config(small_config, total_timesteps=40))
+
+    file = result.checkpoint_path / "state.json"
+    state = json_codec.decode(json.loads(file.read_bytes()))
+    obs = state["collector"]["obs"].copy()
+    obs[0, 0] = value
+    state["collector"]["obs"] = obs
+    file.write_bytes(json_codec.dumps(json_codec.encode(state)))
+    forge(result.checkpoint_path)
+    with pytest.raises(CheckpointError, match="obs contains values that are not pixels"):
+        resume(result.run_dir, overrides=["total_timesteps=80"])
 
 
 # --- Prediction and evaluation ------------------------------------------------------

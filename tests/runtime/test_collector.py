@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gymnasium as gym
@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from rl_training import train
 from rl_training.algorithms.base import Algorithm
 from rl_training.algorithms.dqn import DQNAlgorithm, DQNConfig
 from rl_training.algorithms.sac import SACAlgorithm, SACConfig
@@ -27,6 +28,7 @@ from rl_training.errors import ConfigError, TrainingError
 from rl_training.runtime.acting import Explorer
 from rl_training.runtime.collector import Collector
 from rl_training.types import EnvSpec
+from tests.comparing import assert_same_run
 
 
 class Counting(gym.Env[Any, Any]):
@@ -121,6 +123,25 @@ def test_rewards_and_actions_are_stored_in_their_own_scales() -> None:
     actions, rewards = buffer.rows[:40, 2], buffer.rows[:40, 3]
     assert actions.abs().max() <= 1
     torch.testing.assert_close(rewards, 2.0 + 4.0 * actions)
+
+
+def test_actions_requested_while_transitions_are_stored_are_the_same(
+    small_config: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a GPU, actions are requested one step early, before the transitions are stored."""
+    monkeypatch.setattr(Explorer, "lag", 1)
+    config = small_config(num_envs=2)
+    config["algo_kwargs"] |= {"normalize_observations": True}
+    early = train(config)
+    step = Collector.step
+
+    def late(self: Collector, number: int, *, request: Callable[[], None]) -> int:
+        count = step(self, number)
+        request()
+        return count
+
+    monkeypatch.setattr(Collector, "step", late)
+    assert_same_run(early, train(config))
 
 
 @pytest.mark.parametrize(("size", "start"), [(2, 0), (3, 5), (4, -2)])

@@ -28,7 +28,7 @@ from rl_training.boundary.values import StateError, describe_array, whole_number
 from rl_training.data.staging import Staging
 from rl_training.errors import CheckpointError, ConfigError
 from rl_training.observations import Entry
-from rl_training.types import Batch, FloatArray
+from rl_training.types import Batch, FloatArray, ObsArray
 
 Pixels = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
@@ -97,10 +97,10 @@ class FrameLayout:
             start = parts[image.name].stop
         return parts
 
-    def split(self, obs: FloatArray | Pixels) -> tuple[FloatArray, Pixels]:
+    def split(self, obs: ObsArray) -> tuple[FloatArray, Pixels]:
         """Return the vectors ``[n, vector_dim]`` and frames ``[n, stack, frame_size]`` of rows."""
         frames = [
-            obs[:, image.place].reshape(len(obs), self.stack, -1).astype(np.uint8)
+            obs[:, image.place].reshape(len(obs), self.stack, -1).astype(np.uint8, copy=False)
             for image in self.images
         ]
         joined = frames[0] if len(frames) == 1 else np.concatenate(frames, axis=-1)
@@ -207,7 +207,9 @@ class FrameEncoder:
         Rows ``[n, stack, frame_size]`` of all environments take turns, and n is a multiple of
         their number. The new frames are in the order of their numbers.
         """
-        before = np.concatenate([self._frames, next_obs])[: len(obs)]
+        before = self._frames
+        if len(obs) > self._num_envs:
+            before = np.concatenate([before, next_obs])[: len(obs)]
         # Whether a frame is that of the previous observation, and that of the frame before it.
         kept, held = _equal(obs, before), _equal(obs[:, 1:], obs[:, :-1])
         continued = _equal(next_obs[:, :-1], obs[:, 1:])
@@ -392,9 +394,7 @@ class FrameRing(Frames):
         """Number of frames so far."""
         return self._encoder.written
 
-    def add(
-        self, obs: FloatArray, next_obs: FloatArray, total: int
-    ) -> tuple[FloatArray, FloatArray]:
+    def add(self, obs: ObsArray, next_obs: ObsArray, total: int) -> tuple[FloatArray, FloatArray]:
         """Store the frames of new transitions; return both observations as rows store them.
 
         ``total`` is the number of earlier transitions.
@@ -417,11 +417,9 @@ class FrameRing(Frames):
         if not len(fresh):
             return
         start = (self.written - len(fresh)) % self.num_places
-        staged = self._staging.take(len(fresh))
-        staged.numpy()[:] = fresh
-        self._staging.put(start, staged)
-        places = np.arange(start, start + len(fresh)) % self.num_places
-        self.dirty.update((places // self._segment_frames).tolist())
+        self._staging.write(start, fresh)
+        for place in range(start, start + len(fresh)):
+            self.dirty.add(place % self.num_places // self._segment_frames)
 
     def _track(self, numbers: Numbers, total: int) -> None:
         """Record the frames of new rows ``[n, …]``, and find the rows that are still usable."""
@@ -429,12 +427,15 @@ class FrameRing(Frames):
         self._oldest[rows] = numbers.min(axis=1)
         total += len(numbers)
         self.usable = min(self.usable + len(numbers), self._capacity)
+        overwritten = self.written - self.num_places
+        if overwritten <= 0:
+            return
         # If a row is usable, so are those after the steps whose stacks contain its frames.
         reach = (self.layout.stack + 2) * self._num_envs
         while True:
             first = total - self.usable
             nearby = np.arange(first, min(first + reach, total)) % self._capacity
-            lost = np.flatnonzero(self._oldest[nearby] < self.written - self.num_places)
+            lost = np.flatnonzero(self._oldest[nearby] < overwritten)
             if not len(lost):
                 return
             self.usable -= int(lost[-1]) + 1

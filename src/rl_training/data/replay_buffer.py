@@ -24,6 +24,7 @@ from rl_training.types import (
     BoolArray,
     EnvSpec,
     FloatArray,
+    ObsArray,
     Sampler,
     refuse_fields,
 )
@@ -121,6 +122,8 @@ class ReplayBuffer(Sampler):
         """`total % capacity`; only updated if fields are declared."""
         self._first_drawn = torch.zeros((), dtype=torch.long, device=device)
         """Position of the oldest row to draw, if earlier ones have lost their images; else 0."""
+        self._oldest_drawn = 0
+        """The value of `_first_drawn`, which is only written when it changes: it costs a kernel."""
         self.dirty: set[int] = set()
         self._staging = Staging(self.rows)
 
@@ -154,10 +157,10 @@ class ReplayBuffer(Sampler):
 
     def add(
         self,
-        obs: FloatArray,
+        obs: ObsArray,
         actions: FloatArray,
         rewards: FloatArray,
-        next_obs: FloatArray,
+        next_obs: ObsArray,
         terminations: BoolArray,
         truncations: BoolArray,
         legal_actions: BoolArray | None = None,
@@ -200,7 +203,7 @@ class ReplayBuffer(Sampler):
             self._staging.put(position, fresh)
         self._mark(position, head)
         self._mark(0, count - head)
-        if self.total < self.capacity:
+        if self.frames is None and self.total < self.capacity:
             self.filled.fill_(min(self.total + count, self.capacity))
         self.total += count
         if self._fields is not None:
@@ -222,10 +225,13 @@ class ReplayBuffer(Sampler):
         """Draw only rows whose images are stored."""
         self.filled.fill_(frames.usable)
         lost = len(self) - frames.usable
-        self._first_drawn.fill_((self.total - frames.usable) % self.capacity if lost else 0)
+        first = (self.total - frames.usable) % self.capacity if lost else 0
+        if first != self._oldest_drawn:
+            self._oldest_drawn = first
+            self._first_drawn.fill_(first)
 
     def _store_images(
-        self, frames: FrameRing, obs: FloatArray, next_obs: FloatArray
+        self, frames: FrameRing, obs: ObsArray, next_obs: ObsArray
     ) -> tuple[FloatArray, FloatArray]:
         """Store the images of new transitions; return observations that refer to them."""
         if not frames.is_indexed:

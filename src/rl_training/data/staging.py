@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,6 +17,7 @@ class Staging:
 
     def __init__(self, ring: Tensor) -> None:
         self._ring = ring
+        self._host = ring.numpy() if ring.device.type == "cpu" else None
         self._staged: Tensor | None = None
         self._next = 0
         if ring.is_cuda:
@@ -31,6 +35,18 @@ class Staging:
         first = self._next
         self._next += count
         return self._staged[first : first + count]
+
+    def write(self, start: int, rows: np.ndarray[Any, Any]) -> None:
+        """Copy rows of the host to position ``start`` and the following ones, like `put`."""
+        if self._host is None:
+            staged = self.take(len(rows))
+            staged.numpy()[:] = rows
+            self.put(start, staged)
+            return
+        head = len(self._host) - start
+        self._host[start : start + len(rows)] = rows[:head]
+        if head < len(rows):
+            self._host[: len(rows) - head] = rows[head:]
 
     def put(self, start: int, rows: Tensor) -> None:
         """Copy rows to position ``start`` and the following ones, past the end to the first."""

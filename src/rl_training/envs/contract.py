@@ -115,6 +115,9 @@ def check_obs(obs: Any, space: gym.Space[Any], method: str, name: str = "observa
     if isinstance(space, gym.spaces.Dict | gym.spaces.Tuple):
         _check_parts(obs, space, method, name)
         return
+    is_array = type(obs) is np.ndarray and type(space) is gym.spaces.Box
+    if is_array and obs.dtype == space.dtype and obs.shape == space.shape:
+        return
     kinds = number_kinds(space)
     if not is_numeric(obs, kinds) or np.shape(obs) != space.shape:
         numbers = "numbers" if "f" in kinds else "whole numbers"

@@ -91,7 +91,8 @@ def make_env(
     """
     given, isolation = as_given(env), Isolation()
     options, stack = take_frame_stack(kwargs or {})
-    made = _construct(resolve(given, options, render=render), isolation)
+    maker = resolve(given, options, render=render)
+    made = _construct(maker, isolation)
     name = name_of(given, made)
     if render and made.render_mode != "rgb_array":
         raise ConfigError(
@@ -99,7 +100,7 @@ def make_env(
             "that was created with render_mode='rgb_array'."
         )
     flat = flatten_observations(flatten_goals(stack_frames(made, stack, name)), name)
-    return GuardedEnv(flat, name, isolation, keep_open=_is_lent(given))
+    return GuardedEnv(flat, name, isolation, keep_open=_is_lent(maker))
 
 
 def name_of(env: str | GivenEnv, made: AnyEnv) -> str:
@@ -107,8 +108,13 @@ def name_of(env: str | GivenEnv, made: AnyEnv) -> str:
     return env.record(made).name if isinstance(env, GivenEnv) else env
 
 
-def _is_lent(env: str | GivenEnv) -> bool:
-    return isinstance(env, GivenEnv) and env.belongs_to_user
+def _is_lent(maker: EnvMaker) -> bool:
+    return isinstance(maker, ObjectMaker) and maker.is_lender
+
+
+def _first_of(env: str | GivenEnv) -> str | GivenEnv:
+    """Return the first environment of a vector environment, and any other environment itself."""
+    return env.each()[0] if isinstance(env, GivenVector) else env
 
 
 def _construct(maker: EnvMaker, isolation: Isolation) -> AnyEnv:
@@ -278,7 +284,7 @@ class Inspection(NamedTuple):
 def inspect_env(env: EnvLike, config: EnvConfig, *, evaluated: bool = False) -> Inspection:
     """Check an environment like `examine_env`, and describe an object that the user passed."""
     given = as_given(env)
-    with closing(make_env(given, config.make_kwargs)) as made:
+    with closing(make_env(_first_of(given), config.make_kwargs)) as made:
         spec = read_env_spec(made, made.name)
         checked = check_episode(made, made.name, spec, use_masks=config.action_masks)
         spec = replace(spec, action_masks=checked.action_masks)
@@ -300,15 +306,13 @@ def time_limit(env: EnvLike, kwargs: Mapping[str, Any]) -> int | None:
     given = as_given(env)
     if isinstance(given, str):
         return registered_time_limit(given, kwargs)
-    if isinstance(given, GivenVector):
-        return None
-    with closing(make_env(given, kwargs)) as made:
+    with closing(make_env(_first_of(given), kwargs)) as made:
         return given.record(own_env(made)).time_limit
 
 
 def read_goal_task(env: EnvLike, config: EnvConfig) -> GoalTask:
     """Return the rewards and terminations for other goals, as in the training environments."""
-    made = make_env(env, config.make_kwargs)
+    made = make_env(_first_of(as_given(env)), config.make_kwargs)
     return GoalTask(made, made.name, config.wrappers.reward)
 
 
@@ -367,20 +371,26 @@ def make_training_envs(
     names = names if num_envs > 1 else [name]
     # Resolved here, since a worker process does not know what is registered and trusted.
     options, stack = take_frame_stack(config.make_kwargs)
-    maker = resolve(given, options)
-    makers = [
-        _Worker(maker, stack, config.wrappers.reward, index, name, action_masks, _is_lent(given))
-        for index, name in enumerate(names)
+    if isinstance(given, GivenVector):
+        makers = [resolve(one, options) for one in given.each()]
+    else:
+        makers = [resolve(given, options)] * num_envs
+    rewards = config.wrappers.reward
+    workers = [
+        _Worker(maker, stack, rewards, index, name, action_masks, _is_lent(maker))
+        for index, (maker, name) in enumerate(zip(makers, names, strict=True))
     ]
     if config.vectorization == "sync":
-        return LocalEnvs(makers)
+        return LocalEnvs(workers)
     if isinstance(given, GivenEnv):
-        _check_sendable(makers[0])
-    return WorkerEnvs(makers, names)
+        _check_sendable(workers[0])
+    return WorkerEnvs(workers, names)
 
 
 def check_num_envs(env: str | GivenEnv, config: EnvConfig, num_envs: int) -> None:
-    """Reject several environments, or worker processes, for a single instance."""
+    """Reject a number of environments, or worker processes, that the object does not allow."""
+    if isinstance(env, GivenVector):
+        _check_vector(env, config, num_envs)
     if not isinstance(env, GivenInstance):
         return
     advice = f"pass a class or a function that makes it, such as lambda: {env.name}(…)"
@@ -392,6 +402,20 @@ def check_num_envs(env: str | GivenEnv, config: EnvConfig, num_envs: int) -> Non
         raise ConfigError(
             f"env_kwargs.vectorization = async: {env.name} is an environment of this process and "
             f"cannot run in another one; {advice}, instead."
+        )
+
+
+def _check_vector(env: GivenVector, config: EnvConfig, num_envs: int) -> None:
+    if num_envs != env.env.num_envs:
+        raise ConfigError(
+            f"num_envs = {num_envs}: the vector environment has {env.env.num_envs} environments, "
+            "but should have the same number."
+        )
+    if config.vectorization == "async" and not env.uses_processes:
+        raise ConfigError(
+            "env_kwargs.vectorization = async: the environments of a SyncVectorEnv run in this "
+            "process; pass an AsyncVectorEnv, or a class or a function that makes one "
+            "environment, instead."
         )
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, Protocol
 
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec as RegisteredSpec
-from gymnasium.vector import VectorEnv
+from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from rl_training.envs.contract import AnyEnv, AnyVectorEnv
@@ -90,7 +90,7 @@ def record_env(env: AnyEnv | AnyVectorEnv, given: Kind, name: str = "") -> EnvRe
     for layer in reversed(extra):
         described = f"{type(layer).__name__}({described})"
     limits = [x._max_episode_steps for x in wrappers if isinstance(x, TimeLimit)]
-    is_plain = given in ("instance", "function") and not extra and len(limits) <= 1
+    is_plain = given != "class" and not extra and len(limits) <= 1
     return EnvRecord(
         given=given,
         name=shorten(printable(name or described, keep="")),
@@ -268,15 +268,33 @@ class GivenFunction(GivenEnv):
 
 @dataclass(frozen=True)
 class GivenVector(GivenEnv):
-    """A vector environment that the user made. It is used as it is and not closed."""
+    """A vector environment of Gymnasium that the user made.
 
-    env: AnyVectorEnv
+    The environments of a `SyncVectorEnv` are used as they are and not closed. Those of an
+    `AsyncVectorEnv` are in its own processes, so its functions make new ones.
+    """
+
+    env: SyncVectorEnv[Any, Any] | AsyncVectorEnv[Any, Any]
     belongs_to_user = True
 
     @property
     def name(self) -> str:
         """Name for messages."""
-        return self.record(self.env).name
+        return record_env(self.env, "vector").name
+
+    @property
+    def uses_processes(self) -> bool:
+        """Whether the environments run in worker processes."""
+        return isinstance(self.env, AsyncVectorEnv)
+
+    def each(self) -> list[GivenEnv]:
+        """Return the single environments in order."""
+        if isinstance(self.env, SyncVectorEnv):
+            return [GivenInstance(env) for env in self.env.envs]
+        return [self._made_by(function) for function in self.env.env_fns]
+
+    def _made_by(self, function: Callable[[], Any]) -> GivenEnv:
+        return GivenFunction(function, self.name, env_id=self.label, takes_kwargs=False)
 
     def maker(self, kwargs: Mapping[str, Any], *, render: bool = False) -> EnvMaker:
         """Refuse: it cannot make a single environment."""
@@ -286,12 +304,19 @@ class GivenVector(GivenEnv):
         )
 
     def record(self, env: AnyEnv | AnyVectorEnv) -> EnvRecord:
-        """Describe the vector environment."""
-        return record_env(env, "vector")
+        """Describe its environments; Gymnasium can only make them if they are all the same."""
+        found = record_env(env, "vector", self.name)
+        return found if len(set(self._functions)) == 1 else replace(found, registration=None)
 
     def another(self) -> GivenEnv | None:
-        """Return None, since evaluation needs a single environment."""
-        return None
+        """Return the function that made its first environment."""
+        return self._made_by(self._functions[0]) if self._functions else None
+
+    @property
+    def _functions(self) -> Sequence[Callable[[], Any]]:
+        """The functions that made its environments; none if it got them as an iterator."""
+        found = self.env.env_fns
+        return found if isinstance(found, list | tuple) else ()
 
 
 EnvLike = str | AnyEnv | type[AnyEnv] | Callable[[], AnyEnv] | AnyVectorEnv | GivenEnv
@@ -309,6 +334,12 @@ def as_given(value: Any, where: str = "env") -> str | GivenEnv:
     if isinstance(value, VectorEnv):
         if value.closed:
             raise ConfigError(f"{where} = {shown(value)} is closed: create a new one.")
+        if not isinstance(value, SyncVectorEnv | AsyncVectorEnv):
+            raise ConfigError(
+                f"{where} is a {type(value).__name__}, but of vector environments, only "
+                "gymnasium.vector.SyncVectorEnv and AsyncVectorEnv are supported: pass a function "
+                f"that makes one environment, and set num_envs={value.num_envs}."
+            )
         return GivenVector(value)
     if isinstance(value, gym.Env):
         return GivenInstance(value)

@@ -110,13 +110,13 @@ class FrameStack(gym.Wrapper[Any, Any, Any, Any]):
         if isinstance(space, spaces.Tuple):
             parts = zip(space.spaces, obs, strict=True)
             return tuple(self._stacked(part, x, f"{name}/{i}") for i, (part, x) in enumerate(parts))
-        if not is_image(space):
+        earlier = self._frames.get(name)
+        if earlier is None and not is_image(space):
             return obs
         frame = np.asarray(obs, dtype=space.dtype)[None]
-        earlier = self._frames.get(name)
         older = np.repeat(frame, self.size - 1, axis=0) if earlier is None else earlier[1:]
         self._frames[name] = np.concatenate([older, frame])
-        return self._frames[name].copy()
+        return self._frames[name]  # the next step creates another array
 
 
 def stack_frames(env: AnyEnv, size: int, env_id: str) -> AnyEnv:

@@ -80,6 +80,8 @@ def with_env(data: Mapping[str, Any], env: str | GivenEnv) -> dict[str, Any]:
         data = {**data, "num_envs": number}
     if env.belongs_to_user:
         check_no_arguments(env, data.get("env_kwargs"))
+    if isinstance(env, GivenVector) and env.uses_processes:
+        data = {**data, "env_kwargs": {**(data.get("env_kwargs") or {}), "vectorization": "async"}}
     return {**data, "env_id": env.label}
 
 
@@ -165,8 +167,7 @@ def _another(env: GivenEnv, arguments: Mapping[str, Any], spec: EnvSpec) -> Eval
     """Return how to make another environment like ``env``, or in words why that is impossible."""
     other = env.another()
     if other is None:
-        vector = isinstance(env, GivenVector)
-        return "is a vector environment" if vector else "was not created by gymnasium.make"
+        return "was not created by gymnasium.make"
     if other is env:  # the check of the run has already made one
         return EvaluationEnv(env, arguments)
     try:

@@ -17,7 +17,7 @@ from rl_training.boundary.values import StateError, matching_array
 from rl_training.data.generators import generator_state, restore_generator
 from rl_training.runtime.engine import capture
 from rl_training.runtime.held_noise import HeldNoise
-from rl_training.types import BoolArray, FloatArray
+from rl_training.types import BoolArray, FloatArray, ObsArray
 
 
 class Explorer:
@@ -45,11 +45,12 @@ class Explorer:
         return self._actions is not None
 
     def request_actions(
-        self, obs: FloatArray, *, random: bool, legal: BoolArray | None = None
+        self, obs: ObsArray, *, random: bool, legal: BoolArray | None = None
     ) -> None:
         """Choose actions for ``obs``, with the current policy or at random.
 
-        With action masks, ``legal`` are the legal actions, ``[num_envs, actions]``.
+        Observations that contain only images are uint8. With action masks, ``legal`` are the legal
+        actions, ``[num_envs, actions]``.
         """
         device = self.generator.device
         mask = None if legal is None else torch.from_numpy(legal).to(device, torch.float32)
@@ -80,6 +81,7 @@ class Explorer:
         noise = draw_noise(self._noise_spec, generator)
         if self._held is not None:
             noise = self._held.next(noise)
+        obs = obs.to(torch.float32)
         return self._algorithm.act(obs, deterministic=False, noise=noise, legal=legal)
 
     def state_dict(self) -> dict[str, Any]:
@@ -113,12 +115,13 @@ class GraphedExplorer(Explorer):
 
     def __init__(self, algorithm: Algorithm, num_envs: int, generator: torch.Generator) -> None:
         super().__init__(algorithm, num_envs, generator)
-        obs_dim = algorithm.spec.obs_dim
-        self._host_obs = torch.zeros(num_envs, obs_dim, pin_memory=True)
-        self._obs = torch.zeros(num_envs, obs_dim, device=generator.device)
+        spec = algorithm.spec
+        dtype = torch.uint8 if spec.obs_dtype == np.uint8 else torch.float32
+        self._host_obs = torch.zeros(num_envs, spec.obs_dim, dtype=dtype, pin_memory=True)
+        self._obs = torch.zeros(num_envs, spec.obs_dim, dtype=dtype, device=generator.device)
         self._host_legal: Tensor | None = None
         self._legal: Tensor | None = None
-        if width := algorithm.spec.mask_width:
+        if width := spec.mask_width:
             self._host_legal = torch.ones(num_envs, width, pin_memory=True)
             self._legal = torch.ones(num_envs, width, device=generator.device)
         self._host_actions = torch.empty(0)
@@ -132,7 +135,7 @@ class GraphedExplorer(Explorer):
         return self._in_flight or super().has_actions
 
     def request_actions(
-        self, obs: FloatArray, *, random: bool, legal: BoolArray | None = None
+        self, obs: ObsArray, *, random: bool, legal: BoolArray | None = None
     ) -> None:
         """Start choosing actions; the GPU does this after the updates that are already queued."""
         if random:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from rl_training.errors import CheckpointError, EnvError, RLTrainingError, Train
 from rl_training.runtime.acting import Explorer
 from rl_training.runtime.observing import Observer
 from rl_training.runtime.seeding import Stream, derive_seed
-from rl_training.types import BoolArray, EnvSpec, FloatArray
+from rl_training.types import BoolArray, EnvSpec, FloatArray, ObsArray
 
 RECENT_EPISODES = 20
 """Number of episodes over which `Collector.recent_return` averages."""
@@ -98,7 +99,8 @@ class Collector:
         self._obs_dim = spec.obs_dim
         self._scaler = ActionScaler(spec)
         self._seed = seed
-        self._obs: FloatArray = np.empty((0,), dtype=np.float32)
+        self._dtype = spec.obs_dtype
+        self._obs: ObsArray = np.empty((0,), dtype=self._dtype)
         self._actions: FloatArray = np.empty((0,), dtype=np.float32)
         self._has_masks = spec.action_masks
         self._legal: BoolArray | None = None
@@ -120,7 +122,7 @@ class Collector:
             obs, infos = self.envs.reset(seed=seed)
         except EnvError as error:
             raise self._failure(error, step) from error
-        self._obs = np.array(obs, dtype=np.float32)
+        self._obs = np.array(obs, dtype=self._dtype)
         self._legal = infos[ACTION_MASK] if self._has_masks else None
         self._check_finite(step, observation=self._obs)
         self._returns[:] = 0.0
@@ -155,8 +157,12 @@ class Collector:
         self.send_actions(step)
         return self.finish_step(step)
 
-    def finish_step(self, step: int) -> int:
-        """Finish and store the step that `send_actions` started; return its transitions."""
+    def finish_step(self, step: int, *, request: Callable[[], None] | None = None) -> int:
+        """Finish and store the step that `send_actions` started; return its transitions.
+
+        ``request`` is called as soon as the next actions can be requested, so that a GPU chooses
+        them while the transitions are stored.
+        """
         actions = self._actions
         try:
             if isinstance(self.envs, WorkerEnvs):
@@ -167,7 +173,7 @@ class Collector:
             raise self._failure(error, step + 1) from error
         obs, rewards, terminations, truncations, infos = result
         self._restored = False
-        next_obs = np.array(obs, dtype=np.float32)
+        next_obs = np.array(obs, dtype=self._dtype)
         ended = terminations | truncations
         finished = np.flatnonzero(ended).tolist() if ended.any() else []
         next_legal: BoolArray | None = infos[ACTION_MASK] if self._has_masks else None
@@ -183,10 +189,12 @@ class Collector:
         rewards32 = np.asarray(rewards, dtype=np.float32)
         self._check_finite(step + 1, observation=true_next, reward=rewards32)
         masks = () if self._legal is None else (self._legal, true_legal)
-        self.buffer.add(self._obs, actions, rewards32, true_next, terminations, truncations, *masks)
         if self._observer is not None:
             self._observer.observe(self._obs[:, : self._obs_dim], rewards32, ended)
-        self._obs, self._legal = next_obs, next_legal
+        obs, self._obs, self._legal = self._obs, next_obs, next_legal
+        if request is not None:
+            request()
+        self.buffer.add(obs, actions, rewards32, true_next, terminations, truncations, *masks)
         episodes = self._track_episodes(rewards, finished, infos)
         self.latest = LatestStep(self.envs, rewards, terminations, truncations, episodes)
         return self.num_envs
@@ -199,8 +207,10 @@ class Collector:
             )
         return EnvError(f"at step {step}, {error}")
 
-    def _check_finite(self, step: int, **quantities: FloatArray) -> None:
+    def _check_finite(self, step: int, **quantities: ObsArray) -> None:
         for quantity, values in quantities.items():
+            if values.dtype == np.uint8:
+                continue
             # Fast path: if the sum of squares is finite, all values are.
             if not math.isfinite(np.vdot(values, values)) and not np.isfinite(values).all():
                 where = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
@@ -257,7 +267,7 @@ class Collector:
         return {
             "environments": None if errors else states,
             "environments_error": errors[0] if errors else None,
-            "obs": self._obs,
+            "obs": self._obs.astype(np.float32, copy=False),
             **({} if self._legal is None else {"legal_actions": self._legal}),
             "explorer": self.explorer.state_dict(),
             "returns": self._returns,
@@ -296,7 +306,11 @@ class Collector:
             self.envs.call("restore", state["environments"])
         except CaptureError as error:
             raise StateError(str(error)) from error
-        self._obs = matching_array(state["obs"], self._obs, "obs")
+        obs = matching_array(state["obs"], self._obs.astype(np.float32, copy=False), "obs")
+        with np.errstate(invalid="ignore"):
+            self._obs = obs.astype(self._dtype, copy=False)
+        if (self._obs != obs).any():
+            raise StateError("obs contains values that are not pixels")
         if self._legal is not None:
             self._legal = matching_array(state["legal_actions"], self._legal, "legal_actions")
             if not self._legal.any(axis=1).all():

@@ -9,7 +9,7 @@ import torch
 
 from rl_training.algorithms.base import Algorithm
 from rl_training.boundary.values import matching_array
-from rl_training.types import BoolArray, FloatArray
+from rl_training.types import BoolArray, FloatArray, ObsArray
 
 
 class Observer:
@@ -20,7 +20,7 @@ class Observer:
         self._gamma = gamma
         self._returns = np.zeros(num_envs)
 
-    def observe(self, obs: FloatArray, rewards: FloatArray, ended: BoolArray) -> None:
+    def observe(self, obs: ObsArray, rewards: FloatArray, ended: BoolArray) -> None:
         """Add one transition of every environment; ``obs`` are the observations before the step."""
         device = self._algorithm.obs_shift.device
         returns = self._gamma * self._returns + rewards

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -141,21 +142,22 @@ def online_steps(session: Session, collector: Collector) -> Iterator[int | None]
     if isinstance(config, MixingConfig) and not config.random_play:
         random_until = 0
 
-    def request() -> None:
-        session.algorithm.explore_at(state.step - begin)
-        collector.request_actions(random=state.step - begin < random_until)
+    def request(step: int) -> None:
+        session.algorithm.explore_at(step - begin)
+        collector.request_actions(random=step - begin < random_until)
 
     while not state.should_stop:
         before = state.step
         session.schedule_learning_rates(before)
         if not collector.explorer.has_actions:
-            request()
+            request(before)
         collector.send_actions(before)
         if collector.steps_in_processes:
             yield None
-        state.step += collector.finish_step(before)
+        early = None
         if collector.explorer.lag:  # so that environments can step during this step's updates
-            request()
+            early = partial(request, before + collector.num_envs)
+        state.step += collector.finish_step(before, request=early)
         yield updates_due(state.step - begin, before - begin, config)
         session.after_step(before)
 
