@@ -65,7 +65,11 @@ assert not {"rl_training", "torch"} & set(sys.modules)
 """
 
 
-def test_exported_pendulum_policy_balances_without_this_package(copied: Path) -> None:
+@pytest.mark.parametrize("program", ["recorded", "current"])
+def test_exported_pendulum_policy_balances_without_this_package(copied: Path, program: str) -> None:
+    """Both with the program that was exported with the policy and with the one of this version."""
+    if program == "current":
+        shutil.copy(PROGRAM, copied / "policy.py")
     done = subprocess.run(
         [sys.executable, "-I", "-c", BALANCE, str(copied)],
         capture_output=True,

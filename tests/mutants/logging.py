@@ -94,4 +94,18 @@ MUTANTS = [
         "        return ReadOnlyMetrics, (dict(self),)",
         f"{CALLBACKS} -k copies",
     ),
+    Mutant(
+        "steps past the budget are not part of the next part",
+        "api/managed.py",
+        "max(min(done, config.budget) + steps, done + 1)",
+        "max(done + steps, done + 1)",
+        f"{CALLBACKS} -k in_two_parts",
+    ),
+    Mutant(
+        "a short part after steps past the budget is refused",
+        "api/managed.py",
+        "max(min(done, config.budget) + steps, done + 1)",
+        "min(done, config.budget) + steps",
+        f"{CALLBACKS} -k every_call",
+    ),
 ]

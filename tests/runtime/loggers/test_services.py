@@ -11,6 +11,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -180,14 +181,9 @@ def test_wandb_without_an_api_key_is_an_error_and_not_a_question(tmp_path: Path)
 # --- MLflow -----------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Start MLflow's own server on the loopback."""
-    pytest.importorskip("mlflow")
-    folder = tmp_path_factory.mktemp("mlflow")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+@contextmanager
+def serve_mlflow(folder: Path, port: int) -> Iterator[str]:
+    """Serve MLflow on the loopback, with a database in a folder."""
     uri = f"http://127.0.0.1:{port}"
     command = [
         *(sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port)),
@@ -211,6 +207,21 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     finally:
         os.killpg(process.pid, 15)
         process.wait(30)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """MLflow's own server on the loopback."""
+    pytest.importorskip("mlflow")
+    with serve_mlflow(tmp_path_factory.mktemp("mlflow"), free_port()) as uri:
+        yield uri
 
 
 def test_mlflow_run_has_all_metrics_and_is_continued(small_config: Config, server: str) -> None:
@@ -268,3 +279,42 @@ def test_unreachable_server_warns_once_and_does_not_delay_training(
     warnings = [line for line in capfd.readouterr().err.splitlines() if "logging to MLflow" in line]
     assert len(warnings) == 1
     assert time.perf_counter() - began < 60
+
+
+def test_server_that_dies_warns_once_and_a_later_resume_continues_the_run(
+    small_config: Config,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("mlflow")
+    from mlflow import MlflowClient
+
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    port = free_port()
+    with ExitStack() as running:
+        uri = running.enter_context(serve_mlflow(tmp_path, port))
+        client = MlflowClient(uri)
+
+        def steps() -> list[int]:
+            found = client.get_experiment_by_name("dying")
+            runs = client.search_runs([found.experiment_id]) if found else []
+            history = [client.get_metric_history(run.info.run_id, "updates") for run in runs]
+            return [metric.step for metrics in history for metric in metrics]
+
+        class Kills(Callback):
+            def on_step(self, session: Session) -> None:
+                if session.state.step == 50:
+                    while 40 not in steps():
+                        time.sleep(0.2)
+                    running.close()
+
+        settings = {"tracking_uri": uri, "experiment": "dying"}
+        result = train(logged_config(small_config, mlflow=settings), callbacks=[Kills()])
+    assert result.stop_reason == "completed"
+    printed = capfd.readouterr().err.splitlines()
+    assert len([line for line in printed if "logging to MLflow" in line]) == 1
+    with serve_mlflow(tmp_path, port):
+        assert steps() == [20, 40]
+        resume(result.run_dir, ["total_timesteps=160", f"logging.mlflow.tracking_uri={uri}"])
+        assert steps() == [20, 40, 140, 160]
