@@ -17,13 +17,15 @@ from rl_training import TrainConfig, evaluate_checkpoint
 from rl_training.api.finetuning import finetune
 from rl_training.api.training import resume
 from rl_training.errors import ConfigError
+from rl_training.runtime.stop_reason import StopReason
 from rl_training.study import estimating
 from rl_training.study.estimating import folder_size, run_bytes
 from rl_training.study.index import StudyIndex
+from rl_training.study.jobs import Ended, Event, Job, Progress
 from rl_training.study.local_executor import LocalExecutor
 from rl_training.study.planning import group_kind
 from rl_training.study.records import RunStatus
-from rl_training.study.resources import Budget
+from rl_training.study.resources import Budget, Resources
 from rl_training.study.study import Study
 from tests.faults.envs import register
 from tests.faults.runs import CONFIG
@@ -283,6 +285,52 @@ def test_an_estimate_measures_the_speed(
     assert estimate.seconds is not None
     assert estimate.to_json()["left"] == 6
     assert list(tmp_path.iterdir()) == []
+
+
+class _Scripted:
+    """An executor whose jobs report given events, and end when they are asked to."""
+
+    def __init__(self, *events: dict[str, Any]) -> None:
+        self._events = list(events)
+        self._keys: list[str] = []
+
+    def check(self, need: Resources, what: str) -> None:
+        pass
+
+    def at_once(self, need: Resources) -> int:
+        return 1
+
+    def submit(self, job: Job) -> bool:
+        self._keys.append(job.key)
+        return True
+
+    def wait(self, seconds: float) -> list[Event]:
+        if not self._events:
+            return [Ended(key, RunStatus.FAILED) for key in self._keys]
+        event = self._events.pop(0)
+        return [Progress(key, done=1, total=200, unit="steps", **event) for key in self._keys]
+
+    def stop(self, reason: StopReason, key: str | None = None) -> None:
+        self._events.clear()
+
+
+def test_an_estimate_waits_for_the_speed_of_learning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(estimating, "CALIBRATION_SECONDS", 0.0)
+    groups = Study.load(small_description(algos=("sac",))).plan().groups
+    collecting = {"speed": 4000.0}
+    executor: Any = _Scripted(
+        collecting,
+        {"is_learning": True},  # the first evaluation has just ended
+        {"is_learning": True, "speed": 20.0, "evaluation_seconds": 0.0},
+        {"is_learning": True, "speed": 1.0},
+    )
+    estimate = estimating.estimate(groups, None, executor)
+    assert estimate.groups[0].seconds == pytest.approx(200 / 20, abs=0.5)
+    assert estimate.problems == ()
+    executor = _Scripted(collecting)
+    estimate = estimating.estimate(groups, None, executor)
+    assert estimate.seconds is None
+    assert "The time of sac on Pendulum-v1 is unknown" in estimate.problems[0]
 
 
 def test_an_estimate_without_the_gpu_that_the_runs_need() -> None:

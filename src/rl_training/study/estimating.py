@@ -72,7 +72,7 @@ class StudyEstimate:
     at_once: int
     """Number of runs that are trained at the same time; 0 if one does not fit on this machine."""
     problems: tuple[str, ...] = ()
-    """Why runs do not fit on this machine."""
+    """Why times are unknown, such as a GPU that this machine does not have."""
 
     @property
     def left(self) -> int:
@@ -152,8 +152,14 @@ def estimate(
         )
     left = [group for group, found in zip(groups, estimates, strict=True) if found.left]
     together = min((executor.at_once(group.resources) for group in left), default=1)
-    problems = dict.fromkeys(filter(None, (_problem(group, executor) for group in left)))
-    return StudyEstimate(tuple(estimates), together, tuple(problems))
+    problems = [problem for group in left if (problem := _problem(group, executor))]
+    problems += [
+        f"The time of {group.label} on {group.task} is unknown: its speed could not be measured "
+        "in a short run."
+        for group in fitting
+        if _method(group) not in speeds
+    ]
+    return StudyEstimate(tuple(estimates), together, tuple(dict.fromkeys(problems)))
 
 
 def _problem(group: PlannedGroup, executor: Executor) -> str | None:
@@ -280,12 +286,14 @@ class _Calibration:
         if not isinstance(event, Progress) or event.key not in self._begun:
             return
         self._first_step.setdefault(event.key, now - self._begun[event.key])
+        if not event.is_learning:  # collecting alone is much faster
+            return
+        began = self._learning.setdefault(event.key, now)
         if event.speed:
             self._last[event.key] = event
-        if event.is_learning:
-            began = self._learning.setdefault(event.key, now)
-            if now - began >= CALIBRATION_SECONDS:
-                self._stop(event.key)
+        # The first evaluation may take longer than the calibration.
+        if event.key in self._last and now - began >= CALIBRATION_SECONDS:
+            self._stop(event.key)
 
     def _stop(self, key: str) -> None:
         self._executor.stop(StopReason.parse("signal: SIGTERM"), key)

@@ -224,14 +224,16 @@ TABLE = Table(
 
 
 def test_markdown_is_escaped() -> None:
-    head, align, row = to_markdown(TABLE).splitlines()
+    head, align, row, _, note = to_markdown(TABLE).splitlines()
     assert head == r"| A\|b | 50% |"
     assert align == "| --- | ---: |"
     assert row == r"| x\_1 \& \<b\> $y$ \\ \[z\] {#} ~^ | **−1.5 \[−2, −1\] †** |"
+    assert note.startswith("† The interval is unreliable")
 
 
 def test_latex_is_escaped() -> None:
-    row = to_latex(TABLE).splitlines()[4]
+    note, *_, row, _, _ = to_latex(TABLE).splitlines()
+    assert note.startswith("% † The interval is unreliable")
     assert row == (
         r"x\_1 \& \textless{}b\textgreater{} \$y\$ \textbackslash{} {[}z{]} \{\#\} "
         r"\textasciitilde{}\textasciicircum{} & \textbf{$-$1.5 {[}$-$2, $-$1{]} $^\dagger$} \\"

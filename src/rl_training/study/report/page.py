@@ -20,6 +20,7 @@ from rl_training.study.records import RunStatus
 from rl_training.study.report.analysis import Analysis
 from rl_training.study.report.charts import chart_data, drawn_tasks
 from rl_training.study.report.tables import (
+    UNRELIABLE_NOTE,
     Cell,
     Table,
     aggregate_table,
@@ -388,8 +389,7 @@ def _footer(facts: PageFacts) -> Iterator[str]:
     yield (
         "IQM: mean of the middle half of all runs. Optimality gap: how far runs are below a score "
         "of 1 on average. Intervals, profiles and the probability of improvement follow "
-        "rliable (Agarwal et al., 2021). † The interval is unreliable, because there are fewer "
-        "than five runs."
+        f"rliable (Agarwal et al., 2021). {UNRELIABLE_NOTE}"
     )
     yield "</p>\n</footer>\n"
 

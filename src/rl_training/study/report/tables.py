@@ -24,6 +24,7 @@ from rl_training.text import counted, duration, printable, shorten
 
 NONE = "–"
 UNRELIABLE = "†"
+UNRELIABLE_NOTE = "† The interval is unreliable, because there are fewer than five runs."
 ALL_TASKS = "all tasks"
 
 MAX_SETTINGS_LABELS = 24
@@ -471,6 +472,12 @@ def _plain(text: str) -> str:
 # --- Markdown and LaTeX -----------------------------------------------------------------
 
 
+def _notes(table: Table) -> list[str]:
+    """Return the notes of a table that is alone, without the footer of the page."""
+    marked = any(UNRELIABLE in cell.text for row in table.rows for cell in row)
+    return [*table.notes, *([UNRELIABLE_NOTE] if marked else [])]
+
+
 def to_markdown(table: Table) -> str:
     """Return a table as Markdown."""
     align = ["---" if index in table.texts else "---:" for index in range(len(table.heads))]
@@ -478,7 +485,7 @@ def to_markdown(table: Table) -> str:
     for row in table.rows:
         lines.append([f"**{_markdown(c.text)}**" if c.is_best else _markdown(c.text) for c in row])
     text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return "\n\n".join([text, *map(_markdown, table.notes)]) + "\n"
+    return "\n\n".join([text, *map(_markdown, _notes(table))]) + "\n"
 
 
 def _markdown(text: str) -> str:
@@ -489,7 +496,7 @@ def to_latex(table: Table) -> str:
     """Return a table as LaTeX; it needs the package booktabs."""
     columns = "".join("l" if index in table.texts else "r" for index in range(len(table.heads)))
     lines = [
-        *(f"% {printable(note, keep='')}" for note in table.notes),
+        *(f"% {printable(note, keep='')}" for note in _notes(table)),
         rf"\begin{{tabular}}{{{columns}}}",
         r"\toprule",
         " & ".join(map(_latex, table.heads)) + r" \\",
