@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +16,10 @@ import typer.main
 import yaml
 
 from rl_training import cli
+from rl_training.study.index import StudyIndex
+from rl_training.study.records import RunStatus
 from tests.pages import ROOT, blocks
+from tests.study.small import write_study
 
 PAGE = "docs/cluster.md"
 SCRIPTS = [block.code for block in blocks(PAGE) if block.language == "bash"]
@@ -46,6 +52,28 @@ def test_commands_are_found() -> None:
 def test_scripts_are_valid(script: str) -> None:
     done = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.slow
+def test_the_array_job_trains_every_part(tmp_path: Path) -> None:
+    """The tasks of the array, one after the other, as Slurm starts them."""
+    (script,) = (text for text in SCRIPTS if "SLURM_ARRAY_TASK_ID" in text)
+    script = script.replace("/shared/study", str(tmp_path / "study")).replace("/16", "/2")
+    write_study(tmp_path / "study.yaml", algos=("sac",), seeds=2)
+    command = tmp_path / "bin" / "rl-training"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m rl_training "$@"\n')
+    command.chmod(0o755)
+    path = f"{command.parent}{os.pathsep}{os.environ['PATH']}"
+    for task, finished in (("1", 1), ("2", 2)):
+        subprocess.run(
+            ["bash", "-c", script],
+            cwd=tmp_path,
+            env=os.environ | {"PATH": path, "SLURM_ARRAY_TASK_ID": task},
+            check=True,
+        )
+        statuses = [run.status for run in StudyIndex.open(tmp_path / "study")]
+        assert statuses.count(RunStatus.FINISHED) == finished
 
 
 def manifest() -> dict[str, Any]:

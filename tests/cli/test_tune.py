@@ -116,6 +116,12 @@ def test_the_space_can_be_shown_saved_and_used(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["space.yaml"]
 
 
+@pytest.mark.parametrize("config", ["iql/cartpole", "td3_bc/halfcheetah"])
+def test_showing_a_space_needs_and_records_no_data(config: str, tmp_path: Path) -> None:
+    assert "learning_rate" in yaml.safe_load(ok("tune", config, "--show-space", cwd=tmp_path))
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -256,9 +256,7 @@ def plan_tuning(description: TuningConfig, *, is_named: bool = True) -> TuningPl
     ``is_named`` is whether the user has specified the config in this session, so that its
     environment may be created with any arguments.
     """
-    config = description.config
-    base = read_config(config) if isinstance(config, str) else deepcopy(config)
-    base = {key: value for key, value in base.items() if key not in RESERVED_KEYS}
+    base = _base_config(description)
     plan = TuningPlan(
         description.model_copy(
             update={"config": base, "validation_seeds": _validation_seeds(description)}
@@ -273,11 +271,7 @@ def plan_tuning(description: TuningConfig, *, is_named: bool = True) -> TuningPl
     kind = check_group(plan.incomplete_group(BASE_LABEL, {}, description.seeds))
     settings = description.set | evaluation_settings(description, kind.total_timesteps)
     plan = replace(plan, settings=settings, known_kind=kind)
-    fixed, whole = fixed_keys(description), base_with(base, settings)
-    if description.space is None:
-        space = packaged_space(whole, fixed)
-    else:
-        space = make_space(description.space, whole, fixed, "The space")
+    space = _space(description, base_with(base, settings))
     plan = replace(
         plan,
         description=plan.description.model_copy(update={"space": space.to_plain()}),
@@ -285,6 +279,26 @@ def plan_tuning(description: TuningConfig, *, is_named: bool = True) -> TuningPl
     )
     _check_first(plan)
     return plan
+
+
+def space_of(description: TuningConfig) -> Space:
+    """Return what a tuning varies; its environment and data need not exist."""
+    return _space(description, base_with(_base_config(description), description.set))
+
+
+def _base_config(description: TuningConfig) -> dict[str, Any]:
+    """Return the mapping of the config that is tuned."""
+    config = description.config
+    base = read_config(config) if isinstance(config, str) else deepcopy(config)
+    return {key: value for key, value in base.items() if key not in RESERVED_KEYS}
+
+
+def _space(description: TuningConfig, config: Mapping[str, Any]) -> Space:
+    """Return the space for a config with the settings of a tuning."""
+    fixed = fixed_keys(description)
+    if description.space is None:
+        return packaged_space(config, fixed)
+    return make_space(description.space, config, fixed, "The space")
 
 
 def fixed_keys(description: TuningConfig) -> dict[str, str]:

@@ -25,7 +25,7 @@ from rl_training.study.index import StudyIndex, StudyRun
 from rl_training.study.records import INDEX_FILE
 from rl_training.study.study import JobMaker, RunOptions, raise_interrupt
 from rl_training.text import counted, shown
-from rl_training.tuning.config import TuningConfig, TuningPlan, plan_tuning
+from rl_training.tuning.config import TuningConfig, TuningPlan, plan_tuning, space_of
 from rl_training.tuning.folder import (
     TuningSession,
     check_same_tuning,
@@ -212,7 +212,7 @@ class Tuning:
     @property
     def space(self) -> dict[str, Any]:
         """What varies, as in a space file."""
-        return self.plan().space.to_plain()
+        return space_of(self.description).to_plain()
 
     def result(self) -> TuningResult:
         """Return what is recorded in the folder, as of now."""
