@@ -251,6 +251,21 @@ class EnvSpec:
     """Parts of an observation in the flat vector; none if it is a flat Box or has goals."""
     action_masks: bool = False
     """Whether the infos have an ``action_mask`` with the legal actions, and the run uses it."""
+    action_choices: tuple[int, ...] = ()
+    """Number of values of each number of a MultiDiscrete action; their sum is `action_dim`."""
+    action_starts: tuple[int, ...] = ()
+    """First value of each of these numbers in the environment."""
+
+    @property
+    def first_actions(self) -> npt.NDArray[np.int64]:
+        """Smallest values of a discrete action in the environment, ``[action_width]``."""
+        return np.array(self.action_starts or (self.action_start,), dtype=np.int64)
+
+    @property
+    def last_actions(self) -> npt.NDArray[np.int64]:
+        """Largest values of a discrete action in the environment, ``[action_width]``."""
+        counts = np.array(self.action_choices or (self.action_dim,), dtype=np.int64)
+        return np.asarray(self.first_actions + counts - 1)
 
     @property
     def parts(self) -> tuple[Entry, ...]:
@@ -278,8 +293,8 @@ class EnvSpec:
 
     @property
     def action_width(self) -> int:
-        """Values per action in a batch: 1 for a discrete action, its index."""
-        return 1 if self.discrete else self.action_dim
+        """Values per action in a batch: an index for each number of a discrete action."""
+        return (len(self.action_choices) or 1) if self.discrete else self.action_dim
 
     @property
     def mask_width(self) -> int:
@@ -297,6 +312,9 @@ class EnvSpec:
         if self.entries:
             parts = f" ({shorten(', '.join(map(str, self.entries)), 200)})"
         text = f"{counted(self.obs_dim, 'observation value')}{parts} and "
+        if self.action_choices:
+            sizes = ", ".join(map(str, self.action_choices))
+            return f"{text}actions of {len(self.action_choices)} numbers with {sizes} values"
         if self.discrete:
             first = f", numbered from {self.action_start}" if self.action_start else ""
             masks = " with action masks" if self.action_masks else ""
@@ -305,14 +323,15 @@ class EnvSpec:
         return f"{text}{counted(self.action_dim, 'action value')} in [{low}, {high}]"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data for a manifest; entries and action masks only if there are any."""
+        """Return plain data for a manifest, without fields that few environments have."""
         data = asdict(self)
-        data |= {key: list(data[key]) for key in ("action_low", "action_high")}
+        lists = ("action_low", "action_high", "action_choices", "action_starts")
+        data |= {key: list(data[key]) for key in lists}
         data["entries"] = [entry.to_dict() for entry in self.entries]
         return {
             key: value
             for key, value in data.items()
-            if value or key not in ("entries", "action_masks")
+            if value or key not in ("entries", "action_masks", "action_choices", "action_starts")
         }
 
     @classmethod
@@ -326,6 +345,7 @@ class EnvSpec:
             ValueError: A field is missing or unknown, or has the wrong type.
         """
         data = {"action_start": 0, "goal_dim": 0, "action_masks": False, "entries": [], **data}
+        data = {"action_choices": [], "action_starts": [], **data}
         wanted = {item.name for item in fields(cls)}
         if set(data) != wanted:
             raise ValueError(f"the fields {sorted(set(data) ^ wanted)} are missing or unknown")
@@ -334,11 +354,12 @@ class EnvSpec:
             if type(data[name]) is not list or {type(x) for x in data[name]} - {int, float}:
                 raise ValueError(f"{name} is not a list of numbers")
             bounds[name] = tuple(float(x) for x in data[name])
+        numbers = {name: _integers(data, name) for name in ("action_choices", "action_starts")}
         flags = {"discrete", "action_masks"}
         for name in sorted(flags):
             if type(data[name]) is not bool:
                 raise ValueError(f"{name} is not true or false")
-        for name in wanted - flags - {"action_low", "action_high", "entries"}:
+        for name in wanted - flags - {*bounds, *numbers, "entries"}:
             if type(data[name]) is not int:
                 raise ValueError(f"{name} is not an integer")
         if type(data["entries"]) is not list:
@@ -346,7 +367,15 @@ class EnvSpec:
         entries = tuple(Entry.from_dict(entry) for entry in data["entries"])
         if entries:
             check_entries(entries, data["obs_dim"])
-        return cls(**{**data, **bounds, "entries": entries})
+        return cls(**{**data, **bounds, **numbers, "entries": entries})
+
+
+def _integers(data: Mapping[str, Any], name: str) -> tuple[int, ...]:
+    """Return a list of integers in the data of a manifest."""
+    found = data[name]
+    if type(found) is not list or {type(x) for x in found} - {int}:
+        raise ValueError(f"{name} is not a list of integers")
+    return tuple(found)
 
 
 def _bound(values: tuple[float, ...]) -> str:

@@ -190,6 +190,8 @@ class Algorithm(nn.Module, ABC):
     config_class: ClassVar[type[AlgorithmConfig]]
     supports_n_step: ClassVar[bool] = False
     """Whether targets use `bootstrap_discount`, which `n_step` > 1 requires."""
+    supports_multi_discrete: ClassVar[bool] = False
+    """Whether it supports MultiDiscrete actions, ``[B, numbers]``, besides discrete ones."""
     mask_fields: ClassVar[tuple[str, ...]] = ()
     """Fields of `MASK_FIELDS` that batches have if the environment provides action masks, which
     `choose_actions` then receives as well. Empty for a learner that does not support masks."""
@@ -277,6 +279,13 @@ class Algorithm(nn.Module, ABC):
     @classmethod
     def check_spec(cls, spec: EnvSpec) -> None:
         """Raise an error if the class does not support the environment's actions."""
+        if spec.action_choices and not cls.supports_multi_discrete:
+            sizes = ", ".join(map(str, spec.action_choices))
+            raise ConfigError(
+                f"{cls.name} does not support the action space MultiDiscrete([{sizes}]): use bc, "
+                f"or convert it to Discrete({math.prod(spec.action_choices)}) with a "
+                "gymnasium.ActionWrapper."
+            )
         if spec.discrete and cls.actions == "continuous":
             raise ConfigError(
                 f"{cls.name} needs a bounded Box action space, but the action space is "

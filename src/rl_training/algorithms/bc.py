@@ -1,7 +1,8 @@
 """Behavior cloning: supervised learning of the recorded actions (docs/algorithms/bc.md).
 
 The only stage of an update trains the actor. Rewards and next observations are not used. For
-discrete actions the policy is categorical, and its likelihood is the usual cross-entropy.
+discrete actions the policy is categorical, and its likelihood is the usual cross-entropy; the
+numbers of a MultiDiscrete action are independent.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from rl_training.algorithms.base import Due, Stage, StagedAlgorithm, Terms, acti
 from rl_training.algorithms.config import AlgorithmConfig, NetworkedConfig
 from rl_training.config_model import Trait
 from rl_training.models import CategoricalActor, DeterministicActor, SquashedGaussianActor
+from rl_training.models.categorical import MultiCategoricalActor
 from rl_training.types import ActionKind, Batch, EnvSpec, Metrics, Mode, Noise, NoiseSpec
 
-Imitator = DeterministicActor | SquashedGaussianActor | CategoricalActor
+Imitator = DeterministicActor | SquashedGaussianActor | CategoricalActor | MultiCategoricalActor
 
 
 class BCConfig(NetworkedConfig):
@@ -46,7 +48,9 @@ def negative_log_likelihood(log_prob: Tensor) -> Tensor:
     return -log_prob.mean(-1)
 
 
-def dataset_log_prob(model: SquashedGaussianActor | CategoricalActor, batch: Batch) -> Tensor:
+def dataset_log_prob(
+    model: SquashedGaussianActor | CategoricalActor | MultiCategoricalActor, batch: Batch
+) -> Tensor:
     """Return log π(a|s) at the dataset's actions, ``[B]``."""
     if isinstance(model, CategoricalActor):
         return model.log_prob(batch.obs, batch.actions, legal_actions(batch))
@@ -71,6 +75,7 @@ class BCAlgorithm(StagedAlgorithm):
     paper: ClassVar[str] = "Pomerleau, 1988"
     mode: ClassVar[Mode] = "offline"
     actions: ClassVar[ActionKind] = "both"
+    supports_multi_discrete: ClassVar[bool] = True
     mask_fields: ClassVar[tuple[str, ...]] = ("legal_actions",)
     summary: ClassVar[str] = "Supervised learning of the recorded actions."
     learns_from_rewards: ClassVar[bool] = False
@@ -85,11 +90,21 @@ class BCAlgorithm(StagedAlgorithm):
     def build_model(self, generator: torch.Generator) -> Imitator:
         """Build the actor; override this to use another one."""
         spec, config = self.spec, self.config
-        kind: type[Imitator] = DeterministicActor if config.loss == "mse" else SquashedGaussianActor
+        trunk = config.trunks(spec)["actor"]
+        if spec.action_choices:
+            return MultiCategoricalActor(
+                spec.obs_dim,
+                spec.action_choices,
+                config.hidden_sizes,
+                trunk=trunk,
+                generator=generator,
+            )
+        kind: type[DeterministicActor | SquashedGaussianActor | CategoricalActor]
+        kind = DeterministicActor if config.loss == "mse" else SquashedGaussianActor
         if spec.discrete:
             kind = CategoricalActor
         sizes = spec.obs_dim, spec.action_dim, config.hidden_sizes
-        return kind(*sizes, trunk=config.trunks(spec)["actor"], generator=generator)
+        return kind(*sizes, trunk=trunk, generator=generator)
 
     def choose_actions(
         self, obs: Tensor, *, deterministic: bool, noise: Noise | None, legal: Tensor | None = None

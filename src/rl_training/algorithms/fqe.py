@@ -78,10 +78,20 @@ class FittedQ(StagedAlgorithm):
     def values(self, obs: Tensor, actions: Tensor, flat: Tensor | None = None) -> Tensor:
         """Return Q_i(s, a) in the units of the rewards, ``[N, B]``."""
         if self.spec.discrete:
-            # One input per action. `one_hot` would read the values on the host.
-            kinds = torch.arange(self.spec.action_dim, dtype=actions.dtype, device=actions.device)
-            actions = (actions == kinds).to(obs.dtype)
+            actions = self._one_hot(actions).to(obs.dtype)
         return self.value_shift + self.value_scale * self.critic.q_values(obs, actions, flat)
+
+    def _one_hot(self, actions: Tensor) -> Tensor:
+        """Return one input per action, ``[B, action_dim]``.
+
+        `one_hot` would read the values on the host.
+        """
+        kinds = torch.arange(self.spec.action_dim, dtype=actions.dtype, device=actions.device)
+        if not self.spec.action_choices:
+            return actions == kinds
+        ends = torch.tensor(self.spec.action_choices, device=actions.device).cumsum(0)
+        begins = ends - ends.diff(prepend=ends.new_zeros(1))
+        return ((actions + begins).unsqueeze(-1) == kinds).any(-2)
 
     def choose_actions(
         self, obs: Tensor, *, deterministic: bool, noise: Noise | None, legal: Tensor | None = None

@@ -261,7 +261,8 @@ def predict_actions(
 
 def check_mask(mask: npt.ArrayLike, policy: Policy, lead: tuple[int, ...]) -> BoolArray:
     """Return an action mask as booleans; ``lead`` is the batch axis of the observations, if any."""
-    if not policy.algorithm.mask_fields or not policy.spec.discrete:
+    single = policy.spec.discrete and not policy.spec.action_choices
+    if not policy.algorithm.mask_fields or not single:
         raise ConfigError(
             f"{policy.algorithm.name} does not support action masks here: leave out action_mask."
         )

@@ -165,8 +165,8 @@ def _check_algorithm(source: TrainConfig) -> None:
         )
     if not entry.learner_class().learns_from_rewards:
         raise ConfigError(
-            f"{source.algo} does not learn from rewards, so it cannot be fine-tuned: choose "
-            "another algorithm."
+            f"{source.algo} does not learn from rewards, so it cannot be fine-tuned: train iql or "
+            "awac on the same data instead, and fine-tune that run."
         )
 
 

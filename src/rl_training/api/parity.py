@@ -186,7 +186,8 @@ def compare(policy: Policy, exported: Act, observations: Observations) -> Parity
 def _difference(expected: ActionArray, found: ActionArray, spec: EnvSpec) -> FloatArray:
     """Return the largest difference of each row, relative to the range of actions; ``[B]``."""
     if spec.discrete:
-        return np.asarray(expected != found, dtype=np.float64)
+        differs = np.asarray(expected != found).reshape(len(expected), -1).any(axis=-1)
+        return np.asarray(differs, dtype=np.float64)
     difference: FloatArray = np.abs(expected - found) / _ranges(spec)
     largest: FloatArray = difference.max(axis=-1)
     return largest
@@ -207,8 +208,9 @@ def _explained_by_rounding(
         with _changed_weights(policy, generator):
             nearby.append(policy(rows, masks))
     if policy.spec.discrete:
-        given: BoolArray = np.logical_or.reduce([actions == found for actions in nearby])
-        return given
+        given = np.logical_or.reduce([actions == found for actions in nearby])
+        same: BoolArray = given.reshape(len(given), -1).all(axis=-1)
+        return same
     slack = TOLERANCE * _ranges(policy.spec)
     low, high = np.min(nearby, axis=0) - slack, np.max(nearby, axis=0) + slack
     inside: BoolArray = ((low <= found) & (found <= high)).all(axis=-1)

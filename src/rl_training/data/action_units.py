@@ -37,14 +37,15 @@ def check_actions(chunks: Iterable[Actions], spec: EnvSpec, source: str) -> None
 
 
 def _check_indices(chunks: Iterable[Actions], spec: EnvSpec, source: str) -> None:
-    first, last, start = spec.action_start, spec.action_start + spec.action_dim - 1, 0
+    first, last, start = spec.first_actions, spec.last_actions, 0
     for actions in chunks:
         valid = (actions >= first) & (actions <= last) & (actions == np.floor(actions))
         if not valid.all():
-            row = int(np.argwhere(~valid)[0, 0])
+            row, place = (int(index) for index in np.argwhere(~valid)[0])
+            number = f"number {place} of the action" if spec.action_choices else "the action"
             raise ConfigError(
-                f"{source}: the action in row {start + row} is {actions[row, 0]:g}, but should be "
-                f"an integer from {first} to {last}."
+                f"{source}: {number} in row {start + row} is {actions[row, place]:g}, but should "
+                f"be an integer from {first[place]} to {last[place]}."
             )
         start += len(actions)
 
@@ -133,7 +134,7 @@ def data_range(
 def map_actions(actions: Actions, spec: EnvSpec) -> None:
     """Map actions in the environment's units to [-1, 1] or to indices, in place."""
     if spec.discrete:
-        actions -= spec.action_start
+        actions -= spec.first_actions.astype(actions.dtype)
         return
     low = np.asarray(spec.action_low, dtype=np.float32)
     high = np.asarray(spec.action_high, dtype=np.float32)

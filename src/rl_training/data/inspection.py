@@ -217,11 +217,10 @@ def _value_problems(dataset: RecordedData, expected: Expectation) -> Iterator[st
 
 def _action_problems(dataset: RecordedData, spec: EnvSpec) -> Iterator[str]:
     if spec.discrete:
-        low, high = np.array([[spec.action_start], [spec.action_start + spec.action_dim - 1]])
-        slack = np.zeros(1)
+        low, high = np.asarray(spec.first_actions), np.asarray(spec.last_actions)
     else:
         low, high = np.asarray(spec.action_low), np.asarray(spec.action_high)
-        slack = BOUND_TOLERANCE * (high - low)
+    slack = 0.0 if spec.discrete else BOUND_TOLERANCE * (high - low)
     count = 0
     for actions in _actions(dataset):
         wrong = (actions < low - slack) | (actions > high + slack)

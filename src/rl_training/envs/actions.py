@@ -27,7 +27,8 @@ class ActionScaler:
 
     def __init__(self, spec: EnvSpec) -> None:
         self._discrete = spec.discrete
-        self._start = spec.action_start
+        self._first = spec.first_actions
+        self._has_numbers = bool(spec.action_choices)
         low = np.asarray(spec.action_low, dtype=np.float64)
         high = np.asarray(spec.action_high, dtype=np.float64)
         self._low, self._high = inner_bounds(low, high)
@@ -37,17 +38,20 @@ class ActionScaler:
     def to_env(self, actions: FloatArray) -> ActionArray:
         """Map model space to the environment's units, never outside its bounds.
 
-        Indices ``[..., 1]`` become the integers ``[...]`` that a Discrete space expects.
+        Indices ``[..., 1]`` become the integers ``[...]`` that a Discrete space expects, and
+        ``[..., numbers]`` those of a MultiDiscrete space.
         """
         if self._discrete:
-            return actions[..., 0].astype(np.int64) + self._start
+            numbers = actions.astype(np.int64) + self._first
+            return numbers if self._has_numbers else numbers[..., 0]
         scaled = self._center + self._half_range * actions
         return np.clip(scaled, self._low, self._high)
 
     def tensors_to_env(self, actions: Tensor) -> Tensor:
         """Do the same as `to_env` with tensors, for exported policies."""
         if self._discrete:
-            return actions[..., 0].long() + self._start
+            numbers = actions.long() + torch.as_tensor(self._first)
+            return numbers if self._has_numbers else numbers[..., 0]
         low, high = torch.as_tensor(self._low), torch.as_tensor(self._high)
         scaled = torch.as_tensor(self._center) + torch.as_tensor(self._half_range) * actions
         return scaled.clamp(low, high)
@@ -55,5 +59,6 @@ class ActionScaler:
     def to_model(self, actions: ActionArray) -> FloatArray:
         """Map the environment's units to model space."""
         if self._discrete:
-            return np.asarray(actions - self._start, dtype=np.float32)[..., None]
+            numbers = actions if self._has_numbers else np.asarray(actions)[..., None]
+            return np.asarray(numbers - self._first, dtype=np.float32)
         return (actions - self._center) / self._half_range

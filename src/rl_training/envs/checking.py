@@ -58,7 +58,7 @@ def check_episode(
 ) -> CheckedEpisode:
     """Try one reset and one step; without ``use_masks``, action masks are not read."""
     inner = env.env.env if isinstance(env.env, FlatGoals | FlatObservations) else env.env
-    read_masks = use_masks and spec.discrete
+    read_masks = use_masks and spec.discrete and not spec.action_choices
     try:
         with _preserve_random_state():
             found = env.isolation.run(_reset_and_step, inner, spec, read_masks)

@@ -207,10 +207,21 @@ def read_env_spec(env: AnyEnv, env_id: str) -> EnvSpec:
             goal_dim=goal_dim,
             entries=entries,
         )
+    if isinstance(action_space, gym.spaces.MultiDiscrete) and len(action_space.shape) == 1:
+        return EnvSpec(
+            obs_dim,
+            int(action_space.nvec.sum()),
+            discrete=True,
+            goal_dim=goal_dim,
+            entries=entries,
+            action_choices=tuple(map(int, action_space.nvec)),
+            action_starts=tuple(map(int, action_space.start)),
+        )
     if not isinstance(action_space, gym.spaces.Box) or len(action_space.shape) != 1:
         raise ConfigError(
             f"{env_id} has the action space {space_name(action_space)}, but a flat bounded Box or "
-            "a Discrete space is needed: convert it with a gymnasium.ActionWrapper."
+            "a Discrete space is needed (or, for bc, a flat MultiDiscrete): convert it with a "
+            "gymnasium.ActionWrapper."
         )
     _check_actions(action_space, env_id)
     return EnvSpec(

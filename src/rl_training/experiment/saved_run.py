@@ -72,6 +72,7 @@ class SavedRun(Checkpoint):
             or not np.less(spec.action_low, spec.action_high).all()
             or not -(2**53) < spec.action_start < 2**53
             or ((spec.action_start != 0 or spec.action_masks) and not spec.discrete)
+            or not _are_choices(spec)
         ):
             raise CheckpointError(f"{self.path / MANIFEST} has an invalid env_spec")
         if get_algorithm(self.config.algo).goals != (spec.goal_dim > 0):
@@ -145,3 +146,13 @@ class SavedRun(Checkpoint):
         algorithm = build_algorithm(self.config, spec, where)
         load_tensors(algorithm, self, MODEL)
         return Policy(algorithm, spec, where)
+
+
+def _are_choices(spec: EnvSpec) -> bool:
+    """Return whether the numbers of a MultiDiscrete action, if there are any, are valid."""
+    choices, starts = spec.action_choices, spec.action_starts
+    if not choices:
+        return not starts
+    plain = spec.discrete and not spec.action_masks and spec.action_start == 0
+    sizes = min(choices) > 0 and sum(choices) == spec.action_dim and len(starts) == len(choices)
+    return plain and sizes and max(map(abs, starts)) < 2**53

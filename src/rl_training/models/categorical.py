@@ -37,6 +37,14 @@ def at_index(values: Tensor, actions: Tensor) -> Tensor:
     return values.gather(-1, index).squeeze(-1)
 
 
+def gumbel(noise: Tensor) -> Tensor:
+    """Return Gumbel noise −log(−log u) from uniform numbers u.
+
+    The maximum of logits plus Gumbel noise is a sample of their softmax.
+    """
+    return -(-noise.clamp(min=SMALLEST_UNIFORM).log()).log()
+
+
 class CategoricalActor(Actor):
     """A policy with a probability for each of several actions.
 
@@ -60,19 +68,52 @@ class CategoricalActor(Actor):
         return legal_only(logits, legal).argmax(-1, keepdim=True).to(obs.dtype)
 
     def explore(self, obs: Tensor, noise: Tensor, legal: Tensor | None = None) -> Tensor:
-        """Return sampled actions ``[B, 1]`` from uniform ``noise`` ``[B, actions]``.
-
-        The maximum of logits plus Gumbel noise −log(−log u) is a sample of their softmax.
-        """
+        """Return sampled actions ``[B, 1]`` from uniform ``noise`` ``[B, actions]``."""
         logits: Tensor = self(obs)
-        gumbel = -(-noise.clamp(min=SMALLEST_UNIFORM).log()).log()
-        return legal_only(logits + gumbel, legal).argmax(-1, keepdim=True).to(obs.dtype)
+        return legal_only(logits + gumbel(noise), legal).argmax(-1, keepdim=True).to(obs.dtype)
 
     def choose(
         self, obs: Tensor, noise: Tensor | None = None, legal: Tensor | None = None
     ) -> Tensor:
         """Return a sample, or the most likely action without ``noise``."""
         return self.mode(obs, legal) if noise is None else self.explore(obs, noise, legal)
+
+
+class MultiCategoricalActor(Actor):
+    """A policy with independent probabilities for each number of a MultiDiscrete action.
+
+    Actions are indices ``[B, numbers]`` as floats. ``choices`` are the numbers of their values.
+    """
+
+    def __init__(
+        self,
+        obs_dim: int,
+        choices: Sequence[int],
+        hidden_sizes: Sequence[int],
+        *,
+        trunk: TrunkConfig | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(obs_dim, sum(choices), hidden_sizes, trunk=trunk, generator=generator)
+        self.choices = list(choices)
+
+    def log_prob(self, obs: Tensor, actions: Tensor) -> Tensor:
+        """Return log π(a|s) of given actions, the sum over their numbers, ``[B]``."""
+        logits = torch.split_with_sizes(self(obs), self.choices, dim=-1)
+        pairs = zip(logits, torch.unbind(actions.unsqueeze(-1), dim=-2), strict=True)
+        return torch.stack([at_index(x.log_softmax(-1), a) for x, a in pairs]).sum(0)
+
+    def mode(self, obs: Tensor) -> Tensor:
+        """Return the most likely numbers, ``[B, numbers]``."""
+        return self._largest(self(obs))
+
+    def explore(self, obs: Tensor, noise: Tensor) -> Tensor:
+        """Return sampled numbers from uniform ``noise``, ``[B, sum of choices]``."""
+        return self._largest(self(obs) + gumbel(noise))
+
+    def _largest(self, scores: Tensor) -> Tensor:
+        parts = torch.split_with_sizes(scores, self.choices, dim=-1)
+        return torch.cat([x.argmax(-1, keepdim=True) for x in parts], -1).to(scores.dtype)
 
 
 class DiscreteCritic(Critic):

@@ -100,6 +100,9 @@ def observation_entries(spec: EnvSpec) -> tuple[Entry, ...]:
 
 def policy_output(spec: EnvSpec) -> dict[str, Any]:
     """Describe the output: continuous actions with their bounds, or the number of an action."""
+    if spec.action_choices:
+        numbers = {"low": spec.first_actions.tolist(), "high": spec.last_actions.tolist()}
+        return {"name": ACTION, "dtype": "int64", "shape": [spec.action_width], **numbers}
     if spec.discrete:
         first, last = spec.action_start, spec.action_start + spec.action_dim - 1
         return {"name": ACTION, "dtype": "int64", "shape": [], "low": first, "high": last}

@@ -87,7 +87,7 @@ def record_columns(
         if progress is not None:
             progress(step + 1)
     kinds: dict[str, Any] = dict(COLUMN_TYPES)
-    if isinstance(env.action_space, gym.spaces.Discrete):
+    if isinstance(env.action_space, gym.spaces.Discrete | gym.spaces.MultiDiscrete):
         kinds["actions"] = np.int64
     if not action_masks:
         kinds = {name: kind for name, kind in kinds.items() if name not in MASK_COLUMNS}
@@ -212,6 +212,9 @@ def uniform_policy(spec: EnvSpec, seed: int) -> Callable[..., Any]:
             return spec.action_start + int(generator.integers(spec.action_dim))
         return spec.action_start + int(generator.choice(np.flatnonzero(legal)))
 
+    if spec.action_choices:
+        first, last = spec.first_actions, spec.last_actions
+        return lambda _obs: generator.integers(first, last, endpoint=True)
     if spec.discrete:
         return choose
     scaler = ActionScaler(spec)
