@@ -577,7 +577,7 @@ MUTANTS = [
     Mutant(
         "the environment's first action is assumed to be 0",
         "envs/actions.py",
-        ".astype(np.int64) + self._start",
+        ".astype(np.int64) + self._first",
         ".astype(np.int64)",
         "tests/runtime/test_collector.py -k discrete",
     ),
