@@ -298,12 +298,11 @@ def test_exports_into_one_folder_at_the_same_time_do_not_mix(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file that was compared is not replaced with one that was not."""
-    right = compare
 
     def export_in_between(*arguments: Any) -> Any:
-        monkeypatch.setattr(exporting, "compare", right)
+        monkeypatch.setattr(exporting, "compare", compare)
         export_checkpoint(RUN, tmp_path / "policy.onnx", standalone=True, best=True)
-        return right(*arguments)
+        return compare(*arguments)
 
     monkeypatch.setattr(exporting, "compare", export_in_between)
     export_checkpoint(RUN, tmp_path / "policy.onnx", standalone=True)
