@@ -247,7 +247,7 @@ MUTANTS = [
     Mutant(
         "actions stay random after learning has started",
         "runtime/training_loop.py",
-        "random=state.step - begin < random_until",
+        "random=step - begin < random_until",
         "random=True",
         "tests/algorithms/test_conformance.py -k explores",
     ),
@@ -556,7 +556,7 @@ MUTANTS = [
     Mutant(
         "epsilon decays with updates instead of steps",
         "runtime/training_loop.py",
-        "explore_at(state.step - begin)",
+        "explore_at(step - begin)",
         "explore_at(session.engine.updates)",
         "tests/algorithms/test_discrete_actions.py -k epsilon",
     ),
@@ -577,7 +577,7 @@ MUTANTS = [
     Mutant(
         "the environment's first action is assumed to be 0",
         "envs/actions.py",
-        ".astype(np.int64) + self._start",
+        ".astype(np.int64) + self._first",
         ".astype(np.int64)",
         "tests/runtime/test_collector.py -k discrete",
     ),
@@ -1291,8 +1291,8 @@ MUTANTS = [
     Mutant(
         "random play is counted from the start of the run",
         LOOPS,
-        "random=state.step - begin < random_until",
-        "random=state.step < random_until",
+        "random=step - begin < random_until",
+        "random=step < random_until",
         PHASES,
     ),
     Mutant(

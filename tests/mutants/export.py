@@ -42,8 +42,8 @@ MUTANTS = [
     Mutant(
         "discrete actions lose their start",
         "envs/actions.py",
-        "actions[..., 0].long() + self._start",
-        "actions[..., 0].long()",
+        "actions.long() + torch.as_tensor(self._first)",
+        "actions.long()",
         f"{EXPORT} -k discrete_actions_start",
     ),
     Mutant(
