@@ -255,7 +255,7 @@ BOUNDED = gym.spaces.Box(-1.0, 1.0, (2,))
             gym.spaces.Box(np.array([-1.0, 2.0]), np.array([1.0, 2.0]), dtype=np.float64),
             "Action 1 of .* has the bounds 2.0 and 2.0, but low must be below high",
         ),
-        (FLAT, gym.spaces.MultiDiscrete([2, 2]), "action space MultiDiscrete"),
+        (FLAT, gym.spaces.MultiDiscrete(np.array([[2, 2]])), "action space MultiDiscrete"),
         (FLAT, gym.spaces.MultiBinary(3), "action space MultiBinary"),
         (FLAT, gym.spaces.Dict({"a": BOUNDED}), "action space Dict"),
         (FLAT, gym.spaces.Tuple([BOUNDED]), "action space Tuple"),

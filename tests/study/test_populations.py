@@ -17,13 +17,14 @@ from rl_training.experiment import memory
 from rl_training.experiment.memory import MemoryNeeds
 from rl_training.runtime.checkpointing import list_steps
 from rl_training.runtime.stop_reason import StopKind, StopReason
+from rl_training.study.config import make_study_config
 from rl_training.study.index import StudyRun
 from rl_training.study.jobs import Evaluated, Event, Started
 from rl_training.study.population_executor import PopulationExecutor
 from rl_training.study.populations import population_kind
 from rl_training.study.records import RunStatus
 from rl_training.study.resources import Budget
-from rl_training.study.study import Study
+from rl_training.study.study import RunOptions, Study
 from tests.faults.runs import CONFIG, assert_equal_runs
 from tests.study.conftest import SharedServer
 from tests.study.small import assert_equal_studies, small_description
@@ -248,16 +249,17 @@ def test_a_population_that_does_not_fit_says_how_many_would(
         memory.check_population_memory(config, kind.spec, device, 9)
 
 
-@pytest.mark.parametrize("executor", ["local", "population"])
-def test_members_without_populations_raise(executor: str, tmp_path: Path) -> None:
-    study = Study.load({**CASES["online"], "executor": executor, "members": 2, "seeds": 2})
-    if executor == "local":
-        with pytest.raises(ConfigError, match="members = 2 limits populations: set executor ="):
-            study.run(tmp_path / "study", progress=False)
-        return
-    runs = study.run(tmp_path / "study", progress=False).runs
-    assert [run.status.value for run in runs] == ["finished"] * 2
-    assert "executor: population" in (tmp_path / "study/study.yaml").read_text()
+def test_a_study_chooses_populations() -> None:
+    local, population = (
+        make_study_config({**CASES["online"], "executor": executor, "members": 2}, "Study")
+        for executor in ("local", "population")
+    )
+    options = RunOptions(cores=1, memory="1GiB", gpus=0)
+    with options.open_executor(population) as executor:
+        assert isinstance(executor, PopulationExecutor)
+    message = "members = 2 limits populations: set executor = population as well"
+    with pytest.raises(ConfigError, match=message), options.open_executor(local):
+        pass
 
 
 def test_environments_in_processes_step_at_the_same_time(make: Make, tmp_path: Path) -> None:

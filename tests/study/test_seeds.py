@@ -13,7 +13,7 @@ from rl_training.boundary.yaml_codec import dump_yaml
 from rl_training.errors import ConfigError, RLTrainingError
 from rl_training.experiment.config import TrainConfig
 from tests.cli.test_cli import cli
-from tests.faults.runs import CONFIG, assert_equal_runs, config_for
+from tests.faults.runs import CONFIG, config_for
 
 SMALL: dict[str, Any] = {key: value for key, value in CONFIG.items() if key != "seed"}
 
@@ -28,7 +28,6 @@ def test_seeds_are_ordinary_runs(tmp_path: Path) -> None:
     found, expected = (TrainConfig.load(p / "config.yaml") for p in (result.runs[0].path, single))
     assert found.fingerprint() == expected.fingerprint()
     assert "\nseeds:" not in (single / "config.yaml").read_text()
-    assert train_seeds(config, 1, progress=False).path.name == "sac_Pendulum-v1_1seeds"
 
 
 @pytest.mark.parametrize(
@@ -121,11 +120,3 @@ def test_managed_seeds_need_an_environment_id(tmp_path: Path) -> None:
     agent = SAC(gymnasium.make("Pendulum-v1"), seeds=2, output_dir=tmp_path)
     with pytest.raises(ConfigError, match="pass an environment by its id"):
         agent.learn(10)
-
-
-def test_runs_of_seeds_equal_runs_of_a_study(tmp_path: Path) -> None:
-    config = config_for(tmp_path)
-    del config["seed"]
-    first, second = (train_seeds(config, 1, progress=False) for _ in range(2))
-    assert first.path != second.path
-    assert_equal_runs(first.runs[0].path, second.runs[0].path)

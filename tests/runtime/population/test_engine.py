@@ -116,7 +116,18 @@ def test_members_of_every_algorithm_equal_single_runs(entry: AlgorithmEntry, kin
     assert_members_equal_single_runs(entry.learner_class(), configs, spec_of(kind))
 
 
-@pytest.mark.parametrize(("entry", "kind"), CASES, ids=case_id)
+LONG_TRACES = ("flash_sac", "crossq", "her")
+"""Learners whose programs take several seconds to trace; HER trains another learner."""
+
+
+@pytest.mark.parametrize(
+    ("entry", "kind"),
+    [
+        pytest.param(*case, marks=pytest.mark.slow if case[0].name in LONG_TRACES else ())
+        for case in CASES
+    ],
+    ids=case_id,
+)
 def test_members_may_differ_in_every_number_of_a_config(entry: AlgorithmEntry, kind: str) -> None:
     """Every hyperparameter that is a float: rates, coefficients, penalties, clip values."""
     first = tiny_config(entry)
