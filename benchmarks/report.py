@@ -47,7 +47,7 @@ STUDIES = {
     "sac_cartpole": "Discrete SAC",
     "offline_cartpole": "Recorded CartPole",
     "minatar": "MinAtar",
-    "catch_gpu": "DQN, Catch from 84×84 pixels",
+    "catch": "DQN, Catch from 84×84 pixels",
     "pixel_pendulum_gpu": "SAC, Pendulum from pixels",
     "dict_pendulum": "SAC, Pendulum from a Dict",
 }
@@ -325,8 +325,7 @@ def study_results() -> Iterator[str]:
         "Returns of last checkpoints over 20 episodes from the same initial states on both sides. No seed "
         "was used to choose the settings of its row. Stable-Baselines3's DQN on CartPole has the settings of its zoo; "
         "otherwise both sides have the same settings and network sizes. d3rlpy has no IQL for discrete actions. "
-        "Rows with fewer than five seeds are incomplete, and say little. "
-        "The settings of `dqn/catch` have changed since; its learning is not solved here."
+        "Rows with fewer than five seeds are incomplete, and say little."
     )
     heads = ["", "steps or updates", "return", "peer", "random play"]
     yield table(heads, rows)
