@@ -279,6 +279,18 @@ def test_studies_page_runs_from_top_to_bottom(tmp_path: Path) -> None:
     run_page("docs/studies.md", tmp_path, brief_study)
 
 
+def brief_training(arguments: list[str]) -> list[str]:
+    """Shorten a command of the page on many seeds."""
+    if arguments[0] != "train":
+        return arguments
+    tiny = "total_timesteps=40 learning_starts=30 hidden_sizes=[16] eval_episodes=1"
+    return [*arguments, *tiny.split()]
+
+
+def test_populations_page_runs_from_top_to_bottom(tmp_path: Path) -> None:
+    run_page("docs/populations.md", tmp_path, brief_training)
+
+
 def test_studies_page_lists_every_key_with_its_default() -> None:
     table = {(row[0], row[1]) for row in rows(read("docs/studies.md"))}
     known = set()

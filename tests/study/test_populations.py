@@ -105,6 +105,11 @@ def statuses(runs: Mapping[Any, StudyRun]) -> list[str]:
     return [run.status.value for run in runs.values()]
 
 
+ONLINE_ONLY = pytest.mark.parametrize(
+    "case", ["online", pytest.param("offline", marks=pytest.mark.slow)], indirect=True
+)
+
+
 @pytest.fixture(scope="module", params=CASES)
 def case(request: pytest.FixtureRequest) -> str:
     name: str = request.param
@@ -123,6 +128,7 @@ def reference(
     return folder
 
 
+@ONLINE_ONLY
 def test_members_learn_what_single_runs_learn(
     case: str, reference: Path, make_executor: Any, tmp_path: Path
 ) -> None:
@@ -146,6 +152,7 @@ def test_a_population_resumes_exactly(
     assert_equal_studies(tmp_path, reference)
 
 
+@ONLINE_ONLY
 def test_a_member_resumes_exactly_if_the_others_have_ended(
     case: str, reference: Path, make: Make, tmp_path: Path
 ) -> None:
@@ -157,6 +164,7 @@ def test_a_member_resumes_exactly_if_the_others_have_ended(
     assert_equal_studies(tmp_path, reference)
 
 
+@ONLINE_ONLY
 def test_a_killed_population_is_resumed_exactly(
     case: str, reference: Path, make: Make, tmp_path: Path
 ) -> None:
@@ -175,6 +183,7 @@ def test_a_killed_population_is_resumed_exactly(
     assert_equal_studies(tmp_path, reference)
 
 
+@ONLINE_ONLY
 def test_a_member_that_stops_early_leaves_the_others_unchanged(
     case: str, reference: Path, make: Make, tmp_path: Path
 ) -> None:
@@ -192,11 +201,11 @@ def test_a_member_with_nan_leaves_the_others_unchanged(make: Make, tmp_path: Pat
     found = []
     for name, scale in (("fine", 2.0), ("diverges", 1e30)):
         grid = {"reward_scale": [1.0, scale]}
-        description = CASES["offline"] | {"seeds": 2, "grid": grid, "retries": 0}
+        description = CASES["offline"] | {"seeds": 1, "grid": grid, "retries": 0}
         found.append(train_study(tmp_path / name, make(), description))
     fine, poisoned = found
-    assert statuses(fine) == ["finished"] * 4
-    assert statuses(poisoned) == ["finished"] * 2 + ["failed"] * 2
+    assert statuses(fine) == ["finished"] * 2
+    assert statuses(poisoned) == ["finished", "failed"]
     for (label, seed), run in poisoned.items():
         if run.status is RunStatus.FINISHED:
             assert_equal_runs(run.path, fine[label, seed].path)

@@ -116,17 +116,16 @@ def test_members_of_every_algorithm_equal_single_runs(entry: AlgorithmEntry, kin
     assert_members_equal_single_runs(entry.learner_class(), configs, spec_of(kind))
 
 
-LONG_TRACES = ("flash_sac", "crossq", "her")
-"""Learners whose programs take several seconds to trace; HER trains another learner."""
+def slow_unless(*names: str) -> list[Any]:
+    """Return the cases, of which only those of some algorithms are fast enough for every run."""
+    return [
+        pytest.param(*case, marks=() if case[0].name in names else pytest.mark.slow)
+        for case in CASES
+    ]
 
 
 @pytest.mark.parametrize(
-    ("entry", "kind"),
-    [
-        pytest.param(*case, marks=pytest.mark.slow if case[0].name in LONG_TRACES else ())
-        for case in CASES
-    ],
-    ids=case_id,
+    ("entry", "kind"), slow_unless("sac", "td3", "dqn", "iql", "awac"), ids=case_id
 )
 def test_members_may_differ_in_every_number_of_a_config(entry: AlgorithmEntry, kind: str) -> None:
     """Every hyperparameter that is a float: rates, coefficients, penalties, clip values."""
