@@ -110,10 +110,20 @@ def spec_of(kind: str) -> EnvSpec:
     return EnvSpec(5, 3, discrete=True) if kind == "discrete" else SPEC
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("entry", "kind"), CASES, ids=case_id)
 def test_members_of_every_algorithm_equal_single_runs(entry: AlgorithmEntry, kind: str) -> None:
     configs = [tiny_config(entry)] * 2
     assert_members_equal_single_runs(entry.learner_class(), configs, spec_of(kind))
+
+
+@pytest.mark.parametrize(
+    ("entry", "kind"), [case for case in CASES if case[0].name != "flash_sac"], ids=case_id
+)
+def test_members_equal_single_runs_after_a_few_updates(entry: AlgorithmEntry, kind: str) -> None:
+    """FlashSAC's long program is a slow test only."""
+    configs = [tiny_config(entry)] * 2
+    assert_members_equal_single_runs(entry.learner_class(), configs, spec_of(kind), calls=(1, 9))
 
 
 def slow_unless(*names: str) -> list[Any]:
