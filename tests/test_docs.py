@@ -287,6 +287,7 @@ def brief_training(arguments: list[str]) -> list[str]:
     return [*arguments, *tiny.split()]
 
 
+@pytest.mark.slow
 def test_populations_page_runs_from_top_to_bottom(tmp_path: Path) -> None:
     run_page("docs/populations.md", tmp_path, brief_training)
 
