@@ -198,10 +198,10 @@ class FlatAdam(nn.Module):
         self.moment1.lerp_(gradient, 1.0 - beta1)
         self.moment2.mul_(beta2).addcmul_(gradient, gradient, value=1.0 - beta2)
         steps = self.steps.to(widest_float(parameter.device))
-        # Stacked so that the compiled loop over the elements reads the two powers instead of
-        # recomputing them for every element.
+        # A compiler stores what `as_strided` views, so the loop over the elements reads the two
+        # factors instead of computing their powers for every element.
         factors = learning_rate / (1.0 - beta1**steps), (1.0 - beta2**steps).sqrt()
-        rate, root = torch.stack(factors).to(parameter.dtype).unbind()
+        rate, root = torch.stack(factors).to(parameter.dtype).as_strided((2,), (1,)).unbind()
         parameter.sub_(rate * self.moment1 / (self.moment2.sqrt() / root + self.eps))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
