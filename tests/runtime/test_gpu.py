@@ -27,6 +27,8 @@ from rl_training.runtime import off_policy_evaluation
 from rl_training.runtime.checkpointing import open_checkpoint
 from rl_training.runtime.engine import Engine
 from rl_training.runtime.engine_choice import EngineMode
+from rl_training.runtime.population.engine import PopulationEngine
+from rl_training.runtime.population.philox import matches_generators
 from rl_training.runtime.recording import record_random
 from rl_training.runtime.session import Session
 from rl_training.types import Batch, EnvSpec
@@ -551,3 +553,78 @@ def test_crossq_resumes_exactly_with_graphs(tmp_path: Path) -> None:
 def test_custom_networks_resume_exactly_with_graphs(tmp_path: Path, trunk: str) -> None:
     networks = {"all": {"trunk": trunk, "width": 12}}
     assert_graphs_resume_exactly(tmp_path, "sac", networks=networks)
+
+
+# --- Populations ------------------------------------------------------------------------
+
+
+def test_numbers_of_a_population_are_those_of_generators() -> None:
+    assert matches_generators(torch.device("cuda"))
+
+
+def make_members(count: int, dtype: torch.dtype = torch.float32) -> list[Engine]:
+    """Return engines with replays of different sizes on the GPU."""
+    config = SACConfig(hidden_sizes=(32, 32), batch_size=64)
+    engines = []
+    for seed in range(count):
+        buffer = ReplayBuffer(500, 5, 3, device="cuda")
+        arrays = make_arrays(300 + seed)
+        names = ("observations", "actions", "rewards", "next_observations", "terminals", "timeouts")
+        buffer.add(*[arrays[name] * np.float32(0.01) for name in names])
+        learner = SACAlgorithm.build(SPEC, config, seed=seed).to("cuda", dtype)
+        sampler = Cast(buffer, dtype) if dtype == torch.float64 else buffer
+        engines.append(Engine(learner, sampler, seed=seed, device="cuda", mode="cuda_graph"))
+    return engines
+
+
+def test_members_draw_what_single_runs_draw() -> None:
+    """Equal rows, and noise that differs by rounding only; the generators end in equal states."""
+    population, singles = PopulationEngine(make_members(3)), make_members(3)
+    for count in (1, 1, 20, 3):
+        blocks = population._draw(count)
+        for row, single in enumerate(singles):
+            for (batch, noise), (own, own_noise) in zip(blocks, single._draw(count), strict=True):
+                for found, expected in zip(batch.tensors(), own.tensors(), strict=True):
+                    assert torch.equal(found[row], expected)
+                for key, expected in own_noise.items():
+                    torch.testing.assert_close(noise[key][row], expected, rtol=1e-5, atol=1e-5)
+            states = population.members[row].generator, single.generator
+            assert torch.equal(*(state.get_state() for state in states))
+
+
+def test_members_equal_single_runs_on_a_gpu() -> None:
+    """200 updates in float64, in which members draw with their own generators."""
+    population, singles = (make_members(3, torch.float64) for _ in range(2))
+    together = PopulationEngine(population)
+    for count in (1, 2, 37, 160):
+        together.run(count)
+        for single in singles:
+            single.run(count)
+    for member, single in zip(population, singles, strict=True):
+        for name, tensor in single.algorithm.state_dict().items():
+            found = member.algorithm.state_dict()[name]
+            torch.testing.assert_close(found, tensor, rtol=1e-9, atol=1e-9)
+
+
+def test_a_population_continues_bit_for_bit_on_a_gpu() -> None:
+    """Members that rest, members that have left, and a new process draw the same numbers."""
+
+    def tensors(engines: list[Engine]) -> list[torch.Tensor]:
+        return [x.clone() for each in engines for x in each.algorithm.state_dict().values()]
+
+    whole, parts = make_members(3), make_members(3)
+    population = PopulationEngine(whole)
+    population.run(60)
+    first = PopulationEngine(parts)
+    first.run(21)
+    first.run(9, parts[:2])
+    saved = [(each.state_dict(), each.algorithm.state_dict()) for each in parts]
+    saved = [(own, {key: x.clone() for key, x in state.items()}) for own, state in saved]
+    again = make_members(3)
+    second = PopulationEngine(again)
+    for engine, (own, state) in zip(again, saved, strict=True):
+        engine.load_state_dict(own)
+        engine.algorithm.load_state_dict(state)
+    second.run(9, again[2:])
+    second.run(30)
+    assert all(map(torch.equal, tensors(again), tensors(whole)))

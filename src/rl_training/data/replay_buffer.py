@@ -306,6 +306,17 @@ class ReplayBuffer(Sampler):
             batch = self.layout.batch(self.rows.index_select(0, places))
         return batch if self.frames is None else self.frames.decode_batch(batch)
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether a batch is a gather of whole rows, without declared fields or images."""
+        return self._fields is None and self.frames is None
+
+    def move_to(self, rows: Tensor, filled: Tensor) -> None:
+        """Continue in other tensors, which contain the current `rows` and `filled`."""
+        self.rows, self.filled = rows, filled
+        self._host = rows.numpy() if rows.device.type == "cpu" else None
+        self._staging = Staging(rows)
+
     # --- Saving -------------------------------------------------------------------
 
     def num_segments(self) -> int:

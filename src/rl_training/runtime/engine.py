@@ -34,12 +34,17 @@ BLOCK = 20
 """Number of updates that are sampled together and, on a GPU, replayed as one graph."""
 
 
-def capture(work: Callable[[], None], *generators: torch.Generator) -> Callable[[], None]:
-    """Capture ``work`` as a CUDA graph, without running it; a replay advances ``generators``."""
+def capture(
+    work: Callable[[], None], *generators: torch.Generator, device: torch.device | None = None
+) -> Callable[[], None]:
+    """Capture ``work`` as a CUDA graph, without running it; a replay advances ``generators``.
+
+    ``device`` is needed if there are no generators.
+    """
     graph = torch.cuda.CUDAGraph()
     for generator in generators:
         graph.register_generator_state(generator)
-    torch.cuda.synchronize(generators[0].device)
+    torch.cuda.synchronize(device or generators[0].device)
     with torch.cuda.graph(graph):
         work()
     replay: Callable[[], None] = graph.replay

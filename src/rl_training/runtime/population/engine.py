@@ -18,6 +18,7 @@ from rl_training.errors import TrainingError
 from rl_training.runtime import compilation
 from rl_training.runtime.compilation import CompiledStep, NotGraphSafe, UpdateTracer, run_step
 from rl_training.runtime.engine import Engine, capture
+from rl_training.runtime.population.draws import PopulationDraws
 from rl_training.runtime.population.programs import (
     NotBatchable,
     population_program,
@@ -75,6 +76,9 @@ class PopulationEngine(Engine):
         with _report_differences():
             self._state = stack_state(self._learners)
         self._active = list(self.members)
+        self._draws: PopulationDraws | None = None
+        if PopulationDraws.supports(self.members):
+            self._draws = PopulationDraws(self._rows, self._state)
 
     # --- Running ------------------------------------------------------------------------
 
@@ -147,14 +151,37 @@ class PopulationEngine(Engine):
             self.count(self._metric_keys[stages])
 
     def _capture(self, due: tuple[Due, ...]) -> Callable[[], None]:
-        return capture(lambda: self._record(due), *(member.generator for member in self.members))
+        if self._draws is None or not self._draws_together(len(due)):
+            generators = [member.generator for member in self.members]
+            return capture(lambda: self._record(due), *generators)
+        drawn, table = self._draws.program(len(due)), self._draws.table
+
+        def record() -> None:
+            for (batch, noise), stages in zip(drawn.run(), due, strict=True):
+                self._step(batch, noise, stages)
+
+        replay = capture(record, device=self.generator.device)
+
+        def draw_and_replay() -> None:
+            table.upload()
+            replay()
+            table.advance(drawn.draws)
+
+        return draw_and_replay
+
+    def _draws_together(self, count: int) -> bool:
+        """Whether one program draws a block, whose normal numbers may round differently."""
+        return self._draws is not None and self._draws.fits(count)
 
     def _draw(self, count: int) -> list[tuple[Batch, Noise]]:
         """Sample the batches and noise of a block, ``[S, B, ...]`` for each update.
 
         They are contiguous, since a compiled program accepts only one layout. Rows that are not
-        active get those of an active one.
+        active get any numbers.
         """
+        if self._draws_together(count):
+            assert self._draws is not None
+            return self._draws.draw(count, self._resting)
         drawn = {id(member): member.draw(count) for member in self._active}
         any_drawn = next(iter(drawn.values()))
         blocks, noises = zip(*(drawn.get(id(row), any_drawn) for row in self._rows), strict=True)

@@ -66,10 +66,9 @@ def stack_state(members: Sequence[Algorithm]) -> list[Tensor]:
             path, _, leaf = name.rpartition(".")
             module = member.get_submodule(path)
             view = row.view(named[0][name].shape)
-            if leaf in module._parameters:
-                module.get_parameter(leaf).data = view
-            else:
-                module._buffers[leaf] = view
+            own = module._parameters[leaf] if leaf in module._parameters else module._buffers[leaf]
+            assert own is not None
+            own.data = view  # the same object, which others may hold, such as a sampler
         stacked.append(rows)
     return stacked
 
@@ -149,7 +148,7 @@ def _share_copies(program: fx.GraphModule) -> None:
             continue
         source = _plain(clone.args[0])
         flipped = source.target is aten.transpose.int
-        weights = source.args[0] if flipped else source
+        weights: Any = source.args[0] if flipped else source
         shape = weights.meta["val"].shape
         if len(shape) != 4 or (flipped and source.args[1:] != (2, 3)):
             continue
