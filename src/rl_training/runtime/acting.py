@@ -17,7 +17,7 @@ from rl_training.boundary.values import StateError, matching_array
 from rl_training.data.generators import generator_state, restore_generator
 from rl_training.runtime.engine import capture
 from rl_training.runtime.held_noise import HeldNoise
-from rl_training.types import BoolArray, FloatArray, ObsArray
+from rl_training.types import BoolArray, FloatArray, NoiseSpec, ObsArray
 
 
 class Explorer:
@@ -65,6 +65,20 @@ class Explorer:
         assert self._actions is not None, "call request_actions() before take_actions()"
         actions, self._actions = self._actions, None
         return actions
+
+    def receive_actions(self, actions: FloatArray) -> None:
+        """Take over actions that were chosen elsewhere, by the program of a population."""
+        self._actions = actions
+
+    @property
+    def noise_spec(self) -> NoiseSpec:
+        """The noise that choosing actions draws."""
+        return self._noise_spec
+
+    @property
+    def held(self) -> HeldNoise | None:
+        """Noise that lasts for several steps, if any."""
+        return self._held
 
     def _random_actions(self, legal: Tensor | None) -> FloatArray:
         spec, device = self._algorithm.spec, self.generator.device

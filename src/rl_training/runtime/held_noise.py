@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,6 +20,26 @@ def duration_probabilities(longest: int) -> Tensor:
     """Return P(k) ∝ k⁻² for k = 1, …, ``longest``, as in εz-greedy (arXiv 2006.01782)."""
     weights = torch.arange(1, longest + 1, dtype=torch.float64).pow(-2)
     return weights / weights.sum()
+
+
+def hold(
+    drawn: Noise, shares: Tensor, remaining: Tensor, kept: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """Advance noise that is kept by one step, in place, and return it.
+
+    Args:
+        drawn: New noise for every environment, with `DURATION`.
+        shares: Shares of new noise that lasts for at most 1, 2, … steps.
+        remaining: For how many more steps the noise lasts, ``[n]``.
+        kept: The noise, ``[n, ...]``.
+    """
+    ends = remaining <= 0
+    duration = 1 + (drawn[DURATION].unsqueeze(-1) >= shares).sum(-1)
+    remaining.copy_(torch.where(ends, duration, remaining) - 1)
+    for name, noise in kept.items():
+        renewed = ends.view(*ends.shape, *(1,) * (noise.dim() - ends.dim()))
+        noise.copy_(torch.where(renewed, drawn[name], noise))
+    return dict(kept)
 
 
 class HeldNoise:
@@ -46,13 +67,24 @@ class HeldNoise:
 
     def next(self, drawn: Noise) -> dict[str, Tensor]:
         """Return the noise of the next step, from newly drawn noise of `spec`."""
-        ends = self._remaining <= 0
-        duration = 1 + (drawn[DURATION].unsqueeze(-1) >= self._shares).sum(-1)
-        self._remaining.copy_(torch.where(ends, duration, self._remaining) - 1)
-        for name, kept in self._kept.items():
-            renewed = ends.view(-1, *(1,) * (kept.dim() - 1))
-            kept.copy_(torch.where(renewed, drawn[name], kept))
-        return dict(self._kept)
+        return hold(drawn, self._shares, self._remaining, self._kept)
+
+    def stacked_with(self, others: Sequence[HeldNoise]) -> list[Tensor]:
+        """Move the state into stacked tensors, of which each object keeps its part.
+
+        They are the remaining steps, ``[S, num_envs]``, and the noise of each name.
+        """
+        parts = [[each._remaining, *each._kept.values()] for each in (self, *others)]
+        stacked = [torch.stack(tensors) for tensors in zip(*parts, strict=True)]
+        for tensors, rows in zip(zip(*parts, strict=True), stacked, strict=True):
+            for tensor, row in zip(tensors, rows, strict=True):
+                tensor.data = row
+        return stacked
+
+    @property
+    def shares(self) -> Tensor:
+        """Shares of new noise that lasts for at most 1, 2, … steps."""
+        return self._shares
 
     def state_dict(self) -> dict[str, Any]:
         """Return the noise, and for how many more steps it lasts."""
