@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from rl_training import resume, train
-from rl_training.envs import EnvConfig, make_training_envs, vector
+from rl_training.envs import EnvConfig, make_training_envs, pool
 from rl_training.errors import EnvError, TrainingError
 from rl_training.runtime.callbacks import Callback
 from rl_training.runtime.checkpointing import list_steps
@@ -30,9 +30,9 @@ SECONDS = 8.0
 """Time limit for the end of a run on a busy machine."""
 
 
-def workers(num_envs: int = 3, **kwargs: Any) -> vector.WorkerEnvs:
+def workers(num_envs: int = 3, **kwargs: Any) -> pool.PooledEnvs:
     envs = make_training_envs(WALK, EnvConfig(vectorization="async", **kwargs), num_envs)
-    assert isinstance(envs, vector.WorkerEnvs)
+    assert isinstance(envs, pool.PooledEnvs)
     return envs
 
 
@@ -43,7 +43,7 @@ def quickly() -> Iterator[None]:
     assert time.monotonic() - begun < SECONDS
 
 
-def play(envs: vector.WorkerEnvs, steps: int) -> None:
+def play(envs: pool.PooledEnvs, steps: int) -> None:
     for _ in range(steps):
         envs.step(np.zeros((envs.num_envs, 1), np.float32))
 
@@ -122,14 +122,14 @@ def test_failing_constructor_in_a_worker_is_one_sentence() -> None:
 
     makers = [partial(make, fails=False), partial(make, fails=True)]
     with pytest.raises(TrainingError, match=r"^the port is taken$") as caught:
-        vector.WorkerEnvs(makers, ["a", "b"])
+        pool.WorkerPool(2).envs(makers, ["a", "b"])
     assert "in make" in str(caught.value.__cause__)  # shown by --debug
 
 
 def test_close_does_not_wait_for_dead_or_hanging_workers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(vector, "CLOSE_SECONDS", 0.5)
+    monkeypatch.setattr(pool, "CLOSE_SECONDS", 0.5)
     envs = workers(trouble="hangs_in_a_worker", method="close")
     envs.reset(seed=0)
     process: Any = envs.processes[0]

@@ -50,6 +50,9 @@ CHECKS = {"reset": check_reset, "step": check_step}
 ACTION_MASK = "action_mask"
 """Key of the infos with the legal actions: 1 for each legal action, 0 for the others."""
 
+SUCCESS_KEYS = ("is_success", "success")
+"""Usual keys of the last info of an episode that tell whether it succeeded."""
+
 IGNORE_MASKS = "set env_kwargs.action_masks=false to ignore the masks"
 
 

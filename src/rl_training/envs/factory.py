@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
@@ -14,11 +12,10 @@ import numpy as np
 from gymnasium.vector.utils import CloudpickleWrapper
 from pydantic import ConfigDict, Field
 
-from rl_training.boundary.terminal import open_standard_streams
 from rl_training.config_model import ConfigModel
 from rl_training.envs.actions import inner_bounds
 from rl_training.envs.checking import check_episode, check_spaces, describe_running
-from rl_training.envs.contract import AnyEnv, space_name
+from rl_training.envs.contract import ACTION_MASK, SUCCESS_KEYS, AnyEnv, space_name
 from rl_training.envs.given import (
     EnvLike,
     EnvMaker,
@@ -41,16 +38,17 @@ from rl_training.envs.observations import (
     stack_frames,
     take_frame_stack,
 )
+from rl_training.envs.pool import PooledEnvs, WorkerPool
 from rl_training.envs.resolving import ResolvedEnv, registered_time_limit
 from rl_training.envs.reward_wrappers import OwnReturnWrapper, apply_reward_wrappers
 from rl_training.envs.state import CapturableEnv
-from rl_training.envs.vector import LocalEnvs, WorkerEnvs
+from rl_training.envs.vector import LocalEnvs
 from rl_training.errors import ConfigError, EnvError
 from rl_training.rewards import RewardTransformConfig
 from rl_training.text import error_text, one_line, shown
 from rl_training.types import EnvSpec
 
-TrainingEnvs = LocalEnvs | WorkerEnvs
+TrainingEnvs = LocalEnvs | PooledEnvs
 
 
 class WrappersConfig(ConfigModel):
@@ -327,12 +325,8 @@ def read_goal_task(env: EnvLike, config: EnvConfig) -> GoalTask:
     return GoalTask(made, made.name, config.wrappers.reward)
 
 
-GRACE_SECONDS = 30
-"""How long a worker process continues after SIGTERM, so that the trainer can save its state."""
-
-
 @dataclass(frozen=True)
-class _Worker:
+class _TrainingMaker:
     """Makes one training environment, in this process or in a worker process."""
 
     maker: EnvMaker
@@ -341,16 +335,8 @@ class _Worker:
     index: int
     name: str
     action_masks: bool
-    keep_open: bool
 
     def __call__(self) -> CapturableEnv:
-        if multiprocessing.parent_process() is not None:
-            open_standard_streams()  # a failed print in the environment must not end the worker
-            # Ctrl-C and a scheduler's SIGTERM reach the whole process group, but only the trainer
-            # decides when to stop. If it never does, its workers end after the grace period.
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            if hasattr(signal, "alarm"):  # not available on Windows
-                signal.signal(signal.SIGTERM, lambda *_: signal.alarm(GRACE_SECONDS))
         isolation = Isolation()
         try:
             env = stack_frames(_construct(self.maker, isolation), self.stack, self.maker.name)
@@ -365,17 +351,21 @@ class _Worker:
             self.name,
             isolation,
             action_masks=self.action_masks,
-            keep_open=self.keep_open,
+            keep_open=_is_lent(self.maker),
         )
 
 
-def make_training_envs(
-    env: EnvLike, config: EnvConfig, num_envs: int, *, action_masks: bool = False
-) -> TrainingEnvs:
-    """Create a vector environment with SAME_STEP resets, in this process or in worker processes.
+class EnvMakers(NamedTuple):
+    """Functions that create the environments of a run, and their names for messages."""
 
-    With ``action_masks``, infos contain the legal actions, checked.
-    """
+    makers: list[Callable[[], AnyEnv]]
+    names: list[str]
+
+
+def training_makers(
+    env: EnvLike, config: EnvConfig, num_envs: int, *, action_masks: bool = False
+) -> EnvMakers:
+    """Return what creates the environments of `make_training_envs`, for a `WorkerPool`."""
     given = as_given(env)
     name = given.name if isinstance(given, GivenEnv) else given
     names = [f"{name} (environment {index})" for index in range(num_envs)]
@@ -387,15 +377,81 @@ def make_training_envs(
     else:
         makers = [resolve(given, options)] * num_envs
     rewards = config.wrappers.reward
-    workers = [
-        _Worker(maker, stack, rewards, index, name, action_masks, _is_lent(maker))
-        for index, (maker, name) in enumerate(zip(makers, names, strict=True))
-    ]
-    if config.vectorization == "sync":
-        return LocalEnvs(workers)
+    return EnvMakers(
+        [
+            _TrainingMaker(maker, stack, rewards, index, name, action_masks)
+            for index, (maker, name) in enumerate(zip(makers, names, strict=True))
+        ],
+        names,
+    )
+
+
+def make_training_envs(
+    env: EnvLike,
+    config: EnvConfig,
+    num_envs: int,
+    *,
+    action_masks: bool = False,
+    pool: WorkerPool | None = None,
+) -> TrainingEnvs:
+    """Create a vector environment with SAME_STEP resets, in this process or in worker processes.
+
+    With ``action_masks``, infos contain the legal actions, checked. With ``pool``, the environments
+    are in its processes, whatever the config says.
+    """
+    makers, names = training_makers(env, config, num_envs, action_masks=action_masks)
+    if config.vectorization == "sync" and pool is None:
+        return LocalEnvs(makers)
+    given = as_given(env)
     if isinstance(given, GivenEnv):
-        _check_sendable(workers[0])
-    return WorkerEnvs(workers, names)
+        _check_sendable(given.name, makers[0])
+    if pool is not None:
+        return pool.envs(makers, names)
+    own = WorkerPool(num_envs)
+    try:
+        return own.envs(makers, names).own(own)
+    except BaseException:
+        own.close()
+        raise
+
+
+@dataclass(frozen=True)
+class _EvaluationMaker:
+    """Makes one environment like `make_env`, in a worker process."""
+
+    maker: EnvMaker
+    stack: int
+    name: str
+    action_masks: bool
+
+    def __call__(self) -> GuardedEnv:
+        isolation = Isolation()
+        env = stack_frames(_construct(self.maker, isolation), self.stack, self.name)
+        masks = (ACTION_MASK,) if self.action_masks else ()
+        return GuardedEnv(
+            flatten_observations(flatten_goals(env), self.name),
+            self.name,
+            isolation,
+            kept=(*SUCCESS_KEYS, *masks),
+            keep_open=_is_lent(self.maker),
+        )
+
+
+def evaluation_maker(
+    env: EnvLike, kwargs: Mapping[str, Any] | None = None, *, action_masks: bool = False
+) -> Callable[[], GuardedEnv]:
+    """Return a function that creates an evaluation environment, for a `WorkerPool`.
+
+    Its infos contain only whether the episode succeeded and, with ``action_masks``, the legal
+    actions, checked.
+    """
+    given = as_given(env)
+    options, stack = take_frame_stack(kwargs or {})
+    maker = resolve(_first_of(given), options)
+    made = _EvaluationMaker(maker, stack, maker.name, action_masks)
+    if isinstance(given, GivenEnv):
+        _check_sendable(maker.name, made)
+    return made
 
 
 def check_num_envs(env: str | GivenEnv, config: EnvConfig, num_envs: int) -> None:
@@ -430,12 +486,12 @@ def _check_vector(env: GivenVector, config: EnvConfig, num_envs: int) -> None:
         )
 
 
-def _check_sendable(worker: _Worker) -> None:
+def _check_sendable(name: str, maker: Callable[[], AnyEnv]) -> None:
     """Reject a function that cannot be sent to a worker process."""
     try:
-        CloudpickleWrapper(worker).__getstate__()
+        CloudpickleWrapper(maker).__getstate__()
     except Exception as error:  # an object of the user may raise anything
         raise ConfigError(
-            f"{worker.maker.name} cannot be sent to a worker process ({error_text(error)}): create "
-            "what it needs inside the function, or use env_kwargs.vectorization=sync."
+            f"{name} cannot be sent to a worker process ({error_text(error)}): create what it "
+            "needs inside the function, or use env_kwargs.vectorization=sync."
         ) from error

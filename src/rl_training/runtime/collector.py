@@ -14,7 +14,7 @@ from rl_training.boundary.values import StateError, matching_array, real_number,
 from rl_training.data import ReplayBuffer
 from rl_training.envs import OWN_RETURN, ActionScaler, CaptureError, TrainingEnvs
 from rl_training.envs.contract import ACTION_MASK
-from rl_training.envs.vector import WorkerEnvs
+from rl_training.envs.pool import PooledEnvs
 from rl_training.errors import CheckpointError, EnvError, RLTrainingError, TrainingError
 from rl_training.runtime.acting import Explorer
 from rl_training.runtime.observing import Observer
@@ -140,13 +140,13 @@ class Collector:
     @property
     def steps_in_processes(self) -> bool:
         """Whether environments step in processes of their own after `send_actions`."""
-        return isinstance(self.envs, WorkerEnvs)
+        return isinstance(self.envs, PooledEnvs)
 
     def send_actions(self, step: int) -> None:
         """Take the requested actions and, if environments are in processes, start their step."""
         self._actions = self.explorer.take_actions()
         self._check_finite(step + 1, action=self._actions)
-        if isinstance(self.envs, WorkerEnvs):
+        if isinstance(self.envs, PooledEnvs):
             try:
                 self.envs.step_async(self._scaler.to_env(self._actions))
             except EnvError as error:
@@ -165,7 +165,7 @@ class Collector:
         """
         actions = self._actions
         try:
-            if isinstance(self.envs, WorkerEnvs):
+            if isinstance(self.envs, PooledEnvs):
                 result = self.envs.step_wait()
             else:
                 result = self.envs.step(self._scaler.to_env(actions))

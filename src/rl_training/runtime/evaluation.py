@@ -16,6 +16,7 @@ import torch
 from rl_training.algorithms.base import Algorithm, draw_noise
 from rl_training.data.recorded import RecordedData
 from rl_training.envs import ActionScaler, EnvLike, GuardedEnv, is_numeric, make_env
+from rl_training.envs.contract import SUCCESS_KEYS
 from rl_training.errors import EnvError, TrainingError
 from rl_training.statistics import mean_interval
 from rl_training.types import ActionArray, BoolArray, EnvSpec, FloatArray
@@ -195,7 +196,7 @@ def _check_finite(obs: FloatArray, length: int) -> None:
 
 def _is_success(info: dict[str, Any]) -> bool | None:
     """Return whether an episode succeeded; None if its last info has neither of the usual keys."""
-    for name in ("is_success", "success"):
+    for name in SUCCESS_KEYS:
         if name in info and is_numeric(info[name]) and np.size(info[name]) == 1:
             return bool(np.asarray(info[name]).item())
     return None
