@@ -199,8 +199,8 @@ MUTANTS = [
     Mutant(
         "noise held one step too long",
         HELD,
-        "ends = self._remaining <= 0",
-        "ends = self._remaining < 0",
+        "ends = remaining <= 0",
+        "ends = remaining < 0",
         HELD_TESTS,
     ),
     Mutant(

@@ -210,9 +210,9 @@ def test_discrete_actions_are_converted_for_the_environment() -> None:
 def test_large_finite_values_are_accepted() -> None:
     """Their squares overflow, but the values do not."""
     collector, _ = collect(1)
-    collector._check_finite(1, observation=np.full((1, 2), 1e30, dtype=np.float32))
+    collector.check_finite(1, observation=np.full((1, 2), 1e30, dtype=np.float32))
     with pytest.raises(TrainingError, match="entry 1 is inf"):
-        collector._check_finite(1, observation=np.array([[1e30, np.inf]], dtype=np.float32))
+        collector.check_finite(1, observation=np.array([[1e30, np.inf]], dtype=np.float32))
 
 
 def fake_env(obs: gym.Space[Any], actions: gym.Space[Any]) -> gym.Env[Any, Any]:

@@ -201,16 +201,22 @@ class ReplayBuffer(Sampler):
             packed[:, self.layout.slices["next_legal_actions"]] = next_legal_actions
         if fresh is not None:
             self._staging.put(position, fresh)
-        self._mark(position, head)
-        self._mark(0, count - head)
         if self.frames is None and self.total < self.capacity:
             self.filled.fill_(min(self.total + count, self.capacity))
-        self.total += count
+        self.count_added(count)
         if self._fields is not None:
             self._position.fill_(self.total % self.capacity)
         self._after_add(terminations, truncations)
         if self.frames is not None:
             self._limit_draws(self.frames)
+
+    def count_added(self, count: int) -> None:
+        """Count new rows, which `add` has written, or the replays of a population as one."""
+        position = self.total % self.capacity
+        head = min(count, self.capacity - position)
+        self._mark(position, head)
+        self._mark(0, count - head)
+        self.total += count
 
     def _after_add(self, terminations: BoolArray, truncations: BoolArray) -> None:
         """Do nothing; called by `add`, for subclasses that index the newest rows."""

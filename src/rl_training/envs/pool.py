@@ -513,6 +513,11 @@ class PooledEnvs(VectorEnv[Any, Any, Any]):
                 with suppress(EnvError):
                     request.worker.wait(request, "")
 
+    def wait(self) -> bool:
+        """Wait for the latest step, without raising errors; return whether there are any."""
+        self._finish()
+        return any(request.errors or not request.is_answered for request in self._requests())
+
     def step_wait(self) -> StepResult:
         """Wait for the latest step and return its results, with infos as of `LocalEnvs`."""
         requests = self._requests()

@@ -6,7 +6,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -40,6 +40,31 @@ class FinishedEpisode(NamedTuple):
     total: float
     """Return, without reward transforms."""
     length: int
+
+
+class SharedStep(NamedTuple):
+    """A step of one member of a population, whose transitions are already stored."""
+
+    rewards: FloatArray
+    terminations: BoolArray
+    truncations: BoolArray
+    infos: dict[str, Any]
+
+
+class SharedCollection(Protocol):
+    """Steps the environments of several collectors together."""
+
+    def request_actions(self, row: int, *, random: bool) -> None:
+        """Note that a collector needs actions for its next step."""
+
+    def has_requested(self, row: int) -> bool:
+        """Whether a collector has requested actions that it has not received yet."""
+
+    def deliver_actions(self) -> None:
+        """Give every collector the actions that were chosen for it."""
+
+    def take_step(self, row: int) -> SharedStep:
+        """Return the latest step of a collector, or raise its error."""
 
 
 class LatestStep:
@@ -113,6 +138,20 @@ class Collector:
         """The latest step; None before the first one."""
         self._recent: deque[float] = deque(maxlen=RECENT_EPISODES)
         self._restored = False
+        self.spec = spec
+        self.next_step = 0
+        """The step that is taken next, for messages."""
+        self._shared: SharedCollection | None = None
+        self._row = 0
+
+    def join(self, shared: SharedCollection, row: int, envs: PooledEnvs, obs: FloatArray) -> None:
+        """Let ``shared`` step the environments, which have moved to ``envs``, from now on.
+
+        It writes the current observations to ``obs``.
+        """
+        obs[:] = self._obs
+        self.envs.close()
+        self._shared, self._row, self.envs, self._obs = shared, row, envs, obs
 
     def reset(self, step: int = 0) -> None:
         """Start new episodes in all environments, seeded by the run's seed and ``step``."""
@@ -121,10 +160,10 @@ class Collector:
         try:
             obs, infos = self.envs.reset(seed=seed)
         except EnvError as error:
-            raise self._failure(error, step) from error
+            raise self.failure(error, step) from error
         self._obs = np.array(obs, dtype=self._dtype)
         self._legal = infos[ACTION_MASK] if self._has_masks else None
-        self._check_finite(step, observation=self._obs)
+        self.check_finite(step, observation=self._obs)
         self._returns[:] = 0.0
         self._lengths[:] = 0
         if self._observer is not None:
@@ -132,10 +171,25 @@ class Collector:
 
     def request_actions(self, *, random: bool) -> None:
         """Choose the actions for the next step, with the current policy or at random."""
+        if self._shared is not None:
+            self._shared.request_actions(self._row, random=random)
+            return
         # Observations of a goal environment end with the achieved goal, which is not an input.
         self.explorer.request_actions(
             self._obs[:, : self._obs_dim], random=random, legal=self._legal
         )
+
+    @property
+    def has_actions(self) -> bool:
+        """Whether the actions for the next step were requested."""
+        if self._shared is not None and self._shared.has_requested(self._row):
+            return True
+        return self.explorer.has_actions
+
+    @property
+    def has_images(self) -> bool:
+        """Whether observations contain images."""
+        return self.buffer.frames is not None
 
     @property
     def steps_in_processes(self) -> bool:
@@ -144,13 +198,16 @@ class Collector:
 
     def send_actions(self, step: int) -> None:
         """Take the requested actions and, if environments are in processes, start their step."""
+        self.next_step = step + 1
+        if self._shared is not None:
+            return
         self._actions = self.explorer.take_actions()
-        self._check_finite(step + 1, action=self._actions)
+        self.check_finite(step + 1, action=self._actions)
         if isinstance(self.envs, PooledEnvs):
             try:
                 self.envs.step_async(self._scaler.to_env(self._actions))
             except EnvError as error:
-                raise self._failure(error, step + 1) from error
+                raise self.failure(error, step + 1) from error
 
     def step(self, step: int) -> int:
         """Take and store one step in every environment; return the number of transitions."""
@@ -163,6 +220,12 @@ class Collector:
         ``request`` is called as soon as the next actions can be requested, so that a GPU chooses
         them while the transitions are stored.
         """
+        if self._shared is not None:
+            done = self._shared.take_step(self._row)
+            self._restored = False
+            if request is not None:
+                request()
+            return self._finish(*done)
         actions = self._actions
         try:
             if isinstance(self.envs, PooledEnvs):
@@ -170,7 +233,7 @@ class Collector:
             else:
                 result = self.envs.step(self._scaler.to_env(actions))
         except EnvError as error:
-            raise self._failure(error, step + 1) from error
+            raise self.failure(error, step + 1) from error
         obs, rewards, terminations, truncations, infos = result
         self._restored = False
         next_obs = np.array(obs, dtype=self._dtype)
@@ -182,24 +245,39 @@ class Collector:
             true_next = next_obs.copy()
             for index in finished:
                 true_next[index] = infos["final_obs"][index]
-            self._check_finite(step + 1, observation=next_obs)
+            self.check_finite(step + 1, observation=next_obs)
             if next_legal is not None:
                 true_legal = next_legal.copy()
                 true_legal[finished] = infos["final_info"][ACTION_MASK][finished]
         rewards32 = np.asarray(rewards, dtype=np.float32)
-        self._check_finite(step + 1, observation=true_next, reward=rewards32)
+        self.check_finite(step + 1, observation=true_next, reward=rewards32)
         masks = () if self._legal is None else (self._legal, true_legal)
-        if self._observer is not None:
-            self._observer.observe(self._obs[:, : self._obs_dim], rewards32, ended)
+        self.observe(rewards32, ended)
         obs, self._obs, self._legal = self._obs, next_obs, next_legal
         if request is not None:
             request()
         self.buffer.add(obs, actions, rewards32, true_next, terminations, truncations, *masks)
+        return self._finish(rewards, terminations, truncations, infos)
+
+    def _finish(
+        self,
+        rewards: FloatArray,
+        terminations: BoolArray,
+        truncations: BoolArray,
+        infos: dict[str, Any],
+    ) -> int:
+        """Track episodes, and return the number of transitions."""
+        finished = np.flatnonzero(terminations | truncations).tolist()
         episodes = self._track_episodes(rewards, finished, infos)
         self.latest = LatestStep(self.envs, rewards, terminations, truncations, episodes)
         return self.num_envs
 
-    def _failure(self, error: EnvError, step: int) -> RLTrainingError:
+    def observe(self, rewards: FloatArray, ended: BoolArray) -> None:
+        """Update running statistics with a step from the current observations."""
+        if self._observer is not None:
+            self._observer.observe(self._obs[:, : self._obs_dim], rewards, ended)
+
+    def failure(self, error: EnvError, step: int) -> RLTrainingError:
         """Add the step to an environment's error; right after a resume, as a CheckpointError."""
         if self._restored:
             return CheckpointError(
@@ -207,7 +285,8 @@ class Collector:
             )
         return EnvError(f"at step {step}, {error}")
 
-    def _check_finite(self, step: int, **quantities: ObsArray) -> None:
+    def check_finite(self, step: int, **quantities: ObsArray) -> None:
+        """Raise an error that names the environment if a value is not finite."""
         for quantity, values in quantities.items():
             if values.dtype == np.uint8:
                 continue
@@ -262,6 +341,8 @@ class Collector:
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that a resumed run needs, including the states of the environments."""
+        if self._shared is not None:
+            self._shared.deliver_actions()
         states = list(self.envs.call("capture"))
         errors = [state["error"] for state in states if "error" in state]
         return {

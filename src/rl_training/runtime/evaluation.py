@@ -102,6 +102,13 @@ class Camera(Protocol):
         """Render the current state."""
 
 
+class SharedEvaluation(Protocol):
+    """Plays the episodes of several evaluators together."""
+
+    def evaluate(self, row: int, policy: Policy, episodes: int) -> EvaluationResult | None:
+        """Return the result of an evaluator; None if it has to play alone."""
+
+
 class Evaluator:
     """Plays whole episodes; episode ``i`` always starts from seed ``seed + i``.
 
@@ -117,10 +124,16 @@ class Evaluator:
         action_masks: bool = False,
         render: bool = False,
     ) -> None:
+        self.env_like, self.env_kwargs, self.seed = env, env_kwargs, seed
+        self._shared: SharedEvaluation | None = None
+        self._row = 0
         self._action_masks = action_masks
         self._make: Callable[[], GuardedEnv] = lambda: make_env(env, env_kwargs, render=render)
         self._env: GuardedEnv | None = None
-        self._seed = seed
+
+    def join(self, shared: SharedEvaluation, row: int) -> None:
+        """Let ``shared`` play the episodes, unless they are filmed."""
+        self._shared, self._row = shared, row
 
     @property
     def env(self) -> GuardedEnv:
@@ -133,7 +146,11 @@ class Evaluator:
         self, policy: Policy, episodes: int, camera: Camera | None = None
     ) -> EvaluationResult:
         """Play ``episodes`` episodes; ``camera`` films the first ones."""
-        seeds = range(self._seed, self._seed + episodes)
+        if self._shared is not None and camera is None:
+            shared = self._shared.evaluate(self._row, policy, episodes)
+            if shared is not None:
+                return shared
+        seeds = range(self.seed, self.seed + episodes)
         filmed = camera.episodes if camera is not None else 0
         played = [
             self._play(policy, seed, camera if index < filmed else None)
@@ -153,17 +170,12 @@ class Evaluator:
             if self._action_masks:
                 legal = env.action_mask(info, "reset")
             while True:
-                _check_finite(obs, length)
+                check_observation(obs, length)
                 if camera is not None:
                     camera.capture(env)
                 if ended:
                     break
-                if length >= MAX_EPISODE_STEPS:
-                    raise TrainingError(
-                        f"an evaluation episode did not end within {length:,} steps: set a time "
-                        "limit (env_kwargs.max_episode_steps=N, or a TimeLimit wrapper around an "
-                        "environment object), or disable evaluation (eval_episodes=0)"
-                    )
+                check_length(length)
                 action = policy(obs) if legal is None else policy(obs, legal)
                 obs, reward, terminated, truncated, info = env.step(action)
                 total += reward
@@ -175,7 +187,7 @@ class Evaluator:
             raise EnvError(f"after {length} steps of an evaluation episode, {error}") from error
         if not math.isfinite(total):
             raise TrainingError(f"an evaluation episode returned {total} after {length} steps")
-        return _Episode(float(total), length, _is_success(info))
+        return _Episode(float(total), length, is_success(info))
 
     def close(self) -> None:
         """Close the environment if it was created."""
@@ -183,7 +195,17 @@ class Evaluator:
             self._env.close()
 
 
-def _check_finite(obs: FloatArray, length: int) -> None:
+def check_length(length: int) -> None:
+    """Reject an evaluation episode that does not end."""
+    if length >= MAX_EPISODE_STEPS:
+        raise TrainingError(
+            f"an evaluation episode did not end within {length:,} steps: set a time limit "
+            "(env_kwargs.max_episode_steps=N, or a TimeLimit wrapper around an environment "
+            "object), or disable evaluation (eval_episodes=0)"
+        )
+
+
+def check_observation(obs: FloatArray, length: int) -> None:
     """Reject an observation that is not finite in float32, the precision of policies."""
     held = np.abs(obs) <= FLOAT32_MAX  # False for NaN
     if not held.all():
@@ -194,7 +216,7 @@ def _check_finite(obs: FloatArray, length: int) -> None:
         )
 
 
-def _is_success(info: dict[str, Any]) -> bool | None:
+def is_success(info: dict[str, Any]) -> bool | None:
     """Return whether an episode succeeded; None if its last info has neither of the usual keys."""
     for name in SUCCESS_KEYS:
         if name in info and is_numeric(info[name]) and np.size(info[name]) == 1:

@@ -69,17 +69,10 @@ class HeldNoise:
         """Return the noise of the next step, from newly drawn noise of `spec`."""
         return hold(drawn, self._shares, self._remaining, self._kept)
 
-    def stacked_with(self, others: Sequence[HeldNoise]) -> list[Tensor]:
-        """Move the state into stacked tensors, of which each object keeps its part.
-
-        They are the remaining steps, ``[S, num_envs]``, and the noise of each name.
-        """
-        parts = [[each._remaining, *each._kept.values()] for each in (self, *others)]
-        stacked = [torch.stack(tensors) for tensors in zip(*parts, strict=True)]
-        for tensors, rows in zip(zip(*parts, strict=True), stacked, strict=True):
-            for tensor, row in zip(tensors, rows, strict=True):
-                tensor.data = row
-        return stacked
+    @property
+    def tensors(self) -> list[Tensor]:
+        """The state: the remaining steps, ``[num_envs]``, and the noise of each name."""
+        return [self._remaining, *self._kept.values()]
 
     @property
     def shares(self) -> Tensor:
@@ -103,3 +96,16 @@ class HeldNoise:
         for name, kept in self._kept.items():
             values = matching_array(state["noise"][name], own["noise"][name], name)
             kept.copy_(torch.from_numpy(values))
+
+
+def stack_held(noises: Sequence[HeldNoise]) -> list[Tensor]:
+    """Move the `HeldNoise.tensors` of several objects into stacked tensors ``[S, ...]``.
+
+    Each object continues with its part.
+    """
+    parts = [each.tensors for each in noises]
+    stacked = [torch.stack(tensors) for tensors in zip(*parts, strict=True)]
+    for index, tensors in enumerate(parts):
+        for tensor, rows in zip(tensors, stacked, strict=True):
+            tensor.data = rows[index]
+    return stacked

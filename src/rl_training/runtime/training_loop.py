@@ -149,7 +149,7 @@ def online_steps(session: Session, collector: Collector) -> Iterator[int | None]
     while not state.should_stop:
         before = state.step
         session.schedule_learning_rates(before)
-        if not collector.explorer.has_actions:
+        if not collector.has_actions:
             request(before)
         collector.send_actions(before)
         if collector.steps_in_processes:

@@ -7,17 +7,19 @@ updates. A run that fails or stops early leaves the program, and the others cont
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 
 import torch
 
 from rl_training.algorithms.base import Algorithm
 from rl_training.experiment.build import build_algorithm
 from rl_training.experiment.config import saved_config
-from rl_training.experiment.machine import choose_device
+from rl_training.experiment.machine import choose_device, usable_cores
 from rl_training.experiment.memory import check_population_memory
 from rl_training.experiment.user_imports import import_user_module
 from rl_training.runtime.engine import Engine
 from rl_training.runtime.population.engine import PopulationEngine
+from rl_training.runtime.population.sharing import SharedParts
 from rl_training.runtime.session import Session
 from rl_training.runtime.signals import stop_on_signals
 from rl_training.runtime.stop_reason import StopReason
@@ -55,9 +57,17 @@ class _Member:
 
 
 def train_population(
-    population: Population, report: Report, stops: Mapping[str, StopRequest]
+    population: Population,
+    report: Report,
+    stops: Mapping[str, StopRequest],
+    *,
+    processes: int | None = None,
 ) -> None:
-    """Start or continue the runs of a population, and report how each attempt ends."""
+    """Start or continue the runs of a population, and report how each attempt ends.
+
+    ``processes`` step the environments of all runs; 0 lets each run step its own. By default, there
+    is one for each environment or free core if the device is a GPU, and none otherwise.
+    """
 
     def stop_all(reason: StopReason) -> None:
         for stop in stops.values():
@@ -73,9 +83,8 @@ def train_population(
             return
         members = [_Member(job, report, stops[job.key]) for job in jobs]
         members = [member for member in members if member.advance()]
-        members = [member for member in members if member.updates is not None or member.advance()]
         if members:
-            _train(members, population)
+            _train(members, population, processes)
 
 
 def _check_memory(population: Population) -> None:
@@ -89,28 +98,48 @@ def _check_memory(population: Population) -> None:
     check_population_memory(task.config, task.spec, device, count, rows)
 
 
-def _train(members: list[_Member], population: Population) -> None:
+def _train(members: list[_Member], population: Population, processes: int | None) -> None:
     try:
         engine = _build_engine(members, population.rows)
     except Exception as error:  # is reported as the failure of each run
         for member in members:
             member.advance(error)
         return
-    while members:
-        step = min(member.session.state.step for member in members)
-        turn = [member for member in members if member.session.state.step == step]
-        failure = _update(engine, turn)
-        ended = [member for member in turn if not member.advance(failure)]
-        stepping = [member for member in turn if member.updates is None and member not in ended]
-        ended += [member for member in stepping if not member.advance()]
-        for member in ended:
-            engine.retire(member.session.engine)
-            members.remove(member)
+    with ExitStack() as stack:
+        shared = SharedParts(engine, [member.session for member in members])
+        stack.callback(shared.close)
+        shared.start(
+            _processes(members) if processes is None else processes, members[0].session.say
+        )
+        rows = {member.key: row for row, member in enumerate(members)}
+        turn, failure = list(members), None
+        while turn:
+            shared.begin_turn([rows[member.key] for member in turn])
+            ended = [member for member in turn if not member.advance(failure)]
+            stepping = [member for member in turn if member.updates is None and member not in ended]
+            shared.collect([rows[member.key] for member in stepping])
+            ended += [member for member in stepping if not member.advance()]
+            shared.end_turn()
+            for member in ended:
+                engine.retire(member.session.engine)
+                members.remove(member)
+            step = min((member.session.state.step for member in members), default=0)
+            turn = [member for member in members if member.session.state.step == step]
+            failure = _update(engine, turn)
+
+
+def _processes(members: Sequence[_Member]) -> int:
+    """Return how many processes step the environments: none unless a GPU updates meanwhile."""
+    sessions = [member.session for member in members]
+    if sessions[0].policy.device.type != "cuda":
+        return 0
+    envs = [1 if each.collector is None else each.collector.num_envs for each in sessions]
+    return min(sum(envs), usable_cores() - 1)
 
 
 def _update(engine: PopulationEngine, members: Sequence[_Member]) -> Exception | None:
     """Run the updates that the members wait for; return the error that has prevented it."""
-    updates = members[0].updates
+    updates = members[0].updates if members else 0
     try:
         if updates:
             engine.run(updates, [member.session.engine for member in members])

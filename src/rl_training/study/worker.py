@@ -204,6 +204,7 @@ def _attempt(
         if opened is None:
             return describe_ended(job.key, job.run_dir)
         with opened as session:
+            yield session, 0  # nothing has happened yet
             for updates in training_steps(session):
                 yield session, updates
                 if updates is not None:

@@ -99,7 +99,7 @@ def test_a_block_has_the_rows_and_the_noise_of_every_member(settings: dict[str, 
         seed, offset = seeds[member], offsets[member]
         where = torch.tensor([seed]), torch.tensor([offset])
         uniform = draw(NoiseField("uniform", (48,)), *where, torch.float64)[0]
-        buffer = getattr(engine.sampler, "source", engine.sampler)
+        buffer: Any = getattr(engine.sampler, "source", engine.sampler)
         rows = buffer.rows[(uniform * len(buffer)).long()].view(updates, 16, -1)
         batch = buffer.layout.batch(rows)
         batch = engine.algorithm.normalization.batch(batch)
@@ -119,6 +119,6 @@ def test_a_replay_continues_in_the_stacked_rows() -> None:
     obs, action, yes = np.ones((1, SPEC.obs_dim)), np.ones((1, SPEC.action_dim)), np.ones(1, bool)
     buffer.add(obs, action, np.full(1, 7.0), obs, yes, yes)
     position = (buffer.total - 1) % buffer.capacity
-    assert torch.equal(draws.rows[1, position], buffer.rows[position])
-    assert buffer.layout.batch(draws.rows[1, position]).rewards == 7.0
-    assert draws.filled[1] == len(buffer)
+    assert torch.equal(draws.replays.rows[1, position], buffer.rows[position])
+    assert buffer.layout.batch(draws.replays.rows[1, position]).rewards == 7.0
+    assert draws.replays.filled[1] == len(buffer)

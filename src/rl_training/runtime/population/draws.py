@@ -22,6 +22,7 @@ from rl_training.runtime.compilation import Tracer, compile_program
 from rl_training.runtime.engine import Engine
 from rl_training.runtime.population.philox import OFFSET, draw, matches_generators, most_numbers
 from rl_training.runtime.population.programs import population_program
+from rl_training.runtime.population.replays import StackedReplays
 from rl_training.types import Batch, Noise, NoiseField
 
 
@@ -88,11 +89,10 @@ class PopulationDraws:
         self._batch_size = first.algorithm.config.batch_size
         self._noise_spec = first.algorithm.update_noise(self._batch_size)
         self._normalizes = isinstance(first.sampler, NormalizedSampler)
-        buffers = [each for each in map(replay_of, members) if each is not None]
-        self.rows, self.filled = stack_replays(buffers)
-        self._layout = buffers[0].layout
+        self.replays = StackedReplays([x for x in map(replay_of, members) if x is not None])
+        self._layout = self.replays.layout
         replays = [0 if row is None else members.index(row) for row in rows]
-        self._replays = torch.tensor(replays, device=self.rows.device)
+        self._rows_of = torch.tensor(replays, device=first.generator.device)
         unused = torch.Generator(first.generator.device)
         self.table = GeneratorTable([unused if row is None else row.generator for row in rows])
         self._programs: dict[int, Drawn] = {}
@@ -151,8 +151,9 @@ class PopulationDraws:
     @property
     def inputs(self) -> list[Tensor]:
         """Inputs of the traced programs, which advance the offsets in place."""
-        table = self.table
-        return [self.rows, self.filled, self._replays, table.seeds, table.offsets, *self._state]
+        table, replays = self.table, self.replays
+        random = [table.seeds, table.offsets]
+        return [replays.rows, replays.filled, self._rows_of, *random, *self._state]
 
     def trace(self, count: int) -> fx.GraphModule:
         """Return the program of a block.
@@ -197,7 +198,9 @@ class PopulationDraws:
     ) -> Callable[[Sequence[Tensor], Sequence[Tensor]], list[Tensor]]:
         """Return a function that normalizes the fields of all members with their statistics."""
         tracer = Tracer(self._algorithm)
-        rows = torch.zeros(self._batch_size * count, self._layout.width, device=self.rows.device)
+        rows = torch.zeros(
+            self._batch_size * count, self._layout.width, device=self._rows_of.device
+        )
         examples = [tracer.fake.from_tensor(x) for x in self._layout.batch(rows).tensors()]
 
         def member(*fields: Tensor) -> list[Tensor]:
@@ -205,7 +208,7 @@ class PopulationDraws:
 
         trace = tracer.trace_function(member, examples)
         program = population_program(
-            [trace] * len(self._replays), [*examples, *tracer.state()], tracer.fake
+            [trace] * len(self._rows_of), [*examples, *tracer.state()], tracer.fake
         )
 
         def normalize(fields: Sequence[Tensor], state: Sequence[Tensor]) -> list[Tensor]:
@@ -226,15 +229,3 @@ def replay_of(engine: Engine) -> ReplayBuffer | None:
     source = sampler.source if isinstance(sampler, NormalizedSampler) else sampler
     is_plain = type(source) is ReplayBuffer and source.is_plain
     return source if is_plain and isinstance(source, ReplayBuffer) else None
-
-
-def stack_replays(buffers: Sequence[ReplayBuffer]) -> tuple[Tensor, Tensor]:
-    """Move the rows of replays into one tensor ``[S, capacity, width]``, and their sizes likewise.
-
-    Each replay continues with its part.
-    """
-    rows = torch.stack([buffer.rows for buffer in buffers])
-    filled = torch.stack([buffer.filled for buffer in buffers])
-    for buffer, own_rows, own_filled in zip(buffers, rows, filled, strict=True):
-        buffer.move_to(own_rows, own_filled)
-    return rows, filled

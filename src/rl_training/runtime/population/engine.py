@@ -24,6 +24,7 @@ from rl_training.runtime.population.programs import (
     population_program,
     stack_state,
 )
+from rl_training.runtime.population.replays import StackedReplays
 from rl_training.text import first_line
 from rl_training.types import Batch, Metrics, Noise
 
@@ -72,13 +73,23 @@ class PopulationEngine(Engine):
             say=say,
             warn=warn,
         )
-        self._learners = [row.algorithm if isinstance(row, Engine) else row for row in rows]
+        self.learners = [row.algorithm if isinstance(row, Engine) else row for row in rows]
         with _report_differences():
-            self._state = stack_state(self._learners)
+            self.state = stack_state(self.learners)
         self._active = list(self.members)
         self._draws: PopulationDraws | None = None
         if PopulationDraws.supports(self.members):
-            self._draws = PopulationDraws(self._rows, self._state)
+            self._draws = PopulationDraws(self._rows, self.state)
+
+    @property
+    def replays(self) -> StackedReplays | None:
+        """The replays of the members as one, if they are stacked."""
+        return None if self._draws is None else self._draws.replays
+
+    @property
+    def rows_of_members(self) -> list[int]:
+        """The row of each member."""
+        return [row for row, member in enumerate(self._rows) if member in self.members]
 
     # --- Running ------------------------------------------------------------------------
 
@@ -124,7 +135,7 @@ class PopulationEngine(Engine):
 
     def _step(self, batch: Batch, noise: Noise, stages: Due) -> None:
         resting = self._resting
-        kept = [(x, x[resting].clone()) for x in (*self._state, self._totals)] if resting else []
+        kept = [(x, x[resting].clone()) for x in (*self.state, self._totals)] if resting else []
         super()._step(batch, noise, stages)
         for tensor, rows in kept:
             tensor[resting] = rows
@@ -214,10 +225,10 @@ class PopulationEngine(Engine):
 
     def _compile(self, batch: Batch, noise: Noise) -> tuple[dict[Due, CompiledStep], UpdateTracer]:
         example = batch.map(itemgetter(0)), {key: value[0] for key, value in noise.items()}
-        settings = [learner.config.model_dump_json() for learner in self._learners]
+        settings = [learner.config.model_dump_json() for learner in self.learners]
         tracers = {
             key: UpdateTracer(learner, *example)
-            for key, learner in dict(zip(settings, self._learners, strict=True)).items()
+            for key, learner in dict(zip(settings, self.learners, strict=True)).items()
         }
         tracer = tracers[settings[0]]
         inputs = [*tracer.inputs, tracer.totals, *tracer.state()]
@@ -228,11 +239,11 @@ class PopulationEngine(Engine):
             graph, constants = population_program(
                 [traces[key] for key in settings], inputs, tracer.fake
             )
-            copies = [*(tensor.clone() for tensor in self._state), constants]
+            copies = [*(tensor.clone() for tensor in self.state), constants]
             program = self._compiled(graph, [*batch.tensors(), *noise.values(), totals, *copies])
             step = partial(run_step, program, tracer.sample_keys[due])
             step(copies, batch, noise, totals)
-            steps[due] = partial(step, [*self._state, constants])
+            steps[due] = partial(step, [*self.state, constants])
         return steps, tracer
 
     def _compiled(self, graph: fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from rl_training.algorithms.base import Algorithm, draw_noise
 from rl_training.runtime.acting import Explorer
 from rl_training.runtime.compilation import Tracer, compile_program
 from rl_training.runtime.engine import capture
-from rl_training.runtime.held_noise import HeldNoise, hold
+from rl_training.runtime.held_noise import hold, stack_held
 from rl_training.runtime.population.draws import GeneratorTable, can_draw_together
 from rl_training.runtime.population.philox import OFFSET, draw
 from rl_training.runtime.population.programs import Program, population_program
@@ -96,7 +97,7 @@ class PopulationExplorer:
 
     def __init__(
         self,
-        explorers: Sequence[Explorer],
+        explorers: Sequence[Explorer | None],
         learners: Sequence[Algorithm],
         state: Sequence[Tensor],
         num_envs: int,
@@ -106,21 +107,23 @@ class PopulationExplorer:
         """Prepare the program.
 
         Args:
-            explorers: The explorers of the members.
-            learners: The learners of the members.
+            explorers: The explorer of each row; None for a placeholder.
+            learners: The learners of all rows.
             state: Their stacked state.
             num_envs: Environments of each member.
             fast: Whether to capture the program as a CUDA graph.
         """
         self._explorers = explorers
+        first = next(each for each in explorers if each is not None)
         self._fast = fast
         device, spec = state[0].device, learners[0].spec
         self._held: list[Tensor] = []
-        held: list[HeldNoise] = [each.held for each in explorers if each.held is not None]
-        if held:
-            self._held = held[0].stacked_with(held[1:])
-        self._shares = held[0].shares if held else torch.empty(0, device=device)
-        self._drawn_spec = explorers[0].noise_spec
+        self._shares = torch.empty(0, device=device)
+        if first.held is not None:
+            own = [None if each is None else each.held for each in explorers]
+            self._held = stack_held([each or deepcopy(first.held) for each in own])
+            self._shares = first.held.shares
+        self._drawn_spec = first.noise_spec
         self._spec = learners[0].act_noise(num_envs)
         self._program = acting_program(learners, num_envs, self._spec)
         self._state = list(state)
@@ -129,12 +132,14 @@ class PopulationExplorer:
         self._obs = torch.zeros(shape, device=device)
         self._host_actions = torch.empty(*shape[:2], spec.action_width, pin_memory=fast)
         self._draws_together = fast and can_draw_together(device)
-        generators = [each.generator for each in explorers]
+        unused = torch.Generator(device)
+        generators = [unused if each is None else each.generator for each in explorers]
         self._table = GeneratorTable(generators) if self._draws_together else None
         self._replay: Callable[[], None] | None = None
         self._run: Callable[..., Any] | None = None
         self._done = torch.cuda.Event() if fast else None  # type: ignore[no-untyped-call]
-        self._pending: list[int] = []
+        self.pending: list[int] = []
+        """Members whose actions were chosen, but not collected yet."""
 
     def choose(self, obs: FloatArray, members: Sequence[int]) -> None:
         """Start choosing the actions of ``members`` for observations ``[S, num_envs, obs_dim]``.
@@ -153,25 +158,27 @@ class PopulationExplorer:
                 self._explore(self._draw(members))
         for tensor, rows in zip(self._held, kept, strict=False):
             tensor[resting] = rows
-        self._pending = list(members)
+        self.pending = list(members)
         if self._done is not None:
             self._done.record()
 
     def collect(self) -> None:
         """Give the members whose actions were chosen their actions."""
-        if not self._pending:
+        if not self.pending:
             return
         if self._done is not None:
             self._done.synchronize()
         actions = self._host_actions.numpy()
-        for row in self._pending:
-            self._explorers[row].receive_actions(actions[row].copy())
-        self._pending = []
+        for row in self.pending:
+            explorer = self._explorers[row]
+            assert explorer is not None
+            explorer.receive_actions(actions[row].copy())
+        self.pending = []
 
     def _draw(self, members: Sequence[int]) -> Noise:
         """Draw the noise of ``members`` with their generators, and zeros for the others."""
         rows = [
-            draw_noise(self._drawn_spec, each.generator) if row in members else None
+            draw_noise(self._drawn_spec, each.generator) if each and row in members else None
             for row, each in enumerate(self._explorers)
         ]
         any_drawn = next(row for row in rows if row is not None)
