@@ -26,6 +26,7 @@ class SharedParts:
     def __init__(self, engine: PopulationEngine, sessions: Sequence[Session]) -> None:
         self._engine = engine
         self._sessions = list(sessions)
+        self._rows = engine.rows_of_members
         self._pool: WorkerPool | None = None
         self._collection: PopulationCollection | None = None
         self._evaluation: PopulationEvaluation | None = None
@@ -56,8 +57,8 @@ class SharedParts:
             )
 
     def _make_policy(self, num_obs: int) -> Callable[[FloatArray], FloatArray]:
-        engine = self._engine
-        fast, rows = engine.mode == "cuda_graph", engine.rows_of_members
+        engine, rows = self._engine, self._rows
+        fast = engine.mode == "cuda_graph"
         policy = PopulationPolicy(engine.learners, engine.state, num_obs, fast=fast)
         obs = np.zeros((len(engine.learners), num_obs, self._sessions[0].policy.spec.obs_dim))
 
