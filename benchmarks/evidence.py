@@ -6,8 +6,8 @@ the folder of the study, so that the same command continues a benchmark that was
 
     python -m benchmarks.evidence dqn_cartpole --out benchmarks/results/dqn_cartpole_seeds.json
 
-Peers need an interpreter with Stable-Baselines3 (or d3rlpy) and the tasks' packages; by default, it
-is this one, or else the environment of `benchmarks.peering`.
+Peers need an interpreter with Stable-Baselines3 (or SBX, or d3rlpy) and the tasks' packages; by
+default, it is this one, or else the environment of `benchmarks.peering`.
 """
 
 import argparse
@@ -47,7 +47,7 @@ EPISODES = 20
 
 @dataclass(frozen=True)
 class Peer:
-    """An algorithm of Stable-Baselines3 or d3rlpy and its settings."""
+    """An algorithm of Stable-Baselines3, SBX or d3rlpy, and its settings."""
 
     algo: str
     settings: dict[str, Any]
@@ -112,7 +112,33 @@ SMALL_GRID = {
     "policy_kwargs": {"net_arch": []},
 }
 """The settings of `studies/minatar.yaml` in the words of Stable-Baselines3."""
+SBX_CROSSQ = {
+    "learning_rate": 1e-3,
+    "buffer_size": 1_000_000,
+    "learning_starts": 5_000,
+    "batch_size": 256,
+    "policy_delay": 3,
+    "policy_kwargs": {
+        "net_arch": {"pi": [256, 256], "qf": [256, 256]},
+        "renorm_warmup_steps": 10_000,
+    },
+}
+"""The settings of `studies/crossq_small.yaml` in the words of SBX."""
+SBX_SIMBA = {
+    "learning_rate": 3e-4,
+    "buffer_size": 1_000_000,
+    "learning_starts": 5_000,
+    "batch_size": 256,
+    "policy_kwargs": {"net_arch": {"pi": [64], "qf": [128, 128]}},
+}
+"""The settings of `studies/simba_small.yaml` in the words of SBX."""
 PEERS_OF = {
+    "crossq_small": {"crossq": Peer("crossq", SBX_CROSSQ, library="sbx")},
+    "simba_small": {
+        "sac": Peer(
+            "sac", SBX_SIMBA, ["--package", "sbx", "--policy", "SimbaPolicy"], library="sbx"
+        )
+    },
     "dqn_cartpole": {"dqn": Peer("dqn", ZOO_CARTPOLE)},
     "minatar": {"dqn": Peer("dqn", SMALL_GRID, ["--extractor", "grid"])},
     "offline_cartpole": {

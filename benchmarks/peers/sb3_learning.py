@@ -1,10 +1,11 @@
-"""Train a Stable-Baselines3 algorithm with given settings and print its returns as a JSON object.
+"""Train an algorithm of Stable-Baselines3 or SBX and print its returns as a JSON object.
 
 Run by ``benchmarks/learning.py`` and ``benchmarks/evidence.py``.
 """
 
 import argparse
 import json
+import sys
 import tempfile
 import time
 from functools import partial
@@ -40,14 +41,17 @@ class GridFeatures(BaseFeaturesExtractor):  # type: ignore[misc]
 
 
 EXTRACTORS = {"grid": GridFeatures}
-HOMES = {"tqc": "sb3_contrib"}
+HOMES = {"tqc": "sb3_contrib", "crossq": "sbx"}
 """Modules of algorithms that are not in Stable-Baselines3 itself."""
+CLASSES = {"crossq": "CrossQ"}
+"""Names of learners that are not in capitals."""
 
 
 def add_learner_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `make_model`, except the seed."""
     parser.add_argument("--env", required=True, help="an id, with its module: module:id")
     parser.add_argument("--algo", default="sac")
+    parser.add_argument("--package", help="of the algorithm, such as sbx")
     parser.add_argument("--policy", default="MlpPolicy")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--frame-stack", type=int, default=1)
@@ -66,8 +70,8 @@ def make_env(args: argparse.Namespace) -> Any:
 
 def make_model(args: argparse.Namespace) -> Any:
     """Return the peer's learner with the given settings."""
-    package = HOMES.get(args.algo, "stable_baselines3")
-    learner = getattr(import_module(package), args.algo.upper())
+    package = args.package or HOMES.get(args.algo, "stable_baselines3")
+    learner = getattr(import_module(package), CLASSES.get(args.algo, args.algo.upper()))
     settings: dict[str, Any] = json.loads(args.settings)
     if args.threads:
         torch.set_num_threads(args.threads)
@@ -120,7 +124,8 @@ def main() -> None:
     seconds = time.perf_counter() - began
     first = args.seed + 20_000 if args.episode_seed is None else args.episode_seed
     returns = play(model, make_env(args), args.episodes, first)
-    names = ("stable-baselines3", "gymnasium", "numpy", "torch")
+    names = ["stable-baselines3", "gymnasium", "numpy", "torch"]
+    names += ["sbx-rl", "jax"] if "jax" in sys.modules else []
     curve = []
     if watch:
         pairs = zip(watch.evaluations_timesteps, watch.evaluations_results, strict=True)
