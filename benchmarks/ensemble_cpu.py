@@ -2,9 +2,9 @@
 
 Updates alone, including sampling, of SAC with 2 critics and REDQ with 2, 5 and 10, with HalfCheetah
 sizes; every update trains critics and actor. RLPD has its packaged settings: per environment step,
-20 updates of 10 critics and one of the actor, on batches from two sources. All run in one process
-with one thread, in rounds of rotated order, together with the matrix products that each one needs.
-The result is
+20 updates of 10 critics and one of the actor, on batches from two sources. FlashSAC makes two
+updates with one of the actor; its target is 1.2. All run in one process with one thread, in rounds
+of rotated order, together with the matrix products that each one needs. The result is
 
     (time / SAC's time) / (FLOP / SAC's FLOP)
 
@@ -13,6 +13,7 @@ with the FLOP of these products. It is 1 if the cost grows with the arithmetic; 
 
     python -m benchmarks.ensemble_cpu --rounds 3 --out benchmarks/results/ensemble_cpu.json
     python -m benchmarks.ensemble_cpu --cases "sac 2" "rlpd 10" --out rlpd_cpu.json
+    python -m benchmarks.ensemble_cpu --cases "sac 2" "flash_sac 2" --out flash_cpu.json
 """
 
 import argparse
@@ -27,7 +28,14 @@ from rich.table import Table
 from benchmarks.describe import describe, spread
 from benchmarks.engine_gpu import SPEC, filled_buffer
 from benchmarks.peering import Result, cell, take_turns, write
-from benchmarks.peers.products import Product, flops, prepare, rate, update_products
+from benchmarks.peers.products import (
+    Product,
+    flash_products,
+    flops,
+    prepare,
+    rate,
+    update_products,
+)
 from rl_training.algorithms.registry import REGISTRY
 from rl_training.data import MixedSampler, TransitionDataset
 from rl_training.experiment.machine import keep_freed_memory
@@ -45,7 +53,8 @@ class Case(NamedTuple):
 
     def products(self) -> list[Product]:
         """Return the matrix products of a step."""
-        return update_products(self.critics, self.updates)
+        find = flash_products if self.algo == "flash_sac" else update_products
+        return find(self.critics, self.updates)
 
 
 CASES = {
@@ -54,6 +63,7 @@ CASES = {
     "redq 5": Case("redq", 5),
     "redq 10": Case("redq", 10),
     "rlpd 10": Case("rlpd", 10, updates=20),
+    "flash_sac 2": Case("flash_sac", 2, updates=2),
 }
 BASE = "sac 2"
 MODES: tuple[EngineMode, ...] = ("eager", "compiled")

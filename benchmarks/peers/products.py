@@ -1,4 +1,4 @@
-"""Time only the matrix products that one update of SAC or REDQ needs.
+"""Time only the matrix products that one update of SAC, REDQ or FlashSAC needs.
 
 The list below contains every product of the losses at its true shape (HalfCheetah: 17 observations,
 6 actions; batch 256, two critics by default, two hidden layers of 256) and none that the losses do
@@ -34,19 +34,19 @@ class Product(NamedTuple):
     layout: str = "nn"
 
 
-def forward(copies: int, sizes: list[int]) -> list[Product]:
+def forward(copies: int, sizes: list[int], rows: int = BATCH) -> list[Product]:
     """The products of a network's forward pass: x w."""
-    return [Product(copies, BATCH, k, n) for k, n in pairwise(sizes)]
+    return [Product(copies, rows, k, n) for k, n in pairwise(sizes)]
 
 
-def weight_gradients(copies: int, sizes: list[int]) -> list[Product]:
+def weight_gradients(copies: int, sizes: list[int], rows: int = BATCH) -> list[Product]:
     """The gradients of all weights: x^T g."""
-    return [Product(copies, k, BATCH, n, "tn") for k, n in pairwise(sizes)]
+    return [Product(copies, k, rows, n, "tn") for k, n in pairwise(sizes)]
 
 
-def input_gradients(copies: int, sizes: list[int]) -> list[Product]:
+def input_gradients(copies: int, sizes: list[int], rows: int = BATCH) -> list[Product]:
     """The gradients of every layer's input: g w^T."""
-    return [Product(copies, BATCH, n, k, "nt") for k, n in pairwise(sizes)]
+    return [Product(copies, rows, n, k, "nt") for k, n in pairwise(sizes)]
 
 
 def critic_products(critics: int = 2, target_critics: int = 2) -> list[Product]:
@@ -77,6 +77,34 @@ def actor_products(critics: int = 2) -> list[Product]:
 def update_products(critics: int = 2, critic_updates: int = 1) -> list[Product]:
     """Return every product of one update; several critic updates share one actor update."""
     return critic_products(critics) * critic_updates + actor_products(critics)
+
+
+FLASH_BATCH = 512
+FLASH_ACTOR = [OBS, 128, 512, 128, 512, 128, 2 * ACT]
+FLASH_CRITIC = [OBS + ACT, 256, 1024, 256, 1024, 256, 101]
+
+
+def flash_products(critics: int = 2, critic_updates: int = 2) -> list[Product]:
+    """Return every product of FlashSAC's updates, with one actor update.
+
+    Critics are evaluated on s and s' as one batch. All rows have gradients, because their
+    statistics are shared, and so have the inputs, because their normalization is learned.
+    """
+    rows, both = FLASH_BATCH, 2 * FLASH_BATCH
+    critic = (
+        forward(1, FLASH_ACTOR, rows)
+        + forward(2 * critics, FLASH_CRITIC, both)
+        + weight_gradients(critics, FLASH_CRITIC, both)
+        + input_gradients(critics, FLASH_CRITIC, both)
+    )
+    actor = (
+        forward(1, FLASH_ACTOR, both)
+        + forward(critics, FLASH_CRITIC, rows)
+        + input_gradients(critics, [ACT, *FLASH_CRITIC[1:]], rows)
+        + weight_gradients(1, FLASH_ACTOR, both)
+        + input_gradients(1, FLASH_ACTOR, both)
+    )
+    return critic * critic_updates + actor
 
 
 def flops(products: list[Product]) -> int:

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -21,7 +22,7 @@ from rl_training.study.config import make_study_config
 from rl_training.study.index import StudyRun
 from rl_training.study.jobs import Evaluated, Event, Started
 from rl_training.study.population_executor import PopulationExecutor
-from rl_training.study.populations import population_kind
+from rl_training.study.populations import population_kind, population_resources
 from rl_training.study.records import RunStatus
 from rl_training.study.resources import Budget
 from rl_training.study.study import RunOptions, Study
@@ -242,6 +243,14 @@ def test_what_members_may_differ_in(change: dict[str, Any], is_same: bool) -> No
     other = {**base, **change}
     other["algo_kwargs"] = base["algo_kwargs"] | change.get("algo_kwargs", {})
     assert (population_kind(base) == population_kind(other)) == is_same
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.0, 0.0), (0.04, 0.2), (0.5, 1.0), (1.0, 1.0)])
+def test_a_population_needs_the_shares_of_its_runs(share: float, expected: float) -> None:
+    runs = [Mock(group=Mock(resources={"cpus": 1, "gpus": share, "memory": 100}))] * 5
+    needs = population_resources(runs, cores=3)
+    assert (needs.cpus, needs.memory) == (3, 500)
+    assert needs.gpus == pytest.approx(expected)
 
 
 def test_a_population_that_does_not_fit_says_how_many_would(

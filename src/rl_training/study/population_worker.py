@@ -25,6 +25,7 @@ from rl_training.runtime.signals import stop_on_signals
 from rl_training.runtime.stop_reason import StopReason
 from rl_training.study.jobs import Job
 from rl_training.study.populations import Population
+from rl_training.study.resources import Resources
 from rl_training.study.worker import Report, StopRequest, describe_failure, job_steps, job_task
 
 
@@ -66,7 +67,8 @@ def train_population(
     """Start or continue the runs of a population, and report how each attempt ends.
 
     ``processes`` step the environments of all runs; 0 lets each run step its own. By default, there
-    is one for each environment or free core if the device is a GPU, and none otherwise.
+    is one for each environment or free core if the device is a GPU, and none otherwise. If other
+    populations share the GPU, the free cores are those of its runs.
     """
 
     def stop_all(reason: StopReason) -> None:
@@ -108,8 +110,11 @@ def _train(members: list[_Member], population: Population, processes: int | None
     with ExitStack() as stack:
         shared = SharedParts(engine, [member.session for member in members])
         stack.callback(shared.close)
+        resources = population.jobs[0].resources
         shared.start(
-            _processes(members) if processes is None else processes, members[0].session.say
+            _processes(members, resources) if processes is None else processes,
+            pin=resources.gpus == 1.0,
+            say=members[0].session.say,
         )
         rows = {member.key: row for row, member in enumerate(members)}
         turn, failure = list(members), None
@@ -128,13 +133,14 @@ def _train(members: list[_Member], population: Population, processes: int | None
             failure = _update(engine, turn)
 
 
-def _processes(members: Sequence[_Member]) -> int:
+def _processes(members: Sequence[_Member], resources: Resources) -> int:
     """Return how many processes step the environments: none unless a GPU updates meanwhile."""
     sessions = [member.session for member in members]
     if sessions[0].policy.device.type != "cuda":
         return 0
     envs = [1 if each.collector is None else each.collector.num_envs for each in sessions]
-    return min(sum(envs), usable_cores() - 1)
+    cores = usable_cores() if resources.gpus == 1.0 else int(resources.cpus)
+    return min(sum(envs), max(0, cores - 1))
 
 
 def _update(engine: PopulationEngine, members: Sequence[_Member]) -> Exception | None:

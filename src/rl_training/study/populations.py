@@ -68,10 +68,10 @@ def populations_of(index: StudyIndex, size: int | None = None) -> Iterator[list[
 
 
 def population_resources(runs: Sequence[StudyRun], cores: float) -> Resources:
-    """Return what a population needs: one process with the data of all runs, and a whole GPU."""
+    """Return what a population needs: what its runs need together, at most a whole GPU."""
     needs = [Resources.from_record(run.group.resources) for run in runs]
     return Resources(
         cpus=min(cores, sum(need.cpus for need in needs)),
-        gpus=1.0 if any(need.gpus for need in needs) else 0.0,
+        gpus=min(1.0, sum(need.gpus for need in needs)),
         memory=sum(need.memory for need in needs),
     )

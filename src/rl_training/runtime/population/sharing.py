@@ -31,11 +31,14 @@ class SharedParts:
         self._collection: PopulationCollection | None = None
         self._evaluation: PopulationEvaluation | None = None
 
-    def start(self, processes: int, say: Callable[[str], None]) -> None:
-        """Start the processes; ``say`` gets a message if the environments cannot be shared."""
+    def start(self, processes: int, *, pin: bool, say: Callable[[str], None]) -> None:
+        """Start the processes, each bound to a core with ``pin``.
+
+        ``say`` gets a message if the environments cannot be shared.
+        """
         if processes < 1:
             return
-        self._pool = WorkerPool(processes, pin=True)
+        self._pool = WorkerPool(processes, pin=pin)
         try:
             self._share_environments(self._pool)
         except (NotShareable, RLTrainingError) as error:
