@@ -35,10 +35,10 @@ class SharedParts:
         """Start the processes; ``say`` gets a message if the environments cannot be shared."""
         if processes < 1:
             return
-        self._pool = WorkerPool(processes, pin=True)
         try:
+            self._pool = WorkerPool(processes, pin=True)
             self._share_environments(self._pool)
-        except (NotShareable, RLTrainingError) as error:
+        except (NotShareable, RLTrainingError, OSError) as error:
             say(f"every run steps its own environments, because {first_line(error)}")
             self.close()
 
