@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,23 @@ def kill(process: Any) -> None:
     process.join()
 
 
+@contextmanager
+def killing_after(seconds: int, own: WorkerPool) -> Iterator[None]:
+    """Kill the processes of a pool if a test that may block takes too long."""
+
+    def end(*_: Any) -> None:
+        for process in own.processes:
+            kill(process)
+
+    previous = signal.signal(signal.SIGALRM, end)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, previous)
+
+
 # --- Results ----------------------------------------------------------------------------
 
 
@@ -87,7 +105,7 @@ def test_results_equal_those_of_local_envs(
     local.action_space.seed(0)
     for _ in range(40):
         actions = local.action_space.sample()
-        found, expected = pooled.step(actions), local.step(actions.copy())
+        found, expected = pooled.step(actions), local.step(actions)
         assert_equal(found, expected)
     assert pooled.call("received") == local.call("received")
     pooled.close()
@@ -112,13 +130,25 @@ def test_discrete_actions_are_whole_numbers_of_their_type(shared: WorkerPool) ->
     envs.close()
 
 
+def test_actions_are_not_written_during_a_step(shared: WorkerPool) -> None:
+    envs = shared.envs(*makers(COUNT, troubled=range(COUNT), trouble="pause", at=1))
+    envs.reset(seed=0)
+    first, second = action_of(0), action_of(1)
+    envs.step_async(first)
+    envs.step_async(second)
+    envs.step_wait()
+    expected = [f"ndarray float32 {row}" for row in first]
+    assert [received[0] for received in envs.call("received")] == expected
+    envs.close()
+
+
 def test_results_other_than_observations_survive_the_next_step(wanderers: PooledEnvs) -> None:
     wanderers.reset(seed=1)
     results = [wanderers.step(action_of(step))[1:] for step in range(8)]
-    again = wanderers.reset(seed=1)
-    assert again[0] is wanderers.observations
-    for step, kept in enumerate(results):
-        assert_equal(wanderers.step(action_of(step))[1:], kept)
+    wanderers.reset(seed=1)
+    copies = [deepcopy(wanderers.step(action_of(step))[1:]) for step in range(8)]
+    for kept, copy in zip(results, copies, strict=True):
+        assert_equal(kept, copy)
 
 
 def test_each_environment_has_its_own_seed(wanderers: PooledEnvs) -> None:
@@ -154,13 +184,13 @@ def test_messages_longer_than_a_pipe_do_not_block(wanderers: PooledEnvs) -> None
     wanderers.step_wait()
 
 
-def test_long_infos_do_not_block_the_next_command(shared: WorkerPool) -> None:
-    made = makers(COUNT, troubled=range(COUNT), trouble="large info", at=1, masks=True)
-    envs = shared.envs(*made)
-    envs.reset(seed=3)  # some episodes end in the first step, with infos of 8 MB
-    envs.step_async(action_of(0))
-    envs.reset(seed=3, options={"place": 0.0, "text": "long" * 500_000})
-    envs.close()
+def test_long_infos_do_not_block_the_next_command() -> None:
+    made = makers(COUNT, troubled=range(COUNT), trouble="large info", at=1)
+    with closing(WorkerPool(1)) as own, killing_after(5, own):
+        envs = own.envs(*made)
+        envs.reset(seed=3)
+        envs.step_async(action_of(0))
+        envs.reset(options={"place": 0.0, "text": "long" * 500_000})
 
 
 def test_output_of_environments_does_not_block(shared: WorkerPool) -> None:

@@ -47,6 +47,7 @@ TROUBLES: dict[str, Callable[[], Any]] = {
     "exit": lambda: sys.exit(3),
     "print": lambda: print("x" * 100_000),
     "large info": lambda: {"many": np.zeros(1_000_000)},
+    "pause": lambda: time.sleep(0.1),
     "hang": lambda: time.sleep(3600),
 }
 
@@ -71,7 +72,7 @@ class Wander(gym.Env[Any, Any]):
             self.action_space = gym.spaces.Box(-1, 1, (2,), np.float32)
         self.masks, self.trouble, self.at, self.size = masks, trouble, at, size
         self.steps = self.clock = self.length = 0
-        self.received: list[str] = []
+        self.actions: list[Any] = []
         self.place = np.zeros(2 * size)
 
     def _result(self) -> tuple[Any, dict[str, Any]]:
@@ -91,10 +92,8 @@ class Wander(gym.Env[Any, Any]):
 
     def step(self, action: Any) -> Any:
         self.steps, self.clock = self.steps + 1, self.clock + 1
-        self.received.append(f"{type(action).__name__} {action.dtype} {np.asarray(action)}")
+        self.actions.append(action)  # it belongs to the environment
         self.place += 0.1 * self.np_random.normal(size=len(self.place)) + np.sum(action)
-        if isinstance(action, np.ndarray):
-            action[...] = 77  # it is a copy
         extra = TROUBLES[self.trouble]() if self.trouble and self.steps == self.at else None
         ended = self.clock == self.length or extra is not None
         terminated = self.np_random.random() < 0.5
@@ -103,6 +102,11 @@ class Wander(gym.Env[Any, Any]):
             info |= {"length": self.clock, "nested": {"place": self.place[0]}}
         info |= extra or {}
         return obs, float(self.place[0]), ended and terminated, ended and not terminated, info
+
+    @property
+    def received(self) -> list[str]:
+        """The actions of all steps, with their types."""
+        return [f"{type(each).__name__} {each.dtype} {np.asarray(each)}" for each in self.actions]
 
     def cores(self) -> list[int]:
         """Return the cores that the process may use."""
