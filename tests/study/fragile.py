@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,16 +14,22 @@ LENGTH, LAST = 20, 15
 
 
 class Fragile(gymnasium.Env[np.ndarray[Any, Any], np.ndarray[Any, Any]]):
-    """Walks at random; fails after a few steps of an episode with one of ``seeds``."""
+    """Walks at random; fails after a few steps of an episode with one of ``seeds``.
+
+    With ``differs_in_a_worker``, a state that was captured in the trainer does not fit there.
+    """
 
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
     action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
 
-    def __init__(self, seeds: Sequence[int] = ()) -> None:
+    def __init__(self, seeds: Sequence[int] = (), differs_in_a_worker: bool = False) -> None:
         self.seeds = list(seeds)
         self.is_fragile = False
         self.steps = 0
         self.place = np.zeros(2)
+        self.tool: Any = 0.0
+        if differs_in_a_worker and multiprocessing.parent_process() is not None:
+            self.tool = self.step
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         super().reset(seed=seed)

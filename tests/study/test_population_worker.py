@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -43,11 +46,13 @@ def run_jobs(
     jobs: Sequence[Job],
     *,
     stops: dict[int, tuple[int, StopReason]] | None = None,
+    kills: tuple[int, int] | None = None,
     processes: int = PROCESSES,
 ) -> list[Ended]:
     """Train the jobs as a population, and return how they ended.
 
-    ``stops`` has the evaluation at which a member stops, by its seed, and the reason.
+    ``stops`` has the evaluation at which a member stops, by its seed, and the reason. ``kills`` has
+    a seed and the step of the evaluation after which the last process is killed.
     """
     ended: dict[str, Ended] = {}
     requests = {job.key: StopRequest() for job in jobs}
@@ -59,10 +64,21 @@ def run_jobs(
             step, reason = (stops or {}).get(seed_of(event), (None, None))
             if step == event.step and reason is not None:
                 requests[event.key].set(reason)
+            if kills == (seed_of(event), event.step):
+                kill_process(processes - 1)
 
     population = Population(tuple(jobs), tuple(job.key for job in jobs))
     train_population(population, report, requests, processes=processes)
     return [ended[job.key] for job in jobs]
+
+
+def kill_process(index: int) -> None:
+    (process,) = (
+        each for each in multiprocessing.active_children() if each.name == f"Worker-{index}"
+    )
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
 
 
 def weights_of(run_dir: Path) -> dict[str, torch.Tensor]:
@@ -164,3 +180,43 @@ def test_an_environment_that_fails_leaves_the_others_unchanged(
         assert final_state(found)["metrics"] == final_state(expected)["metrics"]
         for name, tensor in weights_of(expected).items():
             assert torch.equal(weights_of(found)[name], tensor), name
+
+
+@pytest.mark.parametrize("seed", [0, 2], ids=["before a save", "after a save"])
+def test_a_killed_process_fails_only_the_members_whose_environments_it_had(
+    seed: int, reference: list[Job], tmp_path: Path
+) -> None:
+    """Evaluations continue in the other process; a member that failed can be resumed."""
+    jobs = make_jobs(tmp_path)
+    ended = run_jobs(jobs, kills=(seed, 50))
+    assert statuses(ended) == ["finished", "finished", "failed"]
+    assert "its process was killed by SIGKILL" in str(ended[2].reason)
+    for member in (0, 1):
+        assert_equal_runs(jobs[member].run_dir, reference[member].run_dir)
+    assert statuses(run_jobs(jobs)) == ["finished"] * SEEDS
+    assert_equal_runs(jobs[2].run_dir, reference[2].run_dir)
+
+
+def test_members_fail_together_if_their_only_process_is_killed(tmp_path: Path) -> None:
+    jobs = make_jobs(tmp_path)
+    ended = run_jobs(jobs, kills=(2, 50), processes=1)
+    assert statuses(ended) == ["failed"] * SEEDS
+    for each in ended:
+        assert "its process was killed by SIGKILL" in str(each.reason)
+
+
+def test_members_step_their_own_environments_if_no_process_can_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr("rl_training.runtime.population.sharing.WorkerPool", fail)
+    assert statuses(run_jobs(make_jobs(tmp_path))) == ["finished"] * SEEDS
+
+
+def test_members_step_their_own_environments_if_these_cannot_be_moved(tmp_path: Path) -> None:
+    """Here, because they have another form in a worker process."""
+    jobs = make_jobs(tmp_path, env_id=ENV_ID, env_kwargs={"differs_in_a_worker": True})
+    jobs = [replace(job, imports=(FRAGILE,)) for job in jobs]
+    assert statuses(run_jobs(jobs)) == ["finished"] * SEEDS

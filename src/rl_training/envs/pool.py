@@ -102,8 +102,9 @@ class _Worker:
 
     def send_memory(self, memory: SharedMemory) -> None:
         """Send the memory that the last command announced."""
-        with suppress(OSError, RuntimeError):  # the process has ended
-            memory.send(self.connection, self.process.pid)
+        if not self.is_lost:
+            with suppress(ConnectionError, RuntimeError):  # the process has ended
+                memory.send(self.connection, self.process.pid)
 
     def wait(self, request: _Request, whose: str) -> None:
         """Wait for the answer to a request.
@@ -147,7 +148,8 @@ class _Worker:
         try:
             request.results, request.errors = ForkingPickler.loads(message)
         except Exception as error:  # an object of the user may raise anything
-            request.errors = {request.start: Failure(None, error_text(error), "")}
+            failure = Failure(None, error_text(error), "")  # the results of all are lost
+            request.errors = dict.fromkeys(range(request.start, request.stop), failure)
 
     def _died(self, whose: str) -> EnvError:
         self.process.join(1.0)
@@ -160,9 +162,18 @@ class _Worker:
         elif code is not None:
             reason = f"ended with exit code {code}"
         advice = "resume the run to continue from its last checkpoint"
-        if not self._has_answered:
+        if not self._has_answered and code == 1:
             advice = "a script that starts processes needs an if __name__ == '__main__' guard"
         return EnvError(f"{whose} {reason}; {advice}")
+
+    def has_died(self) -> bool:
+        """Return whether the process has ended; not known while it owes an answer."""
+        if not self.is_lost and not self._pending:
+            try:
+                self.is_lost = self.connection.poll()  # an idle process sends nothing
+            except OSError:
+                self.is_lost = True
+        return self.is_lost
 
     def ask_to_exit(self) -> None:
         """Ask the process to close its environments and end, after its current command."""
@@ -246,7 +257,7 @@ class WorkerPool:
     def envs(
         self, makers: Sequence[Maker], names: Sequence[str], *, autoreset: bool = True
     ) -> PooledEnvs:
-        """Create environments, distributed in order over the processes.
+        """Create environments, distributed in order over the processes that have not ended.
 
         Args:
             makers: Functions that create one environment each; they are sent to the processes.
@@ -255,14 +266,17 @@ class WorkerPool:
                 environment must be reset before its next step.
         """
         number, self._groups = self._groups, self._groups + 1
-        count, workers = len(makers), len(self.workers)
-        ends = [-(-count * (index + 1) // workers) for index in range(workers)]
+        workers = [worker for worker in self.workers if not worker.has_died()]
+        if not workers:
+            raise EnvError("all worker processes have ended; resume the run to start new ones")
+        count = len(makers)
+        ends = [-(-count * (index + 1) // len(workers)) for index in range(len(workers))]
         parts = [
             _Part(worker, start, stop)
-            for worker, start, stop in zip(self.workers, [0, *ends[:-1]], ends, strict=True)
+            for worker, start, stop in zip(workers, [0, *ends[:-1]], ends, strict=True)
             if start < stop
         ]
-        group = _Group(number, names, parts)
+        group = _Group(self, number, names, parts)
         try:
             group.create(makers, autoreset)
         except BaseException:
@@ -302,7 +316,10 @@ class _Part(NamedTuple):
 class _Group:
     """The environments of one call of `WorkerPool.envs`."""
 
-    def __init__(self, number: int, names: Sequence[str], parts: list[_Part]) -> None:
+    def __init__(
+        self, pool: WorkerPool, number: int, names: Sequence[str], parts: list[_Part]
+    ) -> None:
+        self._pool = pool  # without references, its workers would end
         self.number = number
         self._names = names
         self._parts = parts
@@ -426,6 +443,11 @@ class PooledEnvs(VectorEnv[Any, Any, Any]):
     def processes(self) -> list[Any]:
         """The processes of these environments."""
         return [part.worker.process for part in self._parts]
+
+    @property
+    def has_lost_process(self) -> bool:
+        """Whether one of the processes has ended."""
+        return any(part.worker.has_died() for part in self._parts)
 
     def part(self, start: int, stop: int) -> PooledEnvs:
         """Return some of the environments, which can be used on their own.

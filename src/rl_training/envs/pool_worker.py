@@ -9,6 +9,7 @@ import struct
 import time
 import traceback
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, NamedTuple
@@ -46,7 +47,8 @@ SPIN_SECONDS = 1e-4
 """How long a process waits actively before it sleeps; waking up takes longer than most steps."""
 
 GRACE_SECONDS = 30
-"""How long a worker process continues after SIGTERM, so that the trainer can save its state."""
+"""How long a worker process continues after SIGTERM, so that the trainer can save its state, and
+how long it may take to close its environments."""
 
 COUNTERS = 16
 """Numbers in the counters of one process: two cache lines, one for each direction."""
@@ -122,7 +124,7 @@ def _for_each(indices: Iterable[int], function: Callable[[int], Any]) -> Answer:
 class _Group:
     """The environments of one `PooledEnvs` that are in this process."""
 
-    autoreset: bool
+    autoreset: bool = True
     envs: dict[int, AnyEnv] = field(default_factory=dict)
     arrays: EnvArrays | None = None
     actions: dict[bytes, np.ndarray[Any, Any]] = field(default_factory=dict)
@@ -202,27 +204,35 @@ class _Server:
         except (EOFError, OSError):
             return  # the trainer has ended
         finally:
+            # If the trainer has ended, nobody would kill a process whose close() never returns.
+            _end_later()
             for each in self._groups.values():
                 each.close(list(each.envs))
 
     def _answer(
         self, kind: bytes, code: bytes, number: int, indices: range, message: bytes
     ) -> Answer:
+        group = self._groups.get(number)
+        if kind == MAKE:
+            group = self._groups[number] = _Group()
+        if group is None:
+            closed = Failure(None, "a call after close()", "")
+            return Answer({}, {} if kind == CLOSE else dict.fromkeys(indices, closed))
         if kind in (STEP, STEP_ACTIVE):
-            return self._step(self._groups[number], code, indices, only_active=kind == STEP_ACTIVE)
+            return self._step(group, code, indices, only_active=kind == STEP_ACTIVE)
         if kind == CLOSE:
-            if number in self._groups:
-                self._groups[number].close(indices)
+            group.close(indices)
+            if not group.envs:
+                del self._groups[number]  # and its memory
             return Answer({}, {})
         try:
             values = ForkingPickler.loads(message[HEADER.size :])
         except Exception as error:  # the module of a function may be missing in this process
             return Answer({}, {indices.start: _failure(error)})
         if kind == MAKE:
-            return self._make(number, indices, *values)
-        group = self._groups[number]
+            return self._make(group, indices, *values)
         if kind == ATTACH:
-            return self._attach(group, values)
+            return _for_each(indices[:1], lambda _: self._attach(group, values))
         if kind == RESET:
             seeds, options = values
             return _for_each(
@@ -232,13 +242,13 @@ class _Server:
 
     def _make(
         self,
-        number: int,
+        group: _Group,
         indices: range,
         makers: list[CloudpickleWrapper[AnyEnv]],
         autoreset: bool,
     ) -> Answer:
         """Create environments; return their spaces."""
-        group = self._groups[number] = _Group(autoreset)
+        group.autoreset = autoreset
 
         def make(index: int) -> Any:
             env = group.envs[index] = makers[index - indices.start]()
@@ -247,9 +257,8 @@ class _Server:
 
         return _for_each(indices, make)
 
-    def _attach(self, group: _Group, layout: Layout) -> Answer:
+    def _attach(self, group: _Group, layout: Layout) -> None:
         group.arrays = EnvArrays(layout, receive_memory(self._connection))
-        return Answer({}, {})
 
     def _step(self, group: _Group, code: bytes, indices: range, *, only_active: bool) -> Answer:
         actions = group.typed_actions(code)
@@ -286,9 +295,16 @@ def _prepare(core: int | None) -> None:
     # decides when to stop. If it never does, its workers end after the grace period.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "alarm"):  # not available on Windows
-        signal.signal(signal.SIGTERM, lambda *_: signal.alarm(GRACE_SECONDS))
+        signal.signal(signal.SIGTERM, lambda *_: _end_later())
     if core is not None and hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {core})
+        with suppress(OSError):  # the core was taken away from this process
+            os.sched_setaffinity(0, {core})
+
+
+def _end_later() -> None:
+    """End this process after the grace period."""
+    if hasattr(signal, "alarm"):
+        signal.alarm(GRACE_SECONDS)
 
 
 def counters_of(counters: Any, worker: int) -> tuple[Counter, Counter]:

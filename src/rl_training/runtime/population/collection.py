@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_training.envs import ActionScaler
+from rl_training.envs import ActionScaler, CaptureError
 from rl_training.envs.contract import AnyEnv
 from rl_training.envs.pool import PooledEnvs, WorkerPool
 from rl_training.envs.vector import LocalEnvs
@@ -245,5 +245,8 @@ def move_environments(collectors: Sequence[Collector], pool: WorkerPool) -> Pool
     envs.reset(seed=0)
     for index, (collector, captured) in enumerate(zip(collectors, states, strict=True)):
         first = index * collector.num_envs
-        envs.part(first, first + collector.num_envs).call("restore", captured)
+        try:
+            envs.part(first, first + collector.num_envs).call("restore", captured)
+        except CaptureError as error:
+            raise NotShareable(f"an environment cannot be moved ({error})") from error
     return envs

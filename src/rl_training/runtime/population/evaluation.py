@@ -55,7 +55,8 @@ class PopulationEvaluation:
         self._pool = pool
         self._scaler = ActionScaler(spec)
         self._make_policy = make_policy
-        self._created: tuple[PooledEnvs, SharedPolicy] | None = None
+        self._envs: PooledEnvs | None = None
+        self._policy: SharedPolicy | None = None
         self._due: list[int] = []
         self._results: dict[int, EvaluationResult | RLTrainingError] = {}
         for row, evaluator in enumerate(evaluators):
@@ -77,14 +78,22 @@ class PopulationEvaluation:
         return result
 
     def _create(self) -> tuple[PooledEnvs, SharedPolicy]:
-        """Return the environments and the policy, which are created once."""
-        if self._created is None:
+        """Return the environments and the policy, which are created on first use.
+
+        If a process has ended, the environments are created again in the others, since its
+        environments may belong to members that it does not otherwise affect.
+        """
+        if self._envs is not None and self._envs.has_lost_process:
+            self._envs.close()
+            self._envs = None
+        if self._envs is None:
             each = [one for one in self._evaluators for _ in range(self._episodes)]
             makers = [evaluation_maker(one.env_like, one.env_kwargs) for one in each]
             names = [str(one.env_like) for one in each]
-            envs = self._pool.envs(makers, names, autoreset=False)
-            self._created = envs, self._make_policy(self._episodes)
-        return self._created
+            self._envs = self._pool.envs(makers, names, autoreset=False)
+        if self._policy is None:
+            self._policy = self._make_policy(self._episodes)
+        return self._envs, self._policy
 
     def _play(self) -> dict[int, EvaluationResult | RLTrainingError]:
         """Play the episodes of the members that evaluate now."""

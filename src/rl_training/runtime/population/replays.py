@@ -52,7 +52,7 @@ class StackedReplays:
         The first axis of the arrays has the environments of all members.
         """
         each = self.buffers[0].num_envs
-        chosen = (np.asarray(members)[:, None] * each + np.arange(each)).ravel()
+        chosen = (np.asarray(members, dtype=np.int64)[:, None] * each + np.arange(each)).ravel()
         count, slot = len(chosen), self._next_slot()
         packed = self._staged[slot, :count].numpy()
         slices = self.layout.slices

@@ -38,10 +38,10 @@ class SharedParts:
         """
         if processes < 1:
             return
-        self._pool = WorkerPool(processes, pin=pin)
         try:
+            self._pool = WorkerPool(processes, pin=pin)
             self._share_environments(self._pool)
-        except (NotShareable, RLTrainingError) as error:
+        except (NotShareable, RLTrainingError, OSError) as error:
             say(f"every run steps its own environments, because {first_line(error)}")
             self.close()
 
