@@ -69,6 +69,11 @@ class PopulationExecutor(LocalExecutor):
             self._groups |= {run.key: group for run in members}
         return populations
 
+    def in_order(self, runs: Iterable[StudyRun]) -> list[StudyRun]:
+        """Sort runs so that those of a population follow each other, and start together."""
+        position = {key: number for number, key in enumerate(self._groups)}
+        return sorted(runs, key=lambda run: position[run.key])
+
     def at_once(self, need: Resources) -> int:
         """Return how many runs of a population train at the same time."""
         return max((len(group.runs) for group in self._groups.values()), default=1)

@@ -406,6 +406,7 @@ class Study:
                 retries=self._retries(folder),
                 watchers=watchers,
                 retry_failed=options.retry_failed,
+                order=executor.in_order(runs) if isinstance(executor, PopulationExecutor) else None,
             )
             signal = coordinator.run()
         return StudyResult(
