@@ -21,6 +21,7 @@ from rl_training.study.population_executor import PopulationExecutor
 from rl_training.study.populations import population_kind
 from rl_training.study.records import RunStatus
 from rl_training.study.resources import Budget
+from rl_training.tuning.generations import separating_keys
 from rl_training.tuning.trials import TrialIndex, TrialStatus
 from rl_training.tuning.tuning import TuneOptions, Tuning, TuningResult, tune
 from tests.faults.runs import assert_equal_runs
@@ -85,6 +86,11 @@ def test_the_runs_of_a_population_differ_only_in_numbers(tmp_path: Path) -> None
         assert sorted(2 * size for size in sizes.values()) in [
             sorted(map(len, pair)) for pair in (searching[:2], searching[2:])
         ]
+
+
+def test_keys_that_form_several_populations_are_named() -> None:
+    assert separating_keys(tuning().plan()) == []
+    assert separating_keys(tuning(space=KINDS).plan()) == ["batch_size"]
 
 
 def test_members_limits_the_runs_of_a_population(tmp_path: Path) -> None:

@@ -6,12 +6,13 @@ before any of its runs starts, from the outcomes of the earlier generations.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from rl_training.boundary.locking import is_held
 from rl_training.study.index import StudyRun
 from rl_training.study.population_executor import PopulationExecutor
+from rl_training.study.populations import population_kind
 from rl_training.tuning.config import TuningPlan
 from rl_training.tuning.folder import TuningSession
 from rl_training.tuning.optuna_memory import STARTUP_TRIALS
@@ -89,3 +90,16 @@ class GenerationSource(TrialSource):
             return list(self._validate())
         last = trials.trials[-1].known
         return [run for trial in trials if trial.known == last for run in self._runs(trial)]
+
+
+def separating_keys(plan: TuningPlan) -> list[str]:
+    """Return the keys of the space whose values cannot differ within a population."""
+
+    def kinds(key: str, values: Iterable[Any]) -> set[str]:
+        return {population_kind(plan.run_config({key: value}).to_dict()) for value in values}
+
+    return [
+        key
+        for key, dimension in plan.space.dimensions.items()
+        if len(kinds(key, dimension.probes())) > 1
+    ]

@@ -34,7 +34,7 @@ from rl_training.tuning.folder import (
     open_tuning,
     read_tuning,
 )
-from rl_training.tuning.generations import GENERATION, GenerationSource
+from rl_training.tuning.generations import GENERATION, GenerationSource, separating_keys
 from rl_training.tuning.judging import best_trial
 from rl_training.tuning.optuna_memory import require_optuna
 from rl_training.tuning.scheduling import TrialSource
@@ -551,12 +551,20 @@ class _Report:
         for line in warm.lines:
             self._say(line)
         if description.executor == "population":
-            together = counted(description.parallel_trials or GENERATION, "trial")
-            self._say(f"Up to {together} are proposed and train together.")
+            self._describe_generations(description.parallel_trials or GENERATION)
         if self._plan.own_params is None:
             self._say(
                 "The settings of the config are not part of the space, so they are only tried in "
                 "the validation."
+            )
+
+    def _describe_generations(self, size: int) -> None:
+        self._say(f"Trials are proposed {size} at a time, and their runs train together.")
+        apart = separating_keys(self._plan)
+        if apart:
+            self._say(
+                f"Trials that differ in {' or '.join(apart)} cannot train together, so there are "
+                "several populations. For a single one, set these keys for all trials."
             )
 
     def waiting(self, run: StudyRun) -> None:
