@@ -93,6 +93,7 @@ def tune(
         int | None,
         typer.Option(help="Trials that may be open at once (default: chosen for this machine)."),
     ] = None,
+    members: Members = None,
     warm_start: Annotated[
         list[Path] | None,
         typer.Option("--warm-start", help="Folder of an earlier tuning to learn from."),
@@ -111,7 +112,6 @@ def tune(
     retries: Retries = None,
     retry_failed: RetryFailed = False,
     executor: ExecutorOption = None,
-    members: Members = None,
     address: Address = None,
     detach: Detach = False,
     as_json: Json = False,

@@ -86,10 +86,11 @@ class GenerationSource(TrialSource):
         They include runs that have ended, which keep their rows in the programs.
         """
         trials = self._session.trials
-        if not trials.with_status(TrialStatus.OPEN):
+        unsettled = trials.with_status(TrialStatus.OPEN)
+        if not unsettled:
             return list(self._validate())
-        last = trials.trials[-1].known
-        return [run for trial in trials if trial.known == last for run in self._runs(trial)]
+        known = unsettled[0].known
+        return [run for trial in trials if trial.known == known for run in self._runs(trial)]
 
 
 def separating_keys(plan: TuningPlan) -> list[str]:
