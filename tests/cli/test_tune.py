@@ -51,6 +51,8 @@ def test_the_folder_of_a_tuning_continues_it(tmp_path: Path) -> None:
     again = parse(str(folder), trials=9)
     assert again.description.trials == 9
     assert default_folder(again, [str(folder)], None) == folder
+    again = parse(str(folder), executor="population", members=4)
+    assert (again.description.executor, again.description.members) == ("population", 4)
     for options, key in (({"seeds": "4"}, "--seeds"), ({"sampler": "gp"}, "--sampler")):
         with pytest.raises(ConfigError, match=f"{key}: the tuning in .* is already described"):
             parse(str(folder), **options)
@@ -141,6 +143,17 @@ def test_showing_a_space_needs_and_records_no_data(config: str, tmp_path: Path) 
         (["sac/pendulum", "--warm-start", "none"], "none is not a folder with an index.jsonl"),
         (["sac/pendulum", "--objective", "fqe"], "objective = fqe: sac learns online"),
         (["sac/pendulum", "--shard", "4"], "such as 3/16"),
+        (["sac/pendulum", "--executor", "gpu"], "should be local, population or ray."),
+        (["sac/pendulum", "--members", "4"], "members = 4 limits populations: set executor"),
+        (["sac/pendulum", "--executor", "ray", "--members", "4"], "use --executor population."),
+        (
+            ["sac/pendulum", "--executor", "population", "--address", "auto"],
+            "--address 'auto': add --executor ray.",
+        ),
+        (
+            ["sac/pendulum", "--executor", "population", "--shard", "1/2"],
+            "shard = 1/2: a population trains in one process",
+        ),
         (["."], "is not a tuning: it has no index.jsonl"),
     ],
 )

@@ -33,8 +33,22 @@ MUTANTS = [
     Mutant(
         "populations depend on which runs have ended",
         "study/populations.py",
-        "    for run in index:",
-        "    for run in [run for run in index if not run.status.has_ended]:",
+        "    for run in runs:",
+        "    for run in [run for run in runs if not run.status.has_ended]:",
         f"{TESTS} -k others_have_ended",
+    ),
+    Mutant(
+        "the runs of several populations start one by one",
+        "study/study.py",
+        "order=executor.in_order(runs) if isinstance(executor, PopulationExecutor) else None,",
+        "order=None,",
+        f"{TESTS} -k whole_populations",
+    ),
+    Mutant(
+        "a trial does not know the outcomes of earlier generations",
+        "tuning/generations.py",
+        "return first if number < first + size else number",
+        "return 0",
+        "tests/tuning/test_generations.py -k earlier_generations",
     ),
 ]

@@ -226,6 +226,19 @@ def test_populations_have_at_most_their_size(make: Make, tmp_path: Path) -> None
     assert len(workers) == 2
 
 
+def test_runs_that_cannot_train_together_form_whole_populations(make: Make, tmp_path: Path) -> None:
+    executor, workers = make(), dict[int, set[str]]()
+
+    def look(event: Event) -> None:
+        if isinstance(event, Started):
+            workers.setdefault(event.pid, set()).add(event.key.partition("/")[0])
+
+    watch(executor, look)
+    description = CASES["online"] | {"seeds": 2, "grid": {"batch_size": [8, 16]}}
+    assert statuses(train_study(tmp_path, executor, description)) == ["finished"] * 4
+    assert sorted(workers.values(), key=str) == [{"sac_batch_size=16"}, {"sac_batch_size=8"}]
+
+
 @pytest.mark.parametrize(
     ("change", "is_same"),
     [

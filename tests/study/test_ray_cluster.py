@@ -146,7 +146,9 @@ def test_options_of_the_command_line() -> None:
     assert cluster_address("local", None) is None
     assert cluster_address("ray", None) == "auto"
     assert cluster_address("ray", "10.0.0.1:6379") == "10.0.0.1:6379"
-    with pytest.raises(ConfigError, match=r"^--executor 'slurm': should be local or ray"):
+    with pytest.raises(
+        ConfigError, match=r"^--executor 'slurm': should be local, population or ray"
+    ):
         cluster_address("slurm", None)
     with pytest.raises(ConfigError, match=r"^--address 'auto': add --executor ray"):
         cluster_address("local", "auto")

@@ -136,8 +136,9 @@ def assert_nothing_is_lost_or_repeated(folder: Path, trials: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
-def test_one_worker_is_reproduced_exactly_after_kills(tmp_path: Path) -> None:
-    options = {"trials": 15, "seeds": 2}
+@pytest.mark.parametrize("more", [{}, {"executor": "population", "parallel": 5}], ids=str)
+def test_one_worker_is_reproduced_exactly_after_kills(tmp_path: Path, more: dict[str, Any]) -> None:
+    options = {"trials": 15, "seeds": 2, **more}
     reference, folder = tmp_path / "reference", tmp_path / "killed"
     Process(reference, **options).wait()
     process = Process(folder, **options)

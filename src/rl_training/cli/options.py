@@ -30,16 +30,14 @@ Cores = Annotated[float | None, typer.Option(help="Cores to use (default: all of
 Memory = Annotated[str | None, typer.Option(help="Memory to use, such as 8GiB (default: all).")]
 Gpus = Annotated[int | None, typer.Option(help="GPUs to use (default: all).")]
 ExecutorOption = Annotated[
-    str, typer.Option("--executor", help="Where to train: local (this machine) or ray.")
-]
-StudyExecutorOption = Annotated[
     str | None,
     typer.Option(
         "--executor",
         help="How to train: local (processes of this machine), population (all seeds as one "
-        "program, for a GPU) or ray (default: the study's own, or local).",
+        "program, for a GPU) or ray (default: as described in the file or folder, or local).",
     ),
 ]
+EXECUTORS = ("local", "population", "ray")
 Members = Annotated[
     int | None,
     typer.Option(min=1, help="Most runs that train as one program (default: all that can)."),
@@ -54,12 +52,10 @@ Detach = Annotated[
 ]
 
 
-def cluster_address(
-    executor: str, address: str | None, names: tuple[str, ...] = ("local", "ray")
-) -> str | None:
+def cluster_address(executor: str | None, address: str | None) -> str | None:
     """Return the address of the cluster to use; None for this machine."""
-    if executor not in names:
-        *others, last = names
+    if executor not in (None, *EXECUTORS):
+        *others, last = EXECUTORS
         allowed = f"{', '.join(others)} or {last}"
         raise ConfigError(f"--executor {shown(executor)}: should be {allowed}.")
     if executor != "ray" and address is not None:

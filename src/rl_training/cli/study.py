@@ -15,12 +15,12 @@ from rl_training.cli.options import (
     Address,
     Cores,
     Detach,
+    ExecutorOption,
     Gpus,
     Members,
     Memory,
     Retries,
     RetryFailed,
-    StudyExecutorOption,
     Threads,
     cluster_address,
 )
@@ -87,7 +87,7 @@ def run(
     cores: Cores = None,
     memory: Memory = None,
     gpus: Gpus = None,
-    executor: StudyExecutorOption = None,
+    executor: ExecutorOption = None,
     members: Members = None,
     address: Address = None,
     detach: Detach = False,
@@ -102,7 +102,7 @@ def run(
     from rl_training.cli.study_arguments import default_folder, parse_study_arguments
 
     imports = context.find_root().params["imports"] or ()
-    cluster = cluster_address(executor or "local", address, ("local", "population", "ray"))
+    cluster = cluster_address(executor, address)
     how: dict[str, Any] = {"executor": executor, "members": members}
     how = {key: value for key, value in how.items() if value is not None and cluster is None}
     study = parse_study_arguments(words, seeds=seeds, threads=threads, retries=retries, how=how)

@@ -19,6 +19,7 @@ from rl_training.cli.options import (
     Detach,
     ExecutorOption,
     Gpus,
+    Members,
     Memory,
     Retries,
     RetryFailed,
@@ -28,6 +29,7 @@ from rl_training.cli.options import (
 from rl_training.cli.output import Json, print_json
 from rl_training.cli.signals import SIGNAL_EXITS
 from rl_training.cli.study import start_detached
+from rl_training.errors import ConfigError
 from rl_training.text import counted, duration
 
 if TYPE_CHECKING:
@@ -91,6 +93,7 @@ def tune(
         int | None,
         typer.Option(help="Trials that may be open at once (default: chosen for this machine)."),
     ] = None,
+    members: Members = None,
     warm_start: Annotated[
         list[Path] | None,
         typer.Option("--warm-start", help="Folder of an earlier tuning to learn from."),
@@ -108,7 +111,7 @@ def tune(
     memory: Memory = None,
     retries: Retries = None,
     retry_failed: RetryFailed = False,
-    executor: ExecutorOption = "local",
+    executor: ExecutorOption = None,
     address: Address = None,
     detach: Detach = False,
     as_json: Json = False,
@@ -123,6 +126,9 @@ def tune(
     from rl_training.cli.tune_arguments import default_folder, parse_tune_arguments
     from rl_training.tuning.tuning import TuneOptions
 
+    cluster = cluster_address(executor, address)
+    if members is not None and cluster is not None:
+        raise ConfigError(f"--members {members} limits populations: use --executor population.")
     imports = context.find_root().params["imports"] or ()
     tuning = parse_tune_arguments(
         words or (),
@@ -141,6 +147,8 @@ def tune(
             "parallel_trials": parallel,
             "threads": threads,
             "retries": retries,
+            "executor": None if executor == "ray" else executor,
+            "members": members,
         },
     )
     if show_space:
@@ -157,7 +165,7 @@ def tune(
         cores=cores,
         gpus=gpus,
         memory=memory,
-        address=cluster_address(executor, address),
+        address=cluster,
         warm_start=warm_start or (),
         storage=storage,
         shard=shard,

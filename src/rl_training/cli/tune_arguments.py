@@ -16,6 +16,8 @@ from rl_training.tuning.tuning import Tuning
 
 TUNINGS = Path("tunings")
 """Folder for tunings without --out."""
+CHANGEABLE = ("trials", "executor", "members")
+"""Options that a tuning accepts again when it continues."""
 
 
 def parse_tune_arguments(
@@ -59,17 +61,16 @@ def _continued(
 ) -> Tuning:
     """Return the tuning in a folder, perhaps with more trials."""
     tuning = Tuning.load(folder)
-    trials = given.pop("trials", None)
+    changes = {key: given.pop(key) for key in CHANGEABLE if key in given}
     extra = [*settings, *(f"--{key.replace('_', '-')}" for key in given)]
     if space is not None:
         extra.append("--space")
     if extra:
         raise ConfigError(
-            f"{extra[0]}: the tuning in {folder} is already described. Only --trials can change; "
-            "for another tuning, pass a config and --out."
+            f"{extra[0]}: the tuning in {folder} is already described. Only --trials "
+            "and how it trains can change; for another tuning, pass a config and --out."
         )
-    if trials is not None:
-        tuning.description = tuning.description.model_copy(update={"trials": trials})
+    tuning.description = tuning.description.model_copy(update=changes)
     return tuning
 
 

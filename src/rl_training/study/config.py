@@ -101,6 +101,10 @@ class ExecutionConfig(ConfigModel):
     """How often a run that fails is tried again from its last checkpoint."""
     resources: ResourcesConfig = Field(default_factory=ResourcesConfig)
     """What each run needs of a machine."""
+    executor: Literal["local", "population"] = "local"
+    """`local`: a process for each run; `population`: all runs that fit together as one program."""
+    members: int | None = Field(default=None, gt=0)
+    """Most runs that `population` trains together; null means all that differ only in numbers."""
 
     @staticmethod
     def in_order(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -122,10 +126,6 @@ class StudyConfig(ExecutionConfig):
     """Lists of values by config key; every combination is run."""
     seeds: tuple[int, ...] = DEFAULT_SEEDS
     """A count or a list."""
-    executor: Literal["local", "population"] = "local"
-    """`local`: a process for each run; `population`: all runs that fit together as one program."""
-    members: int | None = Field(default=None, gt=0)
-    """Most runs that `population` trains together; null means all that differ only in numbers."""
 
     _settings = field_validator("set")(check_settings)
     _grid = field_validator("grid")(_check_grid)

@@ -97,6 +97,7 @@ class Coordinator:
         watchers: Sequence[Watcher] = (),
         retry_failed: bool = False,
         source: RunSource | None = None,
+        order: Sequence[StudyRun] | None = None,
     ) -> None:
         """Create a coordinator.
 
@@ -109,6 +110,8 @@ class Coordinator:
             watchers: Displays and others that follow the study.
             retry_failed: Whether to try runs again that have failed too often.
             source: Adds more runs while these are trained.
+            order: The runs in the order in which they start; by default, every label gets its first
+                seed before any gets its second.
         """
         self._session = session
         self._executor = executor
@@ -118,7 +121,7 @@ class Coordinator:
         self._source = source
         self.state = StudyState(list(runs))
         self._runs = {run.key: run for run in runs}
-        self._order = {run.key: number for number, run in enumerate(in_rounds(runs))}
+        self._order = {run.key: number for number, run in enumerate(order or in_rounds(runs))}
         self._queues: dict[Resources, deque[StudyRun]] = {}
         """Runs that are ready, by what they need."""
         self._delayed: list[tuple[float, StudyRun]] = []
@@ -216,7 +219,10 @@ class Coordinator:
 
     def _submit(self) -> None:
         """Start as many runs as fit; small runs may overtake a large one that does not fit yet."""
-        due = [run for moment, run in self._delayed if moment <= time.monotonic()]
+        now = time.monotonic()
+        if any(moment <= now for moment, _ in self._delayed):
+            now += RETRY_SECONDS  # runs that failed together may be one population
+        due = [run for moment, run in self._delayed if moment <= now]
         self._delayed = [(m, run) for m, run in self._delayed if run not in due]
         for run in due:
             self._enqueue(run)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -52,12 +52,27 @@ class PopulationExecutor(LocalExecutor):
 
     def prepare(self, study: Path) -> None:
         """Form the populations of a study."""
+        self.form(StudyIndex.open(study))
+
+    def form(self, runs: Iterable[StudyRun]) -> list[list[StudyRun]]:
+        """Form populations of runs in place of the earlier ones, which have ended; return them.
+
+        Raises:
+            ConfigError: A population would never fit.
+        """
+        populations = list(populations_of(runs, self._members))
         self._groups.clear()
-        for number, runs in enumerate(populations_of(StudyIndex.open(study), self._members)):
-            needs = population_resources(runs, self.budget.cores)
-            self.budget.check(needs, f"A population of {len(runs)} runs")
-            group = _Group(f"population {number}", runs, needs)
-            self._groups |= {run.key: group for run in runs}
+        for number, members in enumerate(populations):
+            needs = population_resources(members, self.budget.cores)
+            self.budget.check(needs, f"A population of {len(members)} runs")
+            group = _Group(f"population {number}", members, needs)
+            self._groups |= {run.key: group for run in members}
+        return populations
+
+    def in_order(self, runs: Iterable[StudyRun]) -> list[StudyRun]:
+        """Sort runs so that those of a population follow each other, and start together."""
+        position = {key: number for number, key in enumerate(self._groups)}
+        return sorted(runs, key=lambda run: position[run.key])
 
     def at_once(self, need: Resources) -> int:
         """Return how many runs of a population train at the same time."""

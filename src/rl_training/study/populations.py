@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from rl_training.boundary import json_codec
-from rl_training.study.index import StudyIndex, StudyRun
+from rl_training.study.index import StudyRun
 from rl_training.study.jobs import Job
 from rl_training.study.resources import Resources
 
@@ -53,18 +53,18 @@ def population_kind(config: Mapping[str, Any]) -> str:
     return json_codec.dumps(same | {"algo_kwargs": kwargs}).decode()
 
 
-def populations_of(index: StudyIndex, size: int | None = None) -> Iterator[list[StudyRun]]:
-    """Yield the runs of each population, in the order of the study, at most ``size`` at a time.
+def populations_of(runs: Iterable[StudyRun], size: int | None = None) -> Iterator[list[StudyRun]]:
+    """Yield the runs of each population, in the order given, at most ``size`` at a time.
 
     They do not depend on which runs have ended, so that a study that continues has the same ones.
     """
     kinds: dict[str, list[StudyRun]] = {}
-    for run in index:
+    for run in runs:
         kinds.setdefault(population_kind(run.config), []).append(run)
-    for runs in kinds.values():
-        count = size or len(runs)
-        for start in range(0, len(runs), count):
-            yield runs[start : start + count]
+    for same in kinds.values():
+        count = size or len(same)
+        for start in range(0, len(same), count):
+            yield same[start : start + count]
 
 
 def population_resources(runs: Sequence[StudyRun], cores: float) -> Resources:

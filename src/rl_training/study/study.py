@@ -19,6 +19,7 @@ from rl_training.experiment.config import TrainConfig
 from rl_training.experiment.git_state import read_git_state
 from rl_training.study.config import (
     DEFAULT_SEEDS,
+    ExecutionConfig,
     StudyConfig,
     make_study_config,
     read_study_file,
@@ -132,7 +133,7 @@ class RunOptions:
         return None if self.shard is None else Shard.parse(self.shard)
 
     @contextmanager
-    def open_executor(self, study: StudyConfig | None = None) -> Iterator[Executor]:
+    def open_executor(self, described: ExecutionConfig | None = None) -> Iterator[Executor]:
         """Return the executor, and close it at the end if it was created here."""
         if self.executor is not None:
             try:
@@ -146,8 +147,9 @@ class RunOptions:
                 yield cluster
             return
         budget = machine_budget(*check_limits(self.cores, self.memory, self.gpus))
-        own = {} if study is None else {"executor": study.executor, "members": study.members}
-        how = {**own, **self.how}
+        how = dict(self.how)
+        if described is not None:
+            how = {"executor": described.executor, "members": described.members} | how
         is_population = how.get("executor") == "population"
         if how.get("members") is not None and not is_population:
             raise ConfigError(
@@ -404,6 +406,7 @@ class Study:
                 retries=self._retries(folder),
                 watchers=watchers,
                 retry_failed=options.retry_failed,
+                order=executor.in_order(runs) if isinstance(executor, PopulationExecutor) else None,
             )
             signal = coordinator.run()
         return StudyResult(

@@ -135,7 +135,7 @@ class TuningConfig(ExecutionConfig):
 COMPARED_KEYS = ("config", "set", "seeds", "objective", "aggregate", "threads", "fqe_updates")
 """Keys that affect the value of a trial."""
 
-FIXED_KEYS = (*COMPARED_KEYS, "space", "sampler", "pruner", "seed")
+FIXED_KEYS = (*COMPARED_KEYS, "space", "sampler", "pruner", "seed", "executor")
 """Keys that a tuning keeps, so that it can be reproduced."""
 
 

@@ -232,8 +232,7 @@ class TrialSource:
         number = len(trials)
         if number >= description.trials or self._has_tried_all:
             return None
-        assert description.parallel_trials is not None
-        known = max(0, number + 1 - description.parallel_trials)
+        known = self._known(number)
         if any(trial.status is TrialStatus.OPEN for trial in trials.trials[:known]):
             return None
         origin, params = self._settings(number, known)
@@ -242,6 +241,11 @@ class TrialSource:
             return None
         self._session.add_trial(number, params, origin, known, self._plan.group(number, params))
         return trials.trials[number]
+
+    def _known(self, number: int) -> int:
+        """Return how many trials must have an outcome before a trial is proposed."""
+        assert self._plan.description.parallel_trials is not None
+        return max(0, number + 1 - self._plan.description.parallel_trials)
 
     def _settings(self, number: int, known: int) -> tuple[str, Params | None]:
         if number < len(self._first):

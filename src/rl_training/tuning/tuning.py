@@ -22,6 +22,7 @@ from rl_training.study.coordinator import Coordinator, Watcher
 from rl_training.study.folder import check_run_folders
 from rl_training.study.hosts import describe_host
 from rl_training.study.index import StudyIndex, StudyRun
+from rl_training.study.population_executor import PopulationExecutor
 from rl_training.study.records import INDEX_FILE
 from rl_training.study.study import JobMaker, RunOptions, raise_interrupt
 from rl_training.text import counted, shown
@@ -33,6 +34,7 @@ from rl_training.tuning.folder import (
     open_tuning,
     read_tuning,
 )
+from rl_training.tuning.generations import GENERATION, GenerationSource, separating_keys
 from rl_training.tuning.judging import best_trial
 from rl_training.tuning.optuna_memory import require_optuna
 from rl_training.tuning.scheduling import TrialSource
@@ -137,6 +139,8 @@ class Tuning:
         threads: int = 1,
         retries: int = 2,
         resources: Mapping[str, Any] | None = None,
+        executor: str = "local",
+        members: int | None = None,
         fqe_updates: int | None = None,
         name: str | None = None,
     ) -> None:
@@ -161,10 +165,13 @@ class Tuning:
             seed: Seed of the sampler.
             first: Settings to try first, after those of the config.
             parallel_trials: Number of trials that may be open at the same time; by default, chosen
-                for this machine and recorded.
+                for this machine and recorded. Populations have as many trials.
             threads: Threads of each run.
             retries: How often a run that fails is tried again.
             resources: What each run needs: `cpus`, `gpus`, `memory`.
+            executor: ``"local"``, a process for each run, or ``"population"``: runs that differ
+                only in seeds and numbers train as one program (docs/populations.md).
+            members: Most runs that train as one program; by default, all that can.
             fqe_updates: Updates of each fitted Q evaluation; by default 20,000.
             name: Name of the tuning; by default, the name of its folder.
         """
@@ -186,6 +193,8 @@ class Tuning:
             "threads": threads,
             "retries": retries,
             "resources": dict(resources or {}),
+            "executor": executor,
+            "members": members,
             "fqe_updates": fqe_updates,
             "name": name,
         }
@@ -247,7 +256,7 @@ class Tuning:
             warm_start: Folders of earlier tunings to learn from.
             storage: An Optuna database URL or a file to which all trials are copied, for
                 dashboards.
-            executor: Where to train; by default, processes on this machine.
+            executor: Where to train; by default, on this machine with the described executor.
             cores: Cores of this machine to use; by default, all that this process may use.
             gpus: Number of GPUs to use; by default, all.
             memory: Memory to use, such as ``8GiB``; by default, that of the machine.
@@ -279,8 +288,18 @@ class Tuning:
         """Run the tuning like `run`; the result says whether a signal ended it."""
         began = time.monotonic()
         folder, git = self._folder(out), read_git_state()
+        if options.address is not None and self.description.executor == "population":
+            raise ConfigError(
+                f"The tuning in {folder} trains populations, which need a device of this machine, "
+                "not a Ray cluster: omit --executor ray."
+            )
         with ExitStack() as stack:
-            executor = stack.enter_context(options.open_executor())
+            executor = stack.enter_context(options.open_executor(self.description))
+            if isinstance(executor, PopulationExecutor) and options.part is not None:
+                raise ConfigError(
+                    f"shard = {options.part}: a population trains in one process, so several "
+                    "cannot share a tuning with executor = population. Omit shard."
+                )
             check_tuning_folder(folder)
             plan, warm = self._checked_plan(folder, executor, options.warm_start)
             if options.storage is not None and options.part is None:
@@ -300,18 +319,22 @@ class Tuning:
             self.path = folder
             with session.planning():  # other processes do not write to the storage meanwhile
                 copy = _StorageCopier(options.storage, session, plan, watchers)
-            executor.prepare(folder)
             report = _Report(watchers, session, plan)
             report.headline(folder, warm)
             _plan_lost_runs_again(session, plan)
-            source = TrialSource(
-                plan,
-                session,
-                executor,
-                on_outcome=report.outcome,
-                on_change=copy.update,
-                retry_failed=options.retry_failed,
-            )
+            following: dict[str, Any] = {
+                "on_outcome": report.outcome,
+                "on_change": copy.update,
+                "retry_failed": options.retry_failed,
+            }
+            source: TrialSource
+            if isinstance(executor, PopulationExecutor):
+                source = GenerationSource(
+                    plan, session, executor, on_waiting=report.waiting, **following
+                )
+            else:
+                executor.prepare(folder)
+                source = TrialSource(plan, session, executor, **following)
             description = plan.description
             fqe_updates = description.fqe_updates or DEFAULT_FQE_UPDATES
             job_maker = JobMaker(
@@ -352,7 +375,9 @@ class Tuning:
         plan, warm = self.plan(), WarmStart()
         base = plan.group(0, {})
         executor.check(base.resources, f"A run of {base.config.algo}")
-        update: dict[str, Any] = {}
+        is_population = isinstance(executor, PopulationExecutor)
+        update: dict[str, Any] = {"executor": "population" if is_population else "local"}
+        plan = plan.updated(update)
         if (folder / INDEX_FILE).is_file():
             _, old = read_tuning(folder)
             check_same_tuning(folder, old, plan.description)
@@ -361,8 +386,12 @@ class Tuning:
         else:
             warm = read_warm_start(warm_start, plan)
             update["first"] = (*plan.description.first, *warm.first)
-            parallel = default_parallel_trials(
-                executor.at_once(base.resources), len(plan.description.seeds)
+            parallel = (
+                GENERATION
+                if is_population
+                else default_parallel_trials(
+                    executor.at_once(base.resources), len(plan.description.seeds)
+                )
             )
         update["parallel_trials"] = plan.description.parallel_trials or parallel
         return plan.updated(update), warm
@@ -395,7 +424,9 @@ def tune(
         trials: Number of trials.
         **options: Arguments of `Tuning` and of `Tuning.run`.
     """
-    names = signature(Tuning.run).parameters
+    names = set(signature(Tuning.run).parameters)
+    if isinstance(options.get("executor"), str):  # the kind, which is part of the description
+        names.remove("executor")
     running = {key: options.pop(key) for key in list(options) if key in names}
     return Tuning(config, trials=trials, **options).run(out, **running)
 
@@ -505,6 +536,7 @@ class _Report:
         self._watchers = watchers
         self._session = session
         self._plan = plan
+        self._waiting: set[str] = set()
 
     def headline(self, folder: Path, warm: WarmStart) -> None:
         """Describe what the tuning is about to do."""
@@ -518,11 +550,28 @@ class _Report:
         self._say(f"Varying {', '.join(self._plan.space.dimensions)}.")
         for line in warm.lines:
             self._say(line)
+        if description.executor == "population":
+            self._describe_generations(description.parallel_trials or GENERATION)
         if self._plan.own_params is None:
             self._say(
                 "The settings of the config are not part of the space, so they are only tried in "
                 "the validation."
             )
+
+    def _describe_generations(self, size: int) -> None:
+        self._say(f"Trials are proposed {size} at a time, and their runs train together.")
+        apart = separating_keys(self._plan)
+        if apart:
+            self._say(
+                f"Trials that differ in {' or '.join(apart)} cannot train together, so there are "
+                "several populations. For a single one, set these keys for all trials."
+            )
+
+    def waiting(self, run: StudyRun) -> None:
+        """Say, once for each run, that another process is still training it."""
+        if run.key not in self._waiting:
+            self._waiting.add(run.key)
+            self._say(f"Waiting for {run.key}, which another process is training.")
 
     def outcome(self, trial: Trial) -> None:
         """Describe the outcome of a trial."""
