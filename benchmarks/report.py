@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -52,7 +52,13 @@ STUDIES = {
     "dict_pendulum": "SAC, Pendulum from a Dict",
 }
 """Records of `benchmarks.evidence`, and what they show."""
-PEERS = {"stable_baselines3": "Stable-Baselines3", "d3rlpy": "d3rlpy"}
+RECORD_LEARNERS = {
+    "record_learners_pendulum": "Packaged configs",
+    "crossq_small": "CrossQ, critics of 2×256, HalfCheetah-v5",
+    "simba_small": "SAC with SimBa's networks, HalfCheetah-v5",
+}
+"""Records of `benchmarks.evidence` for FlashSAC, CrossQ and SAC with SimBa's networks."""
+PEERS = {"stable_baselines3": "Stable-Baselines3", "sbx": "SBX", "d3rlpy": "d3rlpy"}
 OFFLINE_TASKS = {
     ("halfcheetah", "medium-replay"): "HalfCheetah medium-replay",
     ("halfcheetah", "medium"): "HalfCheetah medium",
@@ -80,7 +86,8 @@ def page() -> str:
                 *cpu_speed(),
                 *gpu_speed(),
                 *online_learning(),
-                *study_results(),
+                *record_learners(),
+                *discrete_and_pixels(),
                 *offline_learning(),
                 *offline_to_online(),
                 *hindsight(),
@@ -303,11 +310,41 @@ def online_learning() -> Iterator[str]:
     )
 
 
-def study_results() -> Iterator[str]:
+def discrete_and_pixels() -> Iterator[str]:
+    """Returns of studies with discrete actions, pixels and Dicts."""
+    yield from study_results(
+        "Discrete actions, pixels and Dicts",
+        STUDIES,
+        "Returns of last checkpoints over 20 episodes from the same initial states on both sides. No seed "
+        "was used to choose the settings of its row. Stable-Baselines3's DQN on CartPole has the settings of its zoo; "
+        "otherwise both sides have the same settings and network sizes. d3rlpy has no IQL for discrete actions. "
+        "Rows with fewer than five seeds are incomplete, and say little.",
+    )
+
+
+def record_learners() -> Iterator[str]:
+    """Returns of learners that need few environment steps."""
+    yield from study_results(
+        "Record learners on a CPU",
+        RECORD_LEARNERS,
+        "FlashSAC, CrossQ and SAC with SimBa's networks, with one thread, on seeds that were not used to choose "
+        "settings; last checkpoints over 20 episodes. Pendulum-v1 has the packaged configs, and no run took longer "
+        f"than {number(longest_run('record_learners_pendulum'))} s on a machine that it shared with others. On "
+        "HalfCheetah-v5, both sides have the same widths and, for CrossQ, the same warm-up of the renormalization.",
+    )
+
+
+def longest_run(name: str) -> float:
+    """Return the seconds of the longest run of a record."""
+    groups = load(name)["groups"]
+    return max(float(run["seconds"]) for group in groups for run in group["ours"]["runs"])
+
+
+def study_results(title: str, studies: Mapping[str, str], text: str) -> Iterator[str]:
     """Returns of the studies in benchmarks/studies, next to a peer where there is one."""
-    records = {words: load(name) for name, words in STUDIES.items() if is_recorded(name)}
+    recorded = {name: words for name, words in studies.items() if is_recorded(name)}
     rows = []
-    for words, record in records.items():
+    for words, record in {words: load(name) for name, words in recorded.items()}.items():
         for group in record["groups"]:
             ours = [run["return_mean"] for run in group["ours"]["runs"]]
             peer = group.get("peer")
@@ -320,16 +357,10 @@ def study_results() -> Iterator[str]:
             rows.append([*cells, number(group["random"]["return_mean"], 1)])
     if not rows:
         return
-    yield "## Discrete actions, pixels and Dicts"
-    yield (
-        "Returns of last checkpoints over 20 episodes from the same initial states on both sides. No seed "
-        "was used to choose the settings of its row. Stable-Baselines3's DQN on CartPole has the settings of its zoo; "
-        "otherwise both sides have the same settings and network sizes. d3rlpy has no IQL for discrete actions. "
-        "Rows with fewer than five seeds are incomplete, and say little."
-    )
-    heads = ["", "steps or updates", "return", "peer", "random play"]
-    yield table(heads, rows)
-    yield source({name: words for name, words in STUDIES.items() if is_recorded(name)})
+    yield f"## {title}"
+    yield text
+    yield table(["", "steps or updates", "return", "peer", "random play"], rows)
+    yield source(recorded)
 
 
 def seeds_text(returns: list[float]) -> str:
