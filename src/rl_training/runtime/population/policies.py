@@ -146,6 +146,7 @@ class PopulationExplorer:
 
         `collect` returns them. The noise of the other members does not advance.
         """
+        self.collect()  # before their actions are overwritten
         self._host_obs.numpy()[:] = obs
         resting = [row for row in range(len(self._explorers)) if row not in members]
         kept = [x[resting].clone() for x in self._held] if resting else []
