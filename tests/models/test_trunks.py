@@ -107,6 +107,16 @@ def test_batch_norm_equals_the_reference_through_its_warm_up(renormalize: bool) 
         np.testing.assert_allclose(variance[i, 0], np.concatenate(member.variances), **TOLERANCE)
 
 
+def test_renormalization_within_its_limits_equals_evaluation_mode() -> None:
+    """Also for deviations near √ε, where it matters how ε enters the corrections."""
+    wide = {"renorm_warmup": 0, "renorm_r_max": 1e6, "renorm_d_max": 1e6}
+    network = make_network(options("batch_norm", **wide))
+    for scale in (1.0, 0.03):
+        x = scale * inputs(1)
+        expected = network(x, network.flat.detach())  # does not move the running statistics
+        torch.testing.assert_close(network(x), expected, **TOLERANCE)
+
+
 def test_corrections_of_renormalization_have_no_gradient() -> None:
     """The gradient of the first scale equals the one computed with constant r and d."""
     network = make_network(options("batch_norm", renorm_warmup=0), None)

@@ -6,6 +6,8 @@ from tests.mutants.mutant import Mutant
 
 CROSSQ = "algorithms/crossq.py"
 TESTS = "tests/algorithms/test_crossq.py"
+BATCH_NORM = "models/batch_norm.py"
+TRUNKS = "tests/models/test_trunks.py -k renormalization"
 
 MUTANTS = [
     Mutant(
@@ -56,5 +58,19 @@ MUTANTS = [
         '{"layer_norm": True} | options',
         "options",
         TESTS,
+    ),
+    Mutant(
+        "the running deviation in renormalization without ε",
+        BATCH_NORM,
+        "running = (running_variance + options.eps).sqrt()",
+        "running = running_variance.sqrt()",
+        TRUNKS,
+    ),
+    Mutant(
+        "the correction of the mean shrinks with small variances",
+        BATCH_NORM,
+        "(mean - running_mean) / running",
+        "(mean - running_mean) / running * (variance.sqrt() / deviation)",
+        TRUNKS,
     ),
 ]
