@@ -88,6 +88,25 @@ def test_residual_blocks_are_initialized_as_in_the_authors_code() -> None:
     assert views[-2].abs().max() <= 1 / 8
 
 
+def test_batch_norm_is_initialized_as_in_the_authors_code() -> None:
+    config = options("batch_norm", hidden_sizes=[64, 48])
+    network = Network(config.build(Sizes(32, 40, 2)), torch.Generator().manual_seed(0))
+    views = network.views(network.flat.detach())
+    for i, fan_in in ((0, 32), (2, 64), (4, 48)):
+        scaled = views[i] * fan_in**0.5
+        assert scaled.std().item() == pytest.approx(1.0, rel=0.03)
+        assert 2.1 < scaled.abs().max() < 2.28  # two deviations of the normal before its truncation
+        assert not views[i + 1].any()
+
+
+def test_batch_norm_keeps_the_bound_of_a_last_layer() -> None:
+    sizes = Sizes(4, 3, 2, last_layer_bound=1e-3)
+    network = Network(options("batch_norm").build(sizes), torch.Generator().manual_seed(0))
+    *_, hidden, _, weight, bias = network.views(network.flat.detach())[:6]
+    assert 0 < max(weight.abs().max(), bias.abs().max()) <= 1e-3
+    assert hidden.abs().max() > 0.1
+
+
 @pytest.mark.parametrize("renormalize", [False, True])
 def test_batch_norm_equals_the_reference_through_its_warm_up(renormalize: bool) -> None:
     network = make_network(options("batch_norm", renormalize=renormalize))
@@ -105,6 +124,16 @@ def test_batch_norm_equals_the_reference_through_its_warm_up(renormalize: bool) 
         mean, variance = network.state["running_mean"], network.state["running_variance"]
         np.testing.assert_allclose(mean[i, 0], np.concatenate(member.means), **TOLERANCE)
         np.testing.assert_allclose(variance[i, 0], np.concatenate(member.variances), **TOLERANCE)
+
+
+def test_renormalization_within_its_limits_equals_evaluation_mode() -> None:
+    """Also for deviations near √ε, where it matters how ε enters the corrections."""
+    wide = {"renorm_warmup": 0, "renorm_r_max": 1e6, "renorm_d_max": 1e6}
+    network = make_network(options("batch_norm", **wide))
+    for scale in (1.0, 0.03):
+        x = scale * inputs(1)
+        expected = network(x, network.flat.detach())  # does not move the running statistics
+        torch.testing.assert_close(network(x), expected, **TOLERANCE)
 
 
 def test_corrections_of_renormalization_have_no_gradient() -> None:

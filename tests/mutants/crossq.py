@@ -6,6 +6,9 @@ from tests.mutants.mutant import Mutant
 
 CROSSQ = "algorithms/crossq.py"
 TESTS = "tests/algorithms/test_crossq.py"
+BATCH_NORM = "models/batch_norm.py"
+TRUNKS = "tests/models/test_trunks.py -k renormalization"
+INITIAL = "tests/models/test_trunks.py -k initialized"
 
 MUTANTS = [
     Mutant(
@@ -56,5 +59,40 @@ MUTANTS = [
         '{"layer_norm": True} | options',
         "options",
         TESTS,
+    ),
+    Mutant(
+        "the running deviation in renormalization without ε",
+        BATCH_NORM,
+        "running = (running_variance + options.eps).sqrt()",
+        "running = running_variance.sqrt()",
+        TRUNKS,
+    ),
+    Mutant(
+        "the correction of the mean shrinks with small variances",
+        BATCH_NORM,
+        "(mean - running_mean) / running",
+        "(mean - running_mean) / running * (variance.sqrt() / deviation)",
+        TRUNKS,
+    ),
+    Mutant(
+        "initial weights with the deviation of the normal before its truncation",
+        "models/mlp.py",
+        "(TRUNCATED_DEVIATION * math.sqrt(weight.shape[-2]))",
+        "math.sqrt(weight.shape[-2])",
+        INITIAL,
+    ),
+    Mutant(
+        "batch-normalized networks initialized like other perceptrons",
+        BATCH_NORM,
+        "initialize_truncated(params[:split], generator)",
+        "initialize_layers(params[:split], generator)",
+        INITIAL,
+    ),
+    Mutant(
+        "the bound of the last layer ignored by batch-normalized networks",
+        BATCH_NORM,
+        "if self.last_layer_bound is not None:",
+        "if False:",
+        "tests/models/test_trunks.py -k last_layer",
     ),
 ]

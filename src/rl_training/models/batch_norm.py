@@ -10,6 +10,7 @@ from rl_training.models.kernels.products import linear
 from rl_training.models.mlp import (
     initialize_layers,
     initialize_norms,
+    initialize_truncated,
     layer_shapes,
     named_layer,
     named_norm,
@@ -47,9 +48,11 @@ class BatchNormTrunk(Trunk):
     def initialize(
         self, params: list[Tensor], generator: torch.Generator | None
     ) -> dict[str, Tensor]:
-        """Initialize layers like PyTorch, scales and variances with 1, shifts and means with 0."""
+        """Draw the weights as in CrossQ's code; scales and variances are 1, the others 0."""
         split = 2 * self.num_layers
-        initialize_layers(params[:split], generator, self.last_layer_bound)
+        initialize_truncated(params[:split], generator)
+        if self.last_layer_bound is not None:
+            initialize_layers(params[split - 2 : split], generator, self.last_layer_bound)
         initialize_norms(params[split:])
         lead = self.bias_lead or (1,)
         return {

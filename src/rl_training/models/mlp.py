@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import torch
 import torch.nn.functional as F  # noqa: N812
-from torch import Tensor
+from torch import Tensor, nn
 
 from rl_training.errors import ConfigError
 from rl_training.models.activations import ACTIVATIONS
@@ -16,6 +16,9 @@ from rl_training.models.dropout import dropout, first_counters
 from rl_training.models.kernels.products import linear
 from rl_training.models.network import Network, State, Trunk
 from rl_training.models.network_config import MLPConfig, Sizes, plain_mlp
+
+TRUNCATED_DEVIATION = 0.87962566103423978
+"""Standard deviation of a standard normal distribution cut off at ±2."""
 
 
 def initialize_layers(
@@ -31,6 +34,19 @@ def initialize_layers(
             bound = last_bound
         for tensor in layers[i : i + 2]:
             tensor.uniform_(-bound, bound, generator=generator)
+
+
+def initialize_truncated(layers: list[Tensor], generator: torch.Generator | None) -> None:
+    """Draw weights with deviation 1/√fan_in from a truncated normal, and set biases to 0.
+
+    The normal is cut off at two of its deviations, as in JAX's `lecun_normal`.
+    """
+    for weight, bias in zip(layers[0::2], layers[1::2], strict=True):
+        deviation = 1.0 / (TRUNCATED_DEVIATION * math.sqrt(weight.shape[-2]))
+        bias.zero_()
+        if not weight.is_meta:
+            bounds = -2.0 * deviation, 2.0 * deviation
+            nn.init.trunc_normal_(weight, 0.0, deviation, *bounds, generator=generator)
 
 
 def initialize_norms(norms: list[Tensor]) -> None:
