@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import random
+import signal
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +24,10 @@ from rl_training.runtime.recording import record_random
 # A busy machine is not a failure. Continuous integration draws the same examples every time.
 settings.register_profile("any machine", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("any machine")
+
+# A shell lets the processes that it starts in the background ignore Ctrl-C, which tests send.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Workers of asynchronous environments fork from a server that has imported what they need.
 multiprocessing.set_forkserver_preload(["pytest", "rl_training.api.training"])

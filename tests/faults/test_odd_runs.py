@@ -55,7 +55,7 @@ def test_two_processes_cannot_resume_one_run(
     for outcome in outcomes:
         if outcome.status:
             line = outcome.error_line()
-            assert "being trained by another process" in line or "is finished" in line
+            assert "being trained by another process" in line or "This run finished" in line
     assert_equal_runs(run_dir, reference.run_dir)
 
 
