@@ -35,9 +35,12 @@ INTERRUPT = StopReason(StopKind.SIGNAL, "SIGTERM")
 PRUNED = StopReason(StopKind.REQUESTED, "pruned")
 
 
-def make_jobs(folder: Path, algo: str = "sac", **settings: Any) -> list[Job]:
-    """Plan a study of three seeds, and return its jobs."""
-    plan = small_plan(algos=(algo,), seeds=SEEDS, settings={"eval_episodes": 2, **settings})
+def make_jobs(
+    folder: Path, algo: str = "sac", *, env_kwargs: dict[str, Any] | None = None, **settings: Any
+) -> list[Job]:
+    """Plan a study of three seeds, and return its jobs; short episodes save time."""
+    settings |= {"eval_episodes": 2, "env_kwargs": {"max_episode_steps": 40} | (env_kwargs or {})}
+    plan = small_plan(algos=(algo,), seeds=SEEDS, settings=settings)
     with open_session(folder / "study", plan) as session:
         return [job_for(run) for run in session.index]
 
