@@ -258,7 +258,12 @@ def test_every_unit_has_norm_one_after_an_update(trunk: str, projection: str) ->
         assert are_scaled == (projection == "unit_rows_and_norms")
 
 
-@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+BACKENDS = pytest.mark.parametrize(
+    "backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)]
+)
+
+
+@BACKENDS
 def test_projections_agree_between_eager_and_compiled_steps(
     backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -287,8 +292,12 @@ def test_max_norm_of_an_optimizer_overrides_the_algorithms() -> None:
     assert float(learner.optimizer("q").moment1.norm()) == pytest.approx(1e-2, rel=1e-3)
 
 
-def test_options_agree_between_kernel_plain_and_compiled_steps() -> None:
+@BACKENDS
+def test_options_agree_between_kernel_plain_and_compiled_steps(
+    backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Eager with PyTorch's kernel, eager with plain operations, and compiled."""
+    monkeypatch.setattr(compilation, "BACKEND", backend)
     eager, compiled = (run(mode, optimizers=NETWORKS) for mode in ("eager", "compiled"))
     with plain_operations():
         plain = run(optimizers=NETWORKS)
