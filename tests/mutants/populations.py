@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 ENGINE = "runtime/population/engine.py"
 WORKER = "study/population_worker.py"
 TESTS = "tests/study/test_populations.py"
+WORKER_TESTS = "tests/study/test_population_worker.py"
 
 MUTANTS = [
     Mutant(
@@ -50,5 +51,26 @@ MUTANTS = [
         "return first if number < first + size else number",
         "return 0",
         "tests/tuning/test_generations.py -k earlier_generations",
+    ),
+    Mutant(
+        "a shared evaluation loses the rows of members that have ended",
+        "runtime/population/sharing.py",
+        "engine, rows = self._engine, self._rows",
+        "engine, rows = self._engine, self._engine.rows_of_members",
+        f"{WORKER_TESTS} -k fails_leaves",
+    ),
+    Mutant(
+        "the actions of a member come from the observations of another",
+        "runtime/population/collection.py",
+        "self._obs.reshape(len(self._rows_of), self._each, -1)",
+        "self._obs.reshape(len(self._rows_of), self._each, -1)[::-1]",
+        f"{WORKER_TESTS} -k learn_what",
+    ),
+    Mutant(
+        "a population takes a whole GPU",
+        "study/populations.py",
+        "gpus=min(1.0, sum(need.gpus for need in needs))",
+        "gpus=1.0",
+        f"{TESTS} -k shares",
     ),
 ]
