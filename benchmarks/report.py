@@ -332,6 +332,13 @@ def record_learners() -> Iterator[str]:
         f"than {number(longest_run('record_learners_pendulum'))} s on a machine that it shared with others. On "
         "HalfCheetah-v5, both sides have the same widths and, for CrossQ, the same warm-up of the renormalization.",
     )
+    cost = load("flash_cpu")["summary"]["flash_sac 2, compiled"]
+    yield (
+        f"With the networks of the paper, an update of FlashSAC needs {number(cost['flop_ratio'] / 2)} times the "
+        f"arithmetic of SAC's, and takes {spread(cost['cost_over_arithmetic'], 2)} times as long as that ratio "
+        "predicts, on one thread of a CPU:"
+    )
+    yield source("flash_cpu")
 
 
 def longest_run(name: str) -> float:
