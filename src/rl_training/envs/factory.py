@@ -15,7 +15,7 @@ from pydantic import ConfigDict, Field
 from rl_training.config_model import ConfigModel
 from rl_training.envs.actions import inner_bounds
 from rl_training.envs.checking import check_episode, check_spaces, describe_running
-from rl_training.envs.contract import ACTION_MASK, SUCCESS_KEYS, AnyEnv, space_name
+from rl_training.envs.contract import SUCCESS_KEYS, AnyEnv, space_name
 from rl_training.envs.given import (
     EnvLike,
     EnvMaker,
@@ -355,17 +355,13 @@ class _TrainingMaker:
         )
 
 
-class EnvMakers(NamedTuple):
-    """Functions that create the environments of a run, and their names for messages."""
-
-    makers: list[Callable[[], AnyEnv]]
-    names: list[str]
-
-
-def training_makers(
+def make_training_envs(
     env: EnvLike, config: EnvConfig, num_envs: int, *, action_masks: bool = False
-) -> EnvMakers:
-    """Return what creates the environments of `make_training_envs`, for a `WorkerPool`."""
+) -> TrainingEnvs:
+    """Create a vector environment with SAME_STEP resets, in this process or in worker processes.
+
+    With ``action_masks``, infos contain the legal actions, checked.
+    """
     given = as_given(env)
     name = given.name if isinstance(given, GivenEnv) else given
     names = [f"{name} (environment {index})" for index in range(num_envs)]
@@ -377,39 +373,17 @@ def training_makers(
     else:
         makers = [resolve(given, options)] * num_envs
     rewards = config.wrappers.reward
-    return EnvMakers(
-        [
-            _TrainingMaker(maker, stack, rewards, index, name, action_masks)
-            for index, (maker, name) in enumerate(zip(makers, names, strict=True))
-        ],
-        names,
-    )
-
-
-def make_training_envs(
-    env: EnvLike,
-    config: EnvConfig,
-    num_envs: int,
-    *,
-    action_masks: bool = False,
-    pool: WorkerPool | None = None,
-) -> TrainingEnvs:
-    """Create a vector environment with SAME_STEP resets, in this process or in worker processes.
-
-    With ``action_masks``, infos contain the legal actions, checked. With ``pool``, the environments
-    are in its processes, whatever the config says.
-    """
-    makers, names = training_makers(env, config, num_envs, action_masks=action_masks)
-    if config.vectorization == "sync" and pool is None:
-        return LocalEnvs(makers)
-    given = as_given(env)
+    made = [
+        _TrainingMaker(maker, stack, rewards, index, name, action_masks)
+        for index, (maker, name) in enumerate(zip(makers, names, strict=True))
+    ]
+    if config.vectorization == "sync":
+        return LocalEnvs(made)
     if isinstance(given, GivenEnv):
-        _check_sendable(given.name, makers[0])
-    if pool is not None:
-        return pool.envs(makers, names)
+        _check_sendable(given.name, made[0])
     own = WorkerPool(num_envs)
     try:
-        return own.envs(makers, names).own(own)
+        return own.envs(made, names).own(own)
     except BaseException:
         own.close()
         raise
@@ -422,33 +396,30 @@ class _EvaluationMaker:
     maker: EnvMaker
     stack: int
     name: str
-    action_masks: bool
 
     def __call__(self) -> GuardedEnv:
         isolation = Isolation()
         env = stack_frames(_construct(self.maker, isolation), self.stack, self.name)
-        masks = (ACTION_MASK,) if self.action_masks else ()
         return GuardedEnv(
             flatten_observations(flatten_goals(env), self.name),
             self.name,
             isolation,
-            kept=(*SUCCESS_KEYS, *masks),
+            kept=SUCCESS_KEYS,
             keep_open=_is_lent(self.maker),
         )
 
 
 def evaluation_maker(
-    env: EnvLike, kwargs: Mapping[str, Any] | None = None, *, action_masks: bool = False
+    env: EnvLike, kwargs: Mapping[str, Any] | None = None
 ) -> Callable[[], GuardedEnv]:
     """Return a function that creates an evaluation environment, for a `WorkerPool`.
 
-    Its infos contain only whether the episode succeeded and, with ``action_masks``, the legal
-    actions, checked.
+    Its infos contain only whether the episode succeeded.
     """
     given = as_given(env)
     options, stack = take_frame_stack(kwargs or {})
     maker = resolve(_first_of(given), options)
-    made = _EvaluationMaker(maker, stack, maker.name, action_masks)
+    made = _EvaluationMaker(maker, stack, maker.name)
     if isinstance(given, GivenEnv):
         _check_sendable(maker.name, made)
     return made

@@ -62,7 +62,6 @@ class PopulationCollection:
         self._replays = engine.replays
         self._rows_of = engine.rows_of_members
         self._scaler = ActionScaler(first.spec)
-        self._lag = first.explorer.lag
         self.envs = move_environments(collectors, pool)
         count = self.envs.num_envs
         self._obs = np.empty((count, first.spec.obs_dim), dtype=np.float32)
@@ -114,11 +113,6 @@ class PopulationCollection:
         return self._steps.pop(row)
 
     # --- Called by the coordinator ------------------------------------------------------
-
-    @property
-    def lag(self) -> int:
-        """Number of steps by which the acting policies are behind the updates."""
-        return self._lag
 
     def choose_actions(self) -> None:
         """Start choosing the actions that were requested."""
